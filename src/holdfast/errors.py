@@ -1,0 +1,86 @@
+"""Every error that Holdfast raises: one base, each picklable, each message names the remedy.
+
+A user's mistake in an argument is a plain ``ValueError`` or ``TypeError``; what is here is what a run can meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HoldfastError(Exception):
+    """The base of all of Holdfast's own errors."""
+
+
+class UnsupportedPlatformError(HoldfastError):
+    """This operating system cannot run Holdfast."""
+
+
+class RunInUseError(HoldfastError):
+    """Another living driver holds the run's lease."""
+
+
+class StorageError(HoldfastError):
+    """The store could not do what was asked: no space, no permission, an unreadable run."""
+
+
+class StorageFullError(StorageError):
+    """No space is left where the run is stored. Nothing that was committed is hurt."""
+
+
+class CheckpointDamagedError(StorageError):
+    """A checkpoint's files are not the ones that its manifest describes."""
+
+
+class NotARunError(StorageError):
+    """The path holds no run of Holdfast."""
+
+
+class TrainingFailedError(HoldfastError):
+    """``trainer.fit()`` could not finish the run. Its subclasses say why."""
+
+
+class WorkerGroupError(TrainingFailedError):
+    """Training workers failed, and the budget for that is spent.
+
+    ``worker_failures`` maps the rank of each failed worker to the exception that it raised or that describes its end.
+    """
+
+    def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+        self.worker_failures = worker_failures
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.error_message, self.worker_failures)
+
+
+class ControllerError(TrainingFailedError):
+    """The driver itself could not go on: storage, a user's callback, an engine that cannot start."""
+
+    def __init__(self, controller_failure: Exception) -> None:
+        super().__init__(f"The driver could not go on: {controller_failure}")
+        self.controller_failure = controller_failure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.controller_failure,)
+
+
+class PreemptionError(TrainingFailedError):
+    """Nodes were preempted more often than ``FailureConfig(max_preemption_failures)`` allows."""
+
+    def __init__(self, preemption_info: Any, drain_timed_out: bool = False) -> None:
+        super().__init__(f"Training was preempted ({preemption_info}; drain_timed_out={drain_timed_out})")
+        self.preemption_info = preemption_info
+        self.drain_timed_out = drain_timed_out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.preemption_info, self.drain_timed_out)
+
+
+class WorkerDiedError(HoldfastError):
+    """A training process ended without returning: a signal, an exit code, a hang."""
+
+
+class CollectiveError(HoldfastError):
+    """A barrier or broadcast can never complete, because a rank that it waits for has returned."""

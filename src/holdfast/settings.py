@@ -1,0 +1,44 @@
+"""The only reader of Holdfast's environment variables. Each field's variable is its name in capitals after ``HOLDFAST_``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Settings:
+    engine: str = "local"
+    storage_path: str = "~/holdfast_results"
+    prefork: bool = True  # keep a snapshot of the freshly imported script to fork workers from
+    start_method: str = "fork"  # how workers start: "fork" from a warm zygote, or "spawn"
+    display: str = "auto"  # "auto", "live", "plain" or "off"
+    start_timeout_s: float = 300.0  # a group that is not training by then failed to start
+    stopped_grace_s: float = 2.0  # how long a worker may stay stopped (SIGSTOP) before it counts as hung
+    missing_report_warning_s: float = 30.0  # a report that some ranks have made and others not: warn after this
+    stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
+
+
+def load() -> Settings:
+    """Read the settings from the environment; a value that does not parse is an error that names the variable."""
+    values: dict[str, object] = {}
+    for field in fields(Settings):
+        name = f"HOLDFAST_{field.name.upper()}"
+        text = os.environ.get(name)
+        if text is None:
+            continue
+        try:
+            values[field.name] = _parse(text, type(field.default))
+        except ValueError:
+            raise ValueError(f"{name}={text!r} is not a {type(field.default).__name__}") from None
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def _parse(text: str, kind: type) -> object:
+    if kind is bool:
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off"):
+            return False
+        raise ValueError(text)
+    return kind(text)
