@@ -1,0 +1,71 @@
+# Nothing but a python3 (3.10 or newer) is needed: every target makes the environment that it uses, once.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BENCH_VENV := .venv-bench
+SECONDS ?= 60
+KILLS ?= 50
+BENCHMARK_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types simulate soak benchmark clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## create .venv with everything that development needs
+
+demo: setup ## train a small model, kill a worker on the way, compare with an undisturbed run
+	$(VENV)/bin/python examples/demo.py
+
+test: lint types ## lint, type check and run the tests
+	$(VENV)/bin/python -m pytest
+
+lint: setup ## ruff: rules and formatting
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+
+types: setup ## mypy --strict
+	$(VENV)/bin/mypy
+
+simulate: setup ## fault schedules on the core for SECONDS=60
+	$(VENV)/bin/python -m holdfast.testing.simulator --seconds $(SECONDS)
+
+soak: setup ## kill the driver KILLS=50 times at random moments
+	SOAK_KILLS=$(KILLS) $(VENV)/bin/python -m pytest tests/soak -m soak
+
+benchmark: $(BENCH_VENV)/.ready ## side by side with Ray Train and torchrun (BENCHMARK_ARGS=...)
+	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
+
+clean: ## remove the environments and all caches
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
+# uv does not read pip's configuration, so it is told where pip finds local wheels.
+# $(call install,environment,what to install after torch)
+define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.x")'
+	@set -e; \
+	if command -v uv >/dev/null; then \
+		test -x $(1)/bin/python || uv venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(1); \
+		links=$$($(PYTHON) -m pip config get global.find-links 2>/dev/null || true); \
+		if [ -n "$$links" ]; then UV_FIND_LINKS=$$(echo $$links | tr ' ' ','); export UV_FIND_LINKS; fi; \
+		add="uv pip install --quiet --python $(1)/bin/python"; \
+	else \
+		test -x $(1)/bin/python || $(PYTHON) -m venv $(1); \
+		add="$(1)/bin/python -m pip install --quiet"; \
+	fi; \
+	echo '*' > $(1)/.gitignore; \
+	echo "installing $(TORCH) into $(1)"; \
+	$$add "$(TORCH)" || { echo "$(TORCH) is not to be had here; taking the newest"; $$add torch; }; \
+	echo "installing $(2)"; \
+	$$add $(2)
+	@touch $@
+endef
+
+$(VENV)/.ready: pyproject.toml
+	$(call install,$(VENV),-e ".[dev]")
+
+$(BENCH_VENV)/.ready: pyproject.toml benchmarks/requirements.txt
+	$(call install,$(BENCH_VENV),-r benchmarks/requirements.txt -e ".[torch]")
