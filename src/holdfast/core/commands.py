@@ -1,0 +1,84 @@
+"""What to do. The driver carries these out; nothing here does anything."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .events import Event
+from .state import Outcome
+
+
+class Command(Struct, frozen=True):
+    pass
+
+
+class Decide(Command, frozen=True):
+    """A decision that must survive the driver: journal this event and step it, before anything else is done."""
+
+    event: Event
+
+
+class StartGroup(Command, frozen=True):
+    generation: int
+    world_size: int
+    resume: str | None
+    base: int
+
+
+class StopGroup(Command, frozen=True):
+    generation: int
+    graceful: bool
+
+
+class Commit(Command, frozen=True):
+    generation: int
+    index: int
+    id: str
+    report: int
+    world_size: int
+    ranks: tuple[int, ...]  # those that brought files
+    validate: bool
+
+
+class Discard(Command, frozen=True):
+    """Remove the staged shards of a report that can no longer become complete."""
+
+    generation: int
+    index: int
+
+
+class Delete(Command, frozen=True):
+    id: str
+
+
+class Verify(Command, frozen=True):
+    id: str
+
+
+class Quarantine(Command, frozen=True):
+    id: str
+    why: str
+
+
+class Validate(Command, frozen=True):
+    id: str
+
+
+class SetTimer(Command, frozen=True):
+    """Fire ``TimerFired(name)`` after that many seconds; a timer of the same name is replaced."""
+
+    name: str
+    after_s: float
+
+
+class CancelTimer(Command, frozen=True):
+    name: str
+
+
+class Warn(Command, frozen=True):
+    text: str
+
+
+class Finish(Command, frozen=True):
+    outcome: Outcome
+    reason: str

@@ -1,0 +1,152 @@
+"""What happened. Small frozen structs; a durable one is journalled before it is acted on, and replayed at a restart."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from .failures import Evidence
+from .state import CheckpointRecord, Outcome, RunSpec, ValidationStatus
+
+
+class Event(Struct, frozen=True):
+    durable: ClassVar[bool] = False
+
+
+class DriverStarted(Event, frozen=True):
+    """A driver has the lease and has replayed the journal; whatever ran under an earlier one is gone."""
+
+    durable = True
+    epoch: int
+    spec: RunSpec
+
+
+class GroupStarted(Event, frozen=True):
+    """Decided and written before the group's processes are asked for, so no later driver reuses its generation."""
+
+    durable = True
+    generation: int
+    world_size: int
+    resume: str | None
+    base: int  # the run's report number that the group starts from
+
+
+class WorkerReady(Event, frozen=True):
+    """The worker entered the train function."""
+
+    generation: int
+    rank: int
+
+
+class Progressed(Event, frozen=True):
+    """The rank has made this many reports since its group started."""
+
+    generation: int
+    rank: int
+    reports: int
+
+
+class ShardStaged(Event, frozen=True):
+    """The rank's report number ``index`` (from 0) brought files, which are staged on its node."""
+
+    generation: int
+    rank: int
+    index: int
+    name: str | None = None
+    validate: bool = False
+
+
+class ShardSealed(Event, frozen=True):
+    """The staged files are hashed and on disk."""
+
+    generation: int
+    rank: int
+    index: int
+
+
+class ShardFailed(Event, frozen=True):
+    durable = True
+    generation: int
+    rank: int
+    index: int
+    message: str
+
+
+class WorkerReturned(Event, frozen=True):
+    generation: int
+    rank: int
+
+
+class WorkerFailed(Event, frozen=True):
+    durable = True
+    generation: int
+    rank: int
+    evidence: Evidence
+
+
+class WorkerStopped(Event, frozen=True):
+    """A signal stopped the process (SIGSTOP), or let it go on."""
+
+    generation: int
+    rank: int
+    stopped: bool
+
+
+class GroupGone(Event, frozen=True):
+    """Every process of the group has ended, and all that they said before has been delivered."""
+
+    generation: int
+
+
+class Committed(Event, frozen=True):
+    durable = True
+    record: CheckpointRecord
+    generation: int = 0
+    index: int = -1  # -1: found in storage by a restarting driver, not committed by this one
+
+
+class CommitFailed(Event, frozen=True):
+    durable = True
+    generation: int
+    index: int
+    message: str
+
+
+class Verified(Event, frozen=True):
+    id: str
+
+
+class Damaged(Event, frozen=True):
+    """A committed checkpoint is not what its manifest says, or is gone. It is never offered again."""
+
+    durable = True
+    id: str
+    why: str
+
+
+class Validated(Event, frozen=True):
+    durable = True
+    id: str
+    status: ValidationStatus
+    score: float | None = None
+
+
+class TimerFired(Event, frozen=True):
+    name: str
+
+
+class StopAsked(Event, frozen=True):
+    """Durable, so that a replay does not take the workers that it ended for failures."""
+
+    durable = True
+    at_once: bool = False
+
+
+class RunEnded(Event, frozen=True):
+    durable = True
+    outcome: Outcome
+    reason: str
+
+
+DURABLE: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__() if kind.durable}

@@ -1,0 +1,77 @@
+"""What kind of failure was it? Found from evidence alone, so that the same evidence always gives the same answer."""
+
+from __future__ import annotations
+
+import signal
+from enum import Enum
+
+from msgspec import Struct
+
+
+class FailureKind(str, Enum):
+    USER_ERROR = "user error"
+    CRASH = "crash"
+    OUT_OF_MEMORY = "out of memory"
+    HANG = "hang"
+    NODE_LOST = "node lost"
+    PREEMPTED = "preempted"
+    STORAGE = "storage"
+    START_UP = "start-up"
+
+
+class Evidence(Struct, frozen=True):
+    """What was seen of a worker's end."""
+
+    exception: str = ""  # the qualified name of the exception's class, if the train function raised one
+    message: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    started: bool = True  # whether the train function had been entered
+    stalled_s: float | None = None  # how long it made no progress
+    oom_killed: bool = False
+    node_lost: bool = False
+    storage: bool = False
+
+
+def classify(evidence: Evidence) -> FailureKind:
+    if evidence.storage:
+        return FailureKind.STORAGE
+    if evidence.node_lost:
+        return FailureKind.NODE_LOST
+    if evidence.stalled_s is not None:
+        return FailureKind.HANG if evidence.started else FailureKind.START_UP
+    if evidence.oom_killed or evidence.exception in (
+        "MemoryError",
+        "torch.OutOfMemoryError",
+        "torch.cuda.OutOfMemoryError",
+    ):
+        return FailureKind.OUT_OF_MEMORY
+    if not evidence.started:
+        return FailureKind.START_UP
+    return FailureKind.USER_ERROR if evidence.exception else FailureKind.CRASH
+
+
+def describe(rank: int, evidence: Evidence) -> str:
+    """One sentence for a person: who, and what happened."""
+    who = f"rank {rank}" if rank >= 0 else "the run"
+    when = "" if evidence.started else " before its train function was entered"
+    if evidence.storage:
+        return f"{who}: a checkpoint could not be stored: {evidence.message}"
+    if evidence.node_lost:
+        return f"{who} was lost with its node"
+    if evidence.stalled_s is not None:
+        return f"{who} made no progress for {evidence.stalled_s:.1f} s ({evidence.message or 'no report'})"
+    if evidence.exception:
+        first_line = evidence.message.splitlines()[0] if evidence.message else ""
+        return f"{who} raised {evidence.exception}{': ' if first_line else ''}{first_line}{when}"
+    if evidence.signal is not None:
+        oom = ", by the kernel because memory ran out" if evidence.oom_killed else ""
+        return f"{who} was killed by {_signal_name(evidence.signal)}{oom}{when}"
+    return f"{who} exited with code {evidence.exit_code} without returning{when}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"

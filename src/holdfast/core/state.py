@@ -1,0 +1,138 @@
+"""The state of one run, as plain frozen values. What must survive the driver is rebuilt from durable events."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from .failures import FailureKind
+
+
+class Phase(str, Enum):
+    IDLE = "idle"
+    RESTORING = "restoring"
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SETTLING = "settling"
+    ENDED = "ended"
+
+
+class Outcome(str, Enum):
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class RankStatus(str, Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    RETURNED = "returned"
+    DEAD = "dead"
+
+
+class ValidationStatus(str, Enum):
+    NONE = "COMMITTED"
+    PENDING = "PENDING_VALIDATION"
+    DONE = "VALIDATED"
+    TIMEOUT = "VALIDATION_TIMEOUT"
+    FAILED = "VALIDATION_FAILED"
+
+
+class RunSpec(Struct, frozen=True):
+    """The limits in force. A time of 0 switches its watch off."""
+
+    num_workers: int = 1
+    max_failures: int = 0
+    max_preemption_failures: int = -1
+    num_to_keep: int | None = None
+    scored: bool = False
+    score_order: str = "max"
+    backoff_s: float = 0.5
+    max_backoff_s: float = 60.0
+    start_timeout_s: float = 300.0
+    hang_timeout_s: float = 0.0
+    stopped_grace_s: float = 2.0
+    missing_warning_s: float = 30.0
+
+
+class CheckpointRecord(Struct, frozen=True):
+    """A committed checkpoint: complete, in storage, and so far undamaged."""
+
+    id: str
+    report: int
+    score: float | None = None
+    validation: ValidationStatus = ValidationStatus.NONE
+
+
+class Rank(Struct, frozen=True):
+    status: RankStatus = RankStatus.STARTING
+    reports: int = 0
+    seen: float = 0.0  # when it last made progress
+    stopped: bool = False
+
+
+class Pending(Struct, frozen=True):
+    """A checkpoint on its way: the shards of one report index of the group."""
+
+    id: str
+    report: int
+    staged: frozenset[int] = frozenset()
+    sealed: frozenset[int] = frozenset()
+    validate: bool = False
+    committing: bool = False
+
+
+class Failure(Struct, frozen=True):
+    """The first failure of a group; what its peers suffered after it is not counted."""
+
+    generation: int
+    rank: int
+    kind: FailureKind
+    text: str
+
+
+class Verdict(str, Enum):
+    """What follows when the group is gone."""
+
+    RETRY = "retry"
+    FAIL = "fail"
+    STOP = "stop"
+    FINISH = "finish"
+
+
+class RunState(Struct, frozen=True):
+    spec: RunSpec = RunSpec()
+    phase: Phase = Phase.IDLE
+    epoch: int = 0
+    generation: int = 0
+    base: int = 0
+    resume: str | None = None
+    ranks: tuple[Rank, ...] = ()
+    pending: dict[int, Pending] = {}
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    damaged: frozenset[str] = frozenset()
+    spent: dict[str, int] = {}  # failures so far, by budget
+    streak: int = 0  # failures since the last commit
+    failure: Failure | None = None
+    verdict: Verdict | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def newest(self) -> CheckpointRecord | None:
+        return max(self.checkpoints, key=lambda c: c.report, default=None)
+
+    @property
+    def group_lives(self) -> bool:
+        return self.phase in (Phase.STARTING, Phase.RUNNING)
+
+    def complete(self, index: int) -> bool:
+        """Whether every rank has made its report ``index``, or has returned."""
+        return all(rank.reports > index or rank.status is RankStatus.RETURNED for rank in self.ranks)
+
+    def missing(self, index: int) -> list[int]:
+        return [
+            r for r, rank in enumerate(self.ranks) if rank.reports <= index and rank.status is not RankStatus.RETURNED
+        ]
