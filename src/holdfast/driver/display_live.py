@@ -1,0 +1,205 @@
+"""The display on a terminal: one small panel that is drawn over itself, and worker lines that scroll above it.
+
+The cursor is never hidden and no mode of the terminal is changed, so there is nothing that a killed driver leaves
+behind. rich draws the panel, and is imported by the display's thread, off the way to the first training step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from holdfast.driver.display_picture import (
+    Line,
+    Notice,
+    Picture,
+    Rate,
+    clean,
+    duration,
+    is_odd,
+    pick_metrics,
+    rate_text,
+    value_text,
+)
+from holdfast.driver.display_plain import PlainPainter, line_text
+from holdfast.driver.display_streams import Sink, terminal_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.panel import Panel
+    from rich.text import Text
+
+MAX_WIDTH = 100
+METRIC_WIDTH = 28
+METRIC_ROWS = 2
+STYLES = {"running": "green", "finished": "bold green", "failed": "bold red", "recovering": "yellow"}
+WORKER_STYLES = {"running": "green", "dead": "red"}
+
+
+class LivePainter:
+    """Draws the panel; between two paints the cursor rests in the first column of the line below it."""
+
+    def __init__(self, sink: Sink) -> None:
+        from rich.console import Console
+
+        self._sink = sink
+        self._console = Console(file=sink.stream, force_terminal=True, highlight=False, markup=False, emoji=False)
+        self._colour = self._console.color_system is not None and not self._console.no_color
+        self._plain = PlainPainter(sink, sink) if self._console.is_dumb_terminal else None
+        self._rate = Rate()
+        self._drawn: list[str] = []
+        self._drawn_width = 1
+
+    def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
+        if self._plain is not None:
+            self._plain.paint(picture, news, now, final)
+            return
+        columns, rows = terminal_size(self._sink.stream)
+        width = max(20, min(columns - 1, MAX_WIDTH))
+        panel = draw_panel(picture, self._rate.update(now, picture.reports), now, width)
+        drawn = self._to_text(panel, width).splitlines()
+        if not final:
+            drawn = drawn[: max(1, rows - 1)]  # what has scrolled off the top cannot be drawn over
+        above = [text for text in map(self._above, news) if text is not None]
+        below = [clean(line) for line in picture.last_words.splitlines()] if final else []
+        if drawn != self._drawn or above or below:
+            self._sink.write(self._frame(above, drawn, below, columns))
+        self._drawn, self._drawn_width = drawn, width
+
+    def _frame(self, above: list[str], drawn: list[str], below: list[str], columns: int) -> str:
+        rows_each = -(-self._drawn_width // max(1, columns))  # a terminal made narrower has wrapped the old panel
+        up = len(self._drawn) * rows_each
+        start = f"\x1b[{up}A\r" if up else "\r"
+        if above or rows_each > 1:
+            start += "\x1b[J"
+        panel = "".join(f"{line}\x1b[K\n" for line in drawn)
+        return "".join([start, *(f"{line}\n" for line in above), panel, "\x1b[J", *(f"{line}\n" for line in below)])
+
+    def _above(self, item: Line | Notice) -> str | None:
+        if isinstance(item, Line):
+            return line_text(item, self._colour)
+        if item.kind != "warning":
+            return None  # the panel says it
+        text = clean(item.text)
+        return f"\x1b[33m{text}\x1b[0m" if self._colour else text
+
+    def _to_text(self, panel: Panel, width: int) -> str:
+        with self._console.capture() as capture:
+            self._console.print(panel, width=width)
+        return capture.get()
+
+
+def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> Panel:
+    """The panel as rich draws it: one row a subject, and no row that has nothing to say."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row("run", Text(clean(picture.path), no_wrap=True, overflow="ellipsis"))
+    if picture.resumed:
+        rows.add_row("", f"goes on from {clean(picture.resumed)}")
+    rows.add_row("state", _state(picture, now))
+    if picture.world_size:
+        rows.add_row("workers", _workers(picture))
+    if picture.reports:
+        speed = f", {rate_text(rate)}" if rate is not None and picture.state == "running" else ""
+        rows.add_row("reports", f"{picture.reports:,}{speed}")
+    if picture.metrics:
+        rows.add_row("metrics", _metrics(picture, width))
+    if picture.checkpoint or picture.pending:
+        rows.add_row("durable", _checkpoint(picture, now))
+    if picture.failure_count:
+        rows.add_row("failures", _failures(picture, now))
+    title = Text(f" {clean(picture.name)} ", style="bold", no_wrap=True, overflow="ellipsis")
+    return Panel(
+        rows,
+        title=title,
+        title_align="left",
+        subtitle=f" {duration(now - picture.started)} ",
+        subtitle_align="right",
+        border_style="dim",
+        width=width,
+    )
+
+
+def _state(picture: Picture, now: float) -> Text:
+    from rich.text import Text
+
+    text = Text(clean(picture.state), style=STYLES.get(picture.state, "cyan"))
+    if picture.state not in ("finished", "failed", "stopped"):
+        text.append(f" for {duration(now - picture.state_since)}", style="default")
+    if picture.detail:
+        text.append(f", {clean(picture.detail)}", style="default")
+    return text
+
+
+def _workers(picture: Picture) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    status = picture.workers or dict.fromkeys(range(picture.world_size), "starting")
+    for name, count in sorted(Counter(status.values()).items()):
+        text.append(", " if text else "")
+        text.append(f"{count} {clean(name)}", style=WORKER_STYLES.get(name, "default"))
+        if name in ("dead", "returned") and count < len(status):
+            text.append(f" (rank {_some(sorted(rank for rank in status if status[rank] == name))})")
+    if picture.generation > 1:
+        text.append(f", group {picture.generation}", style="dim")
+    return text
+
+
+def _some(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"
+
+
+def _metrics(picture: Picture, width: int) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    pairs = max(1, (width - 16) // METRIC_WIDTH)
+    shown = pick_metrics(picture.metrics, pairs * METRIC_ROWS)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(min(pairs, len(shown))):
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=14)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=10, min_width=8, justify="right")
+    for first in range(0, len(shown), pairs):
+        cells: list[Text] = []
+        for name, value in shown[first : first + pairs]:
+            cells += [Text(name), Text(value_text(value), style="bold red" if is_odd(value) else "bold")]
+        table.add_row(*cells)
+    left_out = len(picture.metrics) - len(shown)
+    if left_out > 0:
+        table.add_row(Text(f"and {left_out} more", style="dim"))
+    return table
+
+
+def _checkpoint(picture: Picture, now: float) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    if picture.checkpoint is None:
+        text.append("nothing yet")
+    else:
+        id, report, at = picture.checkpoint
+        text.append(clean(id), style="bold")
+        text.append(f" of report {report:,}, {duration(now - at)} ago")
+    if picture.pending:
+        text.append(f", {picture.pending} more on the way", style="yellow")
+    return text
+
+
+def _failures(picture: Picture, now: float) -> Text:
+    from rich.text import Text
+
+    text = Text(f"{picture.failure_count}", style="bold red")
+    if picture.failure_count > len(picture.failures):
+        text.append(f", the last {len(picture.failures)}:", style="default")
+    for failure in picture.failures:
+        text.append(f"\n{duration(now - failure.at)} ago: {clean(failure.text)}", style="default")
+        if failure.action:
+            text.append(f": {clean(failure.action)}", style="green")
+    return text

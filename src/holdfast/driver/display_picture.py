@@ -1,0 +1,139 @@
+"""What a display knows: the run as it is now, what happened since the last look, and how values are put in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+MAX_LINE = 4_000
+MAX_VALUE = 24
+
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])?"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Line(NamedTuple):
+    """A line that a worker printed, or the driver's own script if ``rank`` is None."""
+
+    rank: int | None
+    text: str
+
+
+class Notice(NamedTuple):
+    """Something that the run did, in words."""
+
+    at: float
+    kind: str
+    text: str
+
+
+class Failure(NamedTuple):
+    at: float
+    text: str
+    action: str
+
+
+@dataclass
+class Picture:
+    """The run as it is now."""
+
+    name: str = ""
+    path: str = ""
+    resumed: str | None = None
+    started: float = 0.0
+    state: str = "starting"
+    detail: str = ""
+    state_since: float = 0.0
+    generation: int = 0
+    world_size: int = 0
+    workers: Mapping[int, str] = field(default_factory=dict)
+    reports: int = 0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: tuple[str, int, float] | None = None  # id, report, when it became durable
+    pending: int = 0
+    failures: tuple[Failure, ...] = ()
+    failure_count: int = 0
+    last_words: str = ""
+
+
+class Rate:
+    """Reports a second over a sliding window."""
+
+    def __init__(self, window_s: float = 10.0) -> None:
+        self._window_s = window_s
+        self._samples: list[tuple[float, int]] = []
+
+    def update(self, now: float, reports: int) -> float | None:
+        samples = self._samples
+        if samples and (reports < samples[-1][1] or samples[-1][1] == 0):
+            samples.clear()  # a recovery took reports back, or the wait for the first one ended: that is no speed
+        samples.append((now, reports))
+        while len(samples) > 2 and samples[1][0] <= now - self._window_s:
+            samples.pop(0)
+        (then, before), (_, after) = samples[0], samples[-1]
+        if after == before or now <= then:
+            return None
+        return (after - before) / (now - then)
+
+
+def clean(text: str, colour: bool = False) -> str:
+    """``text`` as one line that cannot move the cursor, clear the screen or ring; colours stay if ``colour``."""
+    text = text.rstrip("\r\n")
+    text = text[text.rfind("\r") + 1 :]  # a progress bar draws over itself: its last state is what it says
+    if len(text) > MAX_LINE:
+        text = f"{text[:MAX_LINE]}… ({len(text) - MAX_LINE:,} more characters)"
+    if "\x1b" not in text:
+        return _CONTROL.sub("", text)
+    kept = _ESCAPE.sub(lambda found: found[0] if colour and _COLOUR.fullmatch(found[0]) else "", text)
+    kept = _CONTROL.sub("", kept)
+    return f"{kept}\x1b[0m" if "\x1b" in kept else kept
+
+
+def duration(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} m"
+
+
+def rate_text(rate: float) -> str:
+    return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
+
+
+def value_text(value: object) -> str:
+    """A metric's value in few characters, whatever it is."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**9 else f"{float(value):.4g}" if abs(value) < 10**300 else "huge"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, str):
+        text = clean(value.replace("\n", " "))
+        return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
+    if isinstance(value, Mapping):
+        return f"{{{len(value)} keys}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{len(value)} items]"
+    return f"<{type(value).__name__}>"
+
+
+def is_odd(value: object) -> bool:
+    """Whether a number is one that training should not give."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def pick_metrics(metrics: Mapping[str, Any], count: int) -> list[tuple[str, object]]:
+    """The metrics to show: numbers before the rest, and otherwise in the order in which the user gave them."""
+    items = list(metrics.items())
+    numbers = [item for item in items if isinstance(item[1], (int, float)) and not isinstance(item[1], bool)]
+    others = [item for item in items if item not in numbers] if len(numbers) < count else []
+    return [(clean(str(name)), value) for name, value in (numbers + others)[:count]]

@@ -1,0 +1,65 @@
+"""The display where there is no terminal: one line an event, no colour, nothing that is ever drawn over."""
+
+from __future__ import annotations
+
+from holdfast.driver.display_picture import Line, Notice, Picture, Rate, clean, pick_metrics, rate_text, value_text
+from holdfast.driver.display_streams import Sink
+
+EVERY_S = 10.0  # between two lines about progress, and between two about checkpoints
+SHOWN_METRICS = 6
+
+
+class PlainPainter:
+    """Worker lines go to ``out``, what the run does to ``err``."""
+
+    def __init__(self, out: Sink, err: Sink) -> None:
+        self._out, self._err = out, err
+        self._rate = Rate()
+        self._said_reports, self._said_checkpoint = 0, ""
+        self._next_progress = self._next_checkpoint = float("-inf")
+
+    def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
+        rate = self._rate.update(now, picture.reports)
+        for item in news:
+            if isinstance(item, Line):
+                self._out.write(line_text(item) + "\n")
+                continue
+            if item.kind in ("failure", "finish"):
+                self._tell_checkpoint(picture, now)
+            if item.kind == "finish":
+                self._tell_progress(picture, rate, now)
+            self._tell(picture, item.at, item.text)
+        if now >= self._next_checkpoint or final:
+            self._tell_checkpoint(picture, now)
+        if now >= self._next_progress or final:
+            self._tell_progress(picture, rate, now)
+
+    def _tell(self, picture: Picture, at: float, text: str) -> None:
+        first, *more = text.splitlines() or [""]
+        self._err.write("\n".join([f"[holdfast {at - picture.started:.1f}s] {clean(first)}", *map(clean, more), ""]))
+
+    def _tell_checkpoint(self, picture: Picture, now: float) -> None:
+        if picture.checkpoint is None or picture.checkpoint[0] == self._said_checkpoint:
+            return
+        id, report, at = picture.checkpoint
+        self._tell(picture, at, f"{id} is durable (report {report:,})")
+        self._said_checkpoint = id
+        self._next_checkpoint = now + EVERY_S
+
+    def _tell_progress(self, picture: Picture, rate: float | None, now: float) -> None:
+        if picture.reports == self._said_reports:
+            return
+        parts = [f"report {picture.reports:,}"]
+        if rate is not None:
+            parts.append(rate_text(rate))
+        if picture.pending:
+            parts.append(f"{picture.pending} checkpoints not yet durable")
+        parts += [f"{name} {value_text(value)}" for name, value in pick_metrics(picture.metrics, SHOWN_METRICS)]
+        self._tell(picture, now, ", ".join(parts))
+        self._said_reports = picture.reports
+        self._next_progress = now + EVERY_S
+
+
+def line_text(line: Line, colour: bool = False) -> str:
+    text = clean(line.text, colour)
+    return text if line.rank is None else f"(rank {line.rank}) {text}"
