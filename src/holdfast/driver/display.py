@@ -1,4 +1,4 @@
-"""What a person sees of a run. A display is told what happens; it decides nothing, and no trouble of it reaches the run.
+"""What a person sees of a run. A display is told what happens; it decides nothing, and no trouble in it hurts the run.
 
 The driver's loop only notes down what it is told here. A thread of the display's own writes it out, at most eight times
 a second, so that a terminal that is slow, stopped (Ctrl+S) or gone never holds up training.
@@ -140,7 +140,7 @@ class BackgroundDisplay:
         self._thread = thread
         atexit.register(self._close)
         if self._redirect:
-            self._restore = Redirect.install(self._print)
+            self._restore = Redirect.install(self._print, lambda: not self._done.is_set())
 
     def state(self, name: str, detail: str = "") -> None:
         picture = self._picture
@@ -166,7 +166,7 @@ class BackgroundDisplay:
         self._picture.checkpoint = (id, report, self._clock())
 
     def pending(self, count: int) -> None:
-        self._picture.pending = count
+        self._picture.pending = int(count)
 
     def failure(self, text: str, action: str) -> None:
         picture = self._picture

@@ -14,8 +14,10 @@ from holdfast.driver.display_picture import (
     Notice,
     Picture,
     Rate,
+    ago,
     clean,
     duration,
+    headline,
     is_odd,
     pick_metrics,
     rate_text,
@@ -108,17 +110,17 @@ def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> 
         speed = f", {rate_text(rate)}" if rate is not None and picture.state == "running" else ""
         rows.add_row("reports", f"{picture.reports:,}{speed}")
     if picture.metrics:
-        rows.add_row("metrics", _metrics(picture, width))
+        rows.add_row(*_metrics(picture, width))
     if picture.checkpoint or picture.pending:
         rows.add_row("durable", _checkpoint(picture, now))
     if picture.failure_count:
-        rows.add_row("failures", _failures(picture, now))
-    title = Text(f" {clean(picture.name)} ", style="bold", no_wrap=True, overflow="ellipsis")
+        rows.add_row(*_failures(picture, now))
+    title = Text(clean(picture.name), style="bold", no_wrap=True, overflow="ellipsis")
     return Panel(
         rows,
         title=title,
         title_align="left",
-        subtitle=f" {duration(now - picture.started)} ",
+        subtitle=duration(now - picture.started),
         subtitle_align="right",
         border_style="dim",
         width=width,
@@ -132,7 +134,7 @@ def _state(picture: Picture, now: float) -> Text:
     if picture.state not in ("finished", "failed", "stopped"):
         text.append(f" for {duration(now - picture.state_since)}", style="default")
     if picture.detail:
-        text.append(f", {clean(picture.detail)}", style="default")
+        text.append(f", {headline(picture.detail)}", style="default")
     return text
 
 
@@ -156,11 +158,11 @@ def _some(ranks: list[int]) -> str:
     return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"
 
 
-def _metrics(picture: Picture, width: int) -> RenderableType:
+def _metrics(picture: Picture, width: int) -> tuple[str, RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    pairs = max(1, (width - 16) // METRIC_WIDTH)
+    pairs = max(1, (width - 14) // METRIC_WIDTH)
     shown = pick_metrics(picture.metrics, pairs * METRIC_ROWS)
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(min(pairs, len(shown))):
@@ -172,9 +174,7 @@ def _metrics(picture: Picture, width: int) -> RenderableType:
             cells += [Text(name), Text(value_text(value), style="bold red" if is_odd(value) else "bold")]
         table.add_row(*cells)
     left_out = len(picture.metrics) - len(shown)
-    if left_out > 0:
-        table.add_row(Text(f"and {left_out} more", style="dim"))
-    return table
+    return f"metrics\n+{left_out} more" if left_out > 0 else "metrics", table
 
 
 def _checkpoint(picture: Picture, now: float) -> Text:
@@ -186,20 +186,19 @@ def _checkpoint(picture: Picture, now: float) -> Text:
     else:
         id, report, at = picture.checkpoint
         text.append(clean(id), style="bold")
-        text.append(f" of report {report:,}, {duration(now - at)} ago")
+        text.append(f" of report {report:,}, {ago(now - at)}")
     if picture.pending:
         text.append(f", {picture.pending} more on the way", style="yellow")
     return text
 
 
-def _failures(picture: Picture, now: float) -> Text:
+def _failures(picture: Picture, now: float) -> tuple[str, Text]:
     from rich.text import Text
 
-    text = Text(f"{picture.failure_count}", style="bold red")
-    if picture.failure_count > len(picture.failures):
-        text.append(f", the last {len(picture.failures)}:", style="default")
+    text = Text()
     for failure in picture.failures:
-        text.append(f"\n{duration(now - failure.at)} ago: {clean(failure.text)}", style="default")
+        text.append(f"{chr(10) if text else ''}{ago(now - failure.at)}: {headline(failure.text)}")
         if failure.action:
-            text.append(f": {clean(failure.action)}", style="green")
-    return text
+            text.append(f": {headline(failure.action)}", style="green")
+    count = picture.failure_count
+    return f"{count} failure{'' if count == 1 else 's'}", text

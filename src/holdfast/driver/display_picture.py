@@ -95,6 +95,16 @@ def clean(text: str, colour: bool = False) -> str:
     return f"{kept}\x1b[0m" if "\x1b" in kept else kept
 
 
+def headline(text: str, limit: int = 240) -> str:
+    """The first line of ``text`` that says something, cut to ``limit`` characters."""
+    first = next((clean(line) for line in text.splitlines() if line.strip()), "")
+    return first if len(first) <= limit else f"{first[: limit - 1]}…"
+
+
+def ago(seconds: float) -> str:
+    return "just now" if seconds < 1 else f"{duration(seconds)} ago"
+
+
 def duration(seconds: float) -> str:
     whole = max(0, int(seconds))
     if whole < 60:
@@ -133,7 +143,9 @@ def is_odd(value: object) -> bool:
 
 def pick_metrics(metrics: Mapping[str, Any], count: int) -> list[tuple[str, object]]:
     """The metrics to show: numbers before the rest, and otherwise in the order in which the user gave them."""
-    items = list(metrics.items())
-    numbers = [item for item in items if isinstance(item[1], (int, float)) and not isinstance(item[1], bool)]
-    others = [item for item in items if item not in numbers] if len(numbers) < count else []
-    return [(clean(str(name)), value) for name, value in (numbers + others)[:count]]
+    try:
+        items = list(metrics.items())
+    except RuntimeError:  # its owner is just changing it
+        return []
+    items.sort(key=lambda item: isinstance(item[1], bool) or not isinstance(item[1], (int, float)))
+    return [(clean(str(name)), value) for name, value in items[:count]]

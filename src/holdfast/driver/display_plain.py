@@ -36,7 +36,9 @@ class PlainPainter:
 
     def _tell(self, picture: Picture, at: float, text: str) -> None:
         first, *more = text.splitlines() or [""]
-        self._err.write("\n".join([f"[holdfast {at - picture.started:.1f}s] {clean(first)}", *map(clean, more), ""]))
+        self._err.write(
+            "\n".join([f"[holdfast {max(0.0, at - picture.started):.1f}s] {clean(first)}", *map(clean, more), ""])
+        )
 
     def _tell_checkpoint(self, picture: Picture, now: float) -> None:
         if picture.checkpoint is None or picture.checkpoint[0] == self._said_checkpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -56,26 +57,30 @@ class Sink:
     @staticmethod
     def _write_all(fd: int, data: bytes) -> None:
         while data:
-            data = data[os.write(fd, data) :]
+            try:
+                data = data[os.write(fd, data) :]
+            except BlockingIOError:  # another program has made the terminal non-blocking
+                select.select([], [fd], [])
 
 
 class Redirect:
     """Stands in for sys.stdout or sys.stderr while a panel is shown, and hands whole lines to the display."""
 
-    def __init__(self, stream: TextIO, show: Callable[[str], None]) -> None:
+    def __init__(self, stream: TextIO, show: Callable[[str], None], is_shown: Callable[[], bool]) -> None:
         self._stream = stream
         self._show = show
+        self._is_shown = is_shown
         self._partial = ""
         self._lock = threading.RLock()  # a signal handler may print while its thread is printing
         self._pid = os.getpid()
 
     @classmethod
-    def install(cls, show: Callable[[str], None]) -> list[Callable[[], None]]:
+    def install(cls, show: Callable[[str], None], is_shown: Callable[[], bool]) -> list[Callable[[], None]]:
         """Take over both streams and the logging handlers that write to them; returns what undoes it."""
         undo: list[Callable[[], None]] = []
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            proxy = cls(stream, show)
+            proxy = cls(stream, show, is_shown)
             setattr(sys, name, proxy)
             undo.append(lambda name=name, stream=stream, proxy=proxy: proxy._give_back(name, stream))  # type: ignore[misc]
             for handler in logging.getLogger().handlers:
@@ -93,7 +98,7 @@ class Redirect:
                 self._partial = ""
 
     def write(self, text: str) -> int:
-        if os.getpid() != self._pid:  # a fork has no display
+        if self._is_past():
             return self._stream.write(text)
         with self._lock:
             *lines, partial = (self._partial + text).split("\n")
@@ -102,12 +107,16 @@ class Redirect:
             self._show(line)
         return len(text)
 
+    def _is_past(self) -> bool:
+        """Whether nobody would show a line: the display has ended, or this process is a fork, which has none."""
+        return not self._is_shown() or os.getpid() != self._pid
+
     def writelines(self, lines: list[str]) -> None:
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        if os.getpid() != self._pid:
+        if self._is_past():
             self._stream.flush()
             return
         with self._lock:
