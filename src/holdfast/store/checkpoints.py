@@ -1,0 +1,247 @@
+"""Checkpoints: staged by workers, sealed by agents, committed by the driver. The manifest is the commit point.
+
+A checkpoint exists if and only if its manifest does. Files become durable before the manifest, and the manifest goes
+before the files, so whatever is cut off in between is invisible and can be collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.store import staging, values
+from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
+from holdfast.store.layout import RunLayout
+from holdfast.store.sealed import Damage, seal, unseal
+from holdfast.store.staging import FileEntry as FileEntry
+
+FORMAT = 1
+USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    format: int
+    id: str
+    generation: int
+    index: int  # the group's k-th report, from 0
+    report: int  # the run's overall report number
+    world_size: int
+    created: float
+    metrics: Any
+    files: list[FileEntry]
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """What one rank staged and its agent sealed."""
+
+    rank: int
+    directory: str
+    files: list[FileEntry]
+
+
+class CheckpointStore:
+    def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
+        self._layout = layout
+        self._disk = disk or Disk()
+
+    def stage(self, source: Path, target: Path, move: bool) -> None:
+        """Take a rank's directory into staging. A checkpoint of this run is copied even if it may be moved."""
+        source = source.resolve()
+        may_move = move and not source.is_relative_to(self._layout.root.resolve())
+        staging.stage(self._disk, source, target.resolve(), may_move)
+
+    def seal(self, directory: Path) -> list[FileEntry]:
+        """Make a staged directory's files durable and take their digests."""
+        return staging.seal(self._disk, directory)
+
+    def commit(self, manifest: Manifest, shards: Sequence[Shard]) -> Manifest:
+        """Merge the shards into a checkpoint. It exists when this returns; if it raises, the shards are as before."""
+        manifest_file = self._layout.manifest_file(manifest.id)
+        if manifest_file.exists():
+            raise StorageError(f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name")
+        chosen = self._choose(manifest.id, shards)
+        manifest = msgspec.structs.replace(
+            manifest, format=FORMAT, files=[entry for entry, _ in chosen if not _is_user_metadata(entry.path)]
+        )
+        fields = msgspec.structs.asdict(manifest) | {
+            "files": [msgspec.structs.asdict(entry) for entry in manifest.files]
+        }
+        data = seal(values.encode(fields, f"manifest of {manifest.id}"))
+        ensure_dir(self._disk, self._layout.checkpoints_dir)
+        self._clear(manifest.id)
+        moved: list[tuple[Path, Path]] = []
+        try:
+            self._merge(manifest.id, chosen, moved)
+            write_atomic(self._disk, manifest_file, data)
+        except (StorageError, OSError):
+            self._undo(manifest_file, moved)
+            raise
+        self._discard(shards)
+        return manifest
+
+    def read_manifest(self, id: str) -> Manifest:
+        path = self._layout.manifest_file(id)
+        try:
+            line = path.read_bytes()
+        except OSError as error:
+            raise CheckpointDamagedError(f"Checkpoint {id} has no readable manifest: {error}") from error
+        data = unseal(line[:-1]) if line.endswith(b"\n") else None
+        if data is None:
+            raise CheckpointDamagedError(f"The manifest {path} is damaged: its content does not fit its checksum")
+        try:
+            manifest = msgspec.convert(values.decode(data), Manifest)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise CheckpointDamagedError(f"The manifest {path} is not one that this version reads: {error}") from None
+        if manifest.id != id or manifest.format > FORMAT:
+            raise CheckpointDamagedError(
+                f"The manifest {path} is of checkpoint {manifest.id!r} in format {manifest.format}; this version of "
+                f"Holdfast reads up to {FORMAT}"
+            )
+        return manifest
+
+    def verify(self, id: str) -> Manifest:
+        """Compare every file with the manifest; CheckpointDamagedError names what differs."""
+        manifest = self.read_manifest(id)
+        directory = self._layout.checkpoint_dir(id)
+        problems = staging.compare(directory, manifest.files, ignore=_is_user_metadata)
+        if problems:
+            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+            raise CheckpointDamagedError(f"Checkpoint {directory} is damaged: {'; '.join(problems[:5])}{more}")
+        return manifest
+
+    def delete(self, id: str) -> None:
+        """Remove a checkpoint; deleting one that is not there is no error."""
+        manifest_file = self._layout.manifest_file(id)
+        if manifest_file.exists():
+            self._disk.unlink(manifest_file)
+            self._disk.fsync_dir(self._layout.checkpoints_dir)
+        self._clear(id)
+
+    def quarantine(self, id: str, why: str) -> None:
+        """Never offer this checkpoint again. Its files stay to be looked at, until its name is committed anew."""
+        marker, manifest_file = self._layout.quarantine_file(id), self._layout.manifest_file(id)
+        if manifest_file.exists():
+            self._disk.rename(manifest_file, marker)
+        elif not marker.exists():
+            ensure_dir(self._disk, self._layout.checkpoints_dir)
+            self._disk.write_new(marker, b"")
+        self._disk.fsync_dir(self._layout.checkpoints_dir)
+        # Only the rename counts: on a full disk the reason is lost, and the checkpoint is still out of the way.
+        with contextlib.suppress(StorageError):
+            write_atomic(self._disk, self._layout.quarantine_reason_file(id), f"{why}\n".encode(errors="replace"))
+
+    def scan(self) -> tuple[list[Manifest], list[Damage]]:
+        """The checkpoints whose manifests are intact, by report number. Their files are not looked into."""
+        manifests: list[Manifest] = []
+        damage: list[Damage] = []
+        for path in self._entries():
+            if path.suffix != ".json" or path.name.startswith("."):
+                continue
+            try:
+                manifest = self.read_manifest(path.name.removesuffix(".json"))
+                if not self._layout.checkpoint_dir(manifest.id).is_dir():
+                    raise CheckpointDamagedError("its directory is missing")
+                manifests.append(manifest)
+            except (CheckpointDamagedError, ValueError) as error:
+                damage.append(Damage(self._layout.relative(path), "file", str(error)))
+        return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
+
+    def collect(self) -> list[str]:
+        """Remove what crashes left, and say what it was. Only for the holder of the lease, with no worker alive."""
+        leftovers = [self._layout.staging_dir] if self._layout.staging_dir.exists() else []
+        for directory in (self._layout.root, self._layout.journal_dir, self._layout.checkpoints_dir):
+            if directory.is_dir():
+                leftovers += [path for path in sorted(directory.iterdir()) if is_temporary(path.name)]
+        leftovers += [path for path in self._entries() if self._is_uncommitted(path)]
+        for path in leftovers:
+            if path.is_dir() and not path.is_symlink():
+                self._disk.rmtree(path)
+            else:
+                self._disk.unlink(path)
+        return [self._layout.relative(path) for path in leftovers]
+
+    def _entries(self) -> list[Path]:
+        directory = self._layout.checkpoints_dir
+        return sorted(directory.iterdir()) if directory.is_dir() else []
+
+    def _is_uncommitted(self, path: Path) -> bool:
+        if path.name.startswith(".") or ".json" in path.name or not path.is_dir():
+            return False
+        kept = self._layout.manifest_file(path.name), self._layout.quarantine_file(path.name)
+        return not any(file.exists() for file in kept)
+
+    def _choose(self, id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Path]]:
+        """Each path's file from the lowest rank that has it, checked to be as it was sealed."""
+        chosen: dict[str, tuple[FileEntry, Path]] = {}
+        for shard in sorted(shards, key=lambda shard: shard.rank):
+            for entry in shard.files:
+                if entry.path not in chosen:
+                    source = self._layout.root / shard.directory / _safe(entry.path)
+                    staging.check_unchanged(source, entry)
+                    chosen[entry.path] = entry, source
+        if not chosen:
+            raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
+        for path in chosen:
+            for parent in PurePosixPath(path).parents:
+                if str(parent) in chosen:
+                    raise StorageError(
+                        f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
+                        f"{path!r} below it. Give the ranks' files different names."
+                    )
+        return [chosen[path] for path in sorted(chosen)]
+
+    def _merge(self, id: str, chosen: list[tuple[FileEntry, Path]], moved: list[tuple[Path, Path]]) -> None:
+        target = self._layout.checkpoint_dir(id)
+        directories: set[Path] = set()
+        for entry, source in chosen:
+            destination = target / entry.path
+            if destination.parent not in directories:
+                self._disk.makedirs(destination.parent)
+                directories |= {parent for parent in destination.parents if parent.is_relative_to(target)}
+            self._disk.rename(source, destination)
+            moved.append((source, destination))
+        for directory in sorted(directories, reverse=True):
+            self._disk.fsync_dir(directory)
+        self._disk.fsync_dir(self._layout.checkpoints_dir)
+
+    def _undo(self, manifest_file: Path, moved: list[tuple[Path, Path]]) -> None:
+        """Put the files back so that the commit can be tried again. As long as the manifest stands, they must stay."""
+        with contextlib.suppress(StorageError, OSError):
+            if manifest_file.exists():
+                self._disk.unlink(manifest_file)
+                self._disk.fsync_dir(manifest_file.parent)
+            for source, destination in reversed(moved):
+                self._disk.rename(destination, source)
+
+    def _clear(self, id: str) -> None:
+        """Remove the files of a checkpoint that has no manifest: a leftover, or quarantined and now replaced."""
+        directory = self._layout.checkpoint_dir(id)
+        if directory.exists():
+            self._disk.rmtree(directory)
+        for path in (self._layout.quarantine_file(id), self._layout.quarantine_reason_file(id)):
+            if path.exists():
+                self._disk.unlink(path)
+
+    def _discard(self, shards: Sequence[Shard]) -> None:
+        """Remove what is left of the shards; what cannot be removed now is collected later."""
+        for shard in shards:
+            directory = self._layout.root / shard.directory
+            with contextlib.suppress(StorageError, OSError):
+                self._disk.rmtree(directory)
+                directory.parent.rmdir()
+
+
+def _is_user_metadata(path: str) -> bool:
+    return path.startswith(USER_METADATA) and "/" not in path
+
+
+def _safe(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts:
+        raise StorageError(f"{path!r} is not a path inside a checkpoint")
+    return path

@@ -1,0 +1,186 @@
+"""Every change that the store makes to a disk is one small method of ``Disk``, so that a test can crash it at each."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.errors import StorageError, StorageFullError
+
+if sys.platform != "win32":
+    import fcntl
+
+_CHUNK = 4 << 20
+_FICLONE = 0x40049409  # Linux: share the source's blocks instead of copying them (btrfs, XFS)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_MEANINGFUL = frozenset({errno.ENOENT, errno.EEXIST, errno.EXDEV})  # callers decide by these; they stay OSErrors
+
+
+class Disk:
+    """The operations that the store does. Durable means: survives a power cut."""
+
+    def makedirs(self, path: Path) -> None:
+        with _named("create the directory", path):
+            os.makedirs(path, exist_ok=True)
+
+    def write_new(self, path: Path, data: bytes) -> None:
+        """Create a file that must not exist yet and make its content durable (its name is so after ``fsync_dir``)."""
+        with _named("write", path), open(path, "xb", buffering=0) as file:
+            _write_all(file, data)
+            _flush(file.fileno())
+
+    def open_append(self, path: Path, *, new: bool) -> io.FileIO:
+        """Open a file whose writes always go to its end; ``new`` demands that it does not exist yet."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if new else 0)
+        with _named("open", path):
+            return io.FileIO(str(path), "ab", opener=lambda name, _flags: os.open(name, flags, 0o666))
+
+    def open_in_place(self, path: Path) -> io.FileIO:
+        """Open a file, created if missing, for reading and ``overwrite``."""
+        with _named("open", path):
+            return io.FileIO(str(path), "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
+
+    def append(self, file: io.FileIO, data: bytes) -> None:
+        """Write at the end, not yet durable."""
+        with _named("write", file.name):
+            _write_all(file, data)
+
+    def sync(self, file: io.FileIO) -> None:
+        with _named("sync", file.name):
+            _flush(file.fileno())
+
+    def truncate(self, file: io.FileIO, size: int) -> None:
+        with _named("cut", file.name):
+            os.ftruncate(file.fileno(), size)
+            _flush(file.fileno())
+
+    def overwrite(self, file: io.FileIO, data: bytes) -> None:
+        """Replace the whole content in place, durable. Not atomic: only for a file that must stay the same inode."""
+        with _named("write", file.name):
+            os.ftruncate(file.fileno(), 0)
+            file.seek(0)
+            _write_all(file, data)
+            _flush(file.fileno())
+
+    def fsync_file(self, path: Path) -> None:
+        self._fsync(path, os.O_RDONLY)
+
+    def fsync_dir(self, path: Path) -> None:
+        """Make the names in a directory durable: what was created, renamed and removed in it."""
+        self._fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with _named("rename to", target):
+            os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        with _named("remove", path), contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def rmtree(self, path: Path) -> None:
+        with _named("remove", path), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def copy_file(self, source: Path, target: Path, *, sync: bool = True) -> None:
+        """Copy the content into a new file, by the cheapest means that the file systems offer."""
+        with _named("copy to", target):
+            with open(source, "rb", buffering=0) as reader, open(target, "xb", buffering=0) as writer:
+                _copy_content(reader, writer)
+                if sync:
+                    _flush(writer.fileno())
+
+    def _fsync(self, path: Path, flags: int) -> None:
+        with _named("sync", path):
+            fd = os.open(path, flags | os.O_CLOEXEC)
+            try:
+                _flush(fd)
+            finally:
+                os.close(fd)
+
+
+def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
+    """Give a file new content: whatever happens, readers find all of the old or all of the new."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        disk.write_new(temporary, data)
+        disk.rename(temporary, path)
+    except (StorageError, OSError):
+        with contextlib.suppress(StorageError, OSError):
+            disk.unlink(temporary)
+        raise
+    disk.fsync_dir(path.parent)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is what a crash in ``write_atomic`` left."""
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def ensure_dir(disk: Disk, path: Path) -> None:
+    """Create a directory and its parents where missing, and make their names durable."""
+    missing: list[Path] = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    if missing:
+        disk.makedirs(missing[0])
+        for created in reversed(missing):
+            disk.fsync_dir(created.parent)
+
+
+@contextlib.contextmanager
+def _named(action: str, path: object) -> Iterator[None]:
+    """Turn a bare OSError into one that says what could not be done, where, and what helps."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageFullError(
+                f"Could not {action} {path}: no space (or quota) is left there. Nothing that was committed is hurt: "
+                "free some space, or keep fewer checkpoints (CheckpointConfig(num_to_keep=...)), and run again."
+            ) from error
+        if error.errno in _MEANINGFUL:
+            raise
+        raise StorageError(
+            f"Could not {action} {path}: {error.strerror}. Check that it is writable and its device is healthy."
+        ) from error
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
+
+
+def _flush(fd: int) -> None:
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: its fsync leaves the data in the drive's cache
+    if full is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, full)
+            return
+    os.fsync(fd)
+
+
+def _copy_content(reader: io.FileIO, writer: io.FileIO) -> None:
+    source, target = reader.fileno(), writer.fileno()
+    if sys.platform == "linux":
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+            return
+        except OSError:
+            pass
+        try:
+            while os.copy_file_range(source, target, 1 << 30):
+                pass
+        except OSError as error:
+            if error.errno in _FULL or error.errno == errno.EIO:
+                raise
+    # Whatever the calls above did not do, from where they stopped: both file offsets have moved with them.
+    while chunk := reader.read(_CHUNK):
+        _write_all(writer, chunk)

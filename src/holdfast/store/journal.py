@@ -1,0 +1,149 @@
+"""The run's history: append-only segments, one for each driver epoch, one sealed record a line.
+
+A driver writes only into the segment that it created. Reading never raises for what it finds: it returns every record
+that is intact, wherever it lies, and names the rest.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import RunInUseError
+from holdfast.store import values
+from holdfast.store.disk import Disk, ensure_dir
+from holdfast.store.layout import RunLayout
+from holdfast.store.sealed import Damage as Damage
+from holdfast.store.sealed import seal, unseal
+
+_BURIED = re.compile(rb'\{"seq":.*?,"sum":"[0-9a-f]{16}"\}', re.DOTALL)
+
+
+class Record(msgspec.Struct, frozen=True):
+    seq: int
+    time: float
+    kind: str
+    body: dict[str, Any]
+
+
+class Journal:
+    """The segment of one driver epoch, open for appending."""
+
+    def __init__(self, file: io.FileIO, disk: Disk, next_seq: int) -> None:
+        self._file = file
+        self._disk = disk
+        self._next_seq = next_seq
+        self._good_size = 0
+        self._torn = False
+
+    @classmethod
+    def open(
+        cls, layout: RunLayout, epoch: int, disk: Disk | None = None
+    ) -> tuple[Journal, list[Record], list[Damage]]:
+        """Read the history and begin this epoch's segment."""
+        disk = disk or Disk()
+        ensure_dir(disk, layout.journal_dir)
+        records, damage = read(layout, disk)
+        path = layout.segment_file(epoch)
+        try:
+            file = disk.open_append(path, new=True)
+        except FileExistsError:
+            raise RunInUseError(
+                f"{path} exists already: another driver of this run has begun epoch {epoch}. "
+                "Wait for it to end, or stop it, and run again."
+            ) from None
+        try:
+            disk.fsync_dir(layout.journal_dir)
+        except BaseException:
+            file.close()
+            raise
+        next_seq = max((record.seq for record in records), default=0) + 1
+        return cls(file, disk, next_seq), records, damage
+
+    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]], time: float) -> None:
+        """Make all entries durable with one write and one sync. After an error none of them counts as written."""
+        data = b"".join(_line(seq, time, kind, body) for seq, (kind, body) in enumerate(entries, start=self._next_seq))
+        if not data:
+            return
+        if self._torn:
+            self._cut()
+        self._torn = True
+        self._disk.append(self._file, data)
+        self._disk.sync(self._file)
+        self._torn = False
+        self._good_size += len(data)
+        self._next_seq += len(entries)
+
+    def close(self) -> None:
+        try:
+            if self._torn and not self._file.closed:
+                self._cut()
+        finally:
+            self._file.close()
+
+    def _cut(self) -> None:
+        """Remove what a failed append left: its records were refused, and the next must not be glued to half a line."""
+        self._disk.truncate(self._file, self._good_size)
+        self._torn = False
+
+
+def read(layout: RunLayout, disk: Disk | None = None) -> tuple[list[Record], list[Damage]]:
+    """Every intact record in order, and what is wrong with the rest."""
+    del disk  # reading changes nothing; the parameter keeps the place of an object store's client
+    records: list[Record] = []
+    damage: list[Damage] = []
+    for _, path in layout.segments():
+        for record in _read_segment(path, layout.relative(path), damage):
+            expected = records[-1].seq + 1 if records else 1
+            if record.seq != expected:
+                damage.append(Damage(layout.relative(path), f"record {record.seq}", _gap(expected, record.seq)))
+            records.append(record)
+    return records, damage
+
+
+def _gap(expected: int, found: int) -> str:
+    if found < expected:
+        return f"it comes after record {expected - 1}"
+    last = found - 1
+    return f"record {last} before it is missing" if last == expected else f"records {expected} to {last} are missing"
+
+
+def _read_segment(path: Path, name: str, damage: list[Damage]) -> Iterator[Record]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        damage.append(Damage(name, "file", f"cannot be read: {error.strerror}"))
+        return
+    tail = lines.pop()  # empty after a whole write
+    for number, line in enumerate([*lines, tail] if tail else lines, start=1):
+        record = _parse(line)
+        if record is not None:
+            yield record
+            continue
+        # A damaged line may hide intact records: the newline between them may be what is damaged.
+        buried = [found for match in _BURIED.finditer(line) if (found := _parse(match.group())) is not None]
+        what = "the last write was cut short" if number > len(lines) else "its checksum does not fit its content"
+        kept = f"; {len(buried)} intact in it kept" if buried else ""
+        damage.append(Damage(name, f"line {number}", what + kept))
+        yield from buried
+
+
+def _line(seq: int, time: float, kind: str, body: Mapping[str, Any]) -> bytes:
+    parts = (seq, values.encode(time), values.encode(kind), values.encode(body, kind))
+    return seal(b'{"seq":%d,"time":%s,"kind":%s,"body":%s}' % parts)
+
+
+def _parse(line: bytes) -> Record | None:
+    data = unseal(line)
+    if data is None:
+        return None
+    try:
+        fields = values.decode(data)
+        return msgspec.convert(fields, Record)
+    except (ValueError, msgspec.ValidationError):
+        return None

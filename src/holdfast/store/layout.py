@@ -1,0 +1,110 @@
+"""Where each thing of a run lies. Nothing that is stored holds an absolute path, so a run can be moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAX_NAME_BYTES = 200
+
+
+@dataclass(frozen=True)
+class RunLayout:
+    root: Path
+
+    @property
+    def run_file(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def lease_file(self) -> Path:
+        """Only ``Lease`` may open it: closing any handle of it drops the lock that this process may hold."""
+        return self.root / "lease.json"
+
+    @property
+    def journal_dir(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def staging_dir(self) -> Path:
+        return self.root / ".staging"
+
+    @property
+    def metrics_dir(self) -> Path:
+        return self.root / "metrics"
+
+    @property
+    def logs_dir(self) -> Path:
+        return self.root / "logs"
+
+    def segment_file(self, epoch: int) -> Path:
+        return self.journal_dir / f"{epoch:06d}.jsonl"
+
+    def segments(self) -> list[tuple[int, Path]]:
+        """The journal's segments that exist, by epoch."""
+        if not self.journal_dir.is_dir():
+            return []
+        found = [(path.stem, path) for path in self.journal_dir.iterdir() if path.suffix == ".jsonl"]
+        return sorted((int(stem), path) for stem, path in found if stem.isascii() and stem.isdigit())
+
+    def checkpoint_dir(self, id: str) -> Path:
+        check_name(id)
+        return self.checkpoints_dir / id
+
+    def manifest_file(self, id: str) -> Path:
+        check_name(id)
+        return self.checkpoints_dir / f"{id}.json"
+
+    def quarantine_file(self, id: str) -> Path:
+        """The former manifest of a damaged checkpoint."""
+        check_name(id)
+        return self.checkpoints_dir / f"{id}.json.damaged"
+
+    def quarantine_reason_file(self, id: str) -> Path:
+        check_name(id)
+        return self.checkpoints_dir / f"{id}.json.damaged.txt"
+
+    def shard_dir(self, generation: int, index: int, rank: int) -> Path:
+        return self.staging_dir / f"attempt-{generation:04d}-report-{index:06d}" / f"rank-{rank}"
+
+    def metrics_file(self, generation: int, rank: int) -> Path:
+        return self.metrics_dir / f"attempt-{generation:04d}" / f"rank-{rank}.jsonl"
+
+    def log_file(self, generation: int, rank: int) -> Path:
+        return self.logs_dir / f"attempt-{generation:04d}" / f"rank-{rank}.log"
+
+    def relative(self, path: Path) -> str:
+        """How a path of this run is named in records and messages."""
+        return path.relative_to(self.root).as_posix()
+
+
+def check_name(name: str) -> None:
+    """Refuse a run's or checkpoint's name that is not one safe path component."""
+    if not isinstance(name, str):
+        raise TypeError(f"A name must be a string, not {type(name).__name__}")
+    problem = _name_problem(name)
+    if problem:
+        raise ValueError(
+            f"{name[:60]!r} cannot be the name of a run or checkpoint: {problem}. "
+            "Use letters, digits, '-', '_' and '.', for example 'epoch-0005'."
+        )
+
+
+def _name_problem(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if name.startswith("."):
+        return "it starts with a dot"
+    if "/" in name or "\\" in name or "\0" in name:
+        return "it has a path separator or a NUL in it"
+    if ".json" in name:
+        return "'.json' marks Holdfast's own files"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "it is not valid Unicode"
+    return f"it is longer than {_MAX_NAME_BYTES} bytes" if size > _MAX_NAME_BYTES else None

@@ -1,0 +1,110 @@
+"""Every report of every rank: one file of sealed JSON lines for each rank of each generation.
+
+Appends cost one system call and are durable after ``sync``; a line that is damaged costs that line only.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from holdfast.store import values
+from holdfast.store.disk import Disk
+from holdfast.store.layout import RunLayout
+from holdfast.store.sealed import Damage, seal, unseal
+
+
+def line(index: int, time: float, metrics: Any) -> bytes:
+    """The line for a rank's report number ``index``; a metric that cannot be stored is a TypeError that names it."""
+    parts = (index, values.encode(time), values.encode(metrics, "metrics"))
+    return seal(b'{"index":%d,"time":%s,"metrics":%s}' % parts)
+
+
+class MetricsWriter:
+    """Appends whole lines. Not for several threads at once."""
+
+    def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
+        self._layout = layout
+        self._disk = disk or Disk()
+        self._files: dict[tuple[int, int], io.FileIO] = {}
+        self._unsynced: set[tuple[int, int]] = set()
+        self._torn: set[tuple[int, int]] = set()
+        self._new_names: set[Path] = set()
+
+    def append(self, generation: int, rank: int, lines: bytes) -> None:
+        key = generation, rank
+        file = self._files.get(key) or self._open(key)
+        if key in self._torn:
+            lines = b"\n" + lines  # a half-written line must not swallow the next one
+        self._unsynced.add(key)
+        self._torn.add(key)
+        self._disk.append(file, lines)
+        self._torn.discard(key)
+
+    def sync(self) -> None:
+        """Make durable what was appended; files of generations that are over are closed."""
+        for key in list(self._unsynced):
+            self._disk.sync(self._files[key])
+            self._unsynced.discard(key)
+        for directory in sorted(self._new_names):
+            self._disk.fsync_dir(directory)
+        self._new_names.clear()
+        newest = max((generation for generation, _ in self._files), default=0)
+        for key in [key for key in self._files if key[0] < newest]:
+            self._files.pop(key).close()
+
+    def close(self) -> None:
+        try:
+            self.sync()
+        finally:
+            for file in self._files.values():
+                file.close()
+            self._files.clear()
+
+    def _open(self, key: tuple[int, int]) -> io.FileIO:
+        path = self._layout.metrics_file(*key)
+        self._disk.makedirs(path.parent)
+        if _ends_torn(path):
+            self._torn.add(key)
+        self._files[key] = self._disk.open_append(path, new=False)
+        self._new_names |= {path.parent, self._layout.metrics_dir, self._layout.root}
+        return self._files[key]
+
+
+def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[dict[str, Any]], list[Damage]]:
+    """The reports of one rank in one generation, oldest first, and the lines that could not be read."""
+    path = layout.metrics_file(generation, rank)
+    name = layout.relative(path)
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        return [], [Damage(name, "file", f"cannot be read: {error.strerror}")]
+    rows: list[dict[str, Any]] = []
+    damage: list[Damage] = []
+    for number, content in enumerate(lines, start=1):
+        row = _parse(content)
+        if row is not None:
+            rows.append(row)
+        elif content:
+            damage.append(Damage(name, f"line {number}", "it is not an intact report"))
+    return rows, damage
+
+
+def _parse(content: bytes) -> dict[str, Any] | None:
+    # A line that was written without a seal has exactly the three keys, which no damage to a sealed one can imitate.
+    try:
+        row = values.decode(unseal(content) or content)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and row.keys() == {"index", "time", "metrics"} else None
+
+
+def _ends_torn(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.seek(0, io.SEEK_END) > 0 and file.seek(-1, io.SEEK_END) >= 0 and file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,31 @@
+"""One JSON object on one line that ends with its own checksum: how every record and manifest is stored."""
+
+from __future__ import annotations
+
+import msgspec
+import xxhash
+
+_MARK = b',"sum":"'
+_TAIL_SIZE = len(_MARK) + 16 + 2  # the mark, 16 hex digits, and '"}'
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Something stored that is not what was written."""
+
+    path: str  # relative to the run
+    where: str  # which line, record or file
+    what: str
+
+
+def seal(data: bytes) -> bytes:
+    """A line from a JSON object that has at least one key."""
+    rest = data[:-1]
+    return b'%s,"sum":"%s"}\n' % (rest, xxhash.xxh3_64_hexdigest(rest).encode())
+
+
+def unseal(line: bytes) -> bytes | None:
+    """The JSON object in a line without its newline, or None if the line is not intact."""
+    rest, tail = line[:-_TAIL_SIZE], line[-_TAIL_SIZE:]
+    if tail != b'%s%s"}' % (_MARK, xxhash.xxh3_64_hexdigest(rest).encode()):
+        return None
+    return rest + b"}"

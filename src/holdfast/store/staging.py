@@ -1,0 +1,182 @@
+"""Directory trees on their way into a checkpoint: taken in, made durable, and compared with what was recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import xxhash
+
+from holdfast.errors import StorageError
+from holdfast.store.disk import Disk
+
+_BUFFER = 4 << 20
+_THREADS = min(4, os.cpu_count() or 1)
+_Item = TypeVar("_Item")
+_Done = TypeVar("_Done")
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    path: str  # relative, with "/"
+    size: int
+    digest: str  # xxh3_128, hex
+
+
+def stage(disk: Disk, source: Path, target: Path, move: bool) -> None:
+    """Take what is in ``source`` into ``target``: by renames if it may be moved, else as a copy.
+
+    It blocks the training loop, so nothing is synced here: ``seal`` does that.
+    """
+    if target.is_relative_to(source):
+        raise StorageError(f"{source} cannot be a checkpoint: the run itself is stored below it")
+    movable = _check_tree(source, frozenset())
+    if target.exists():
+        disk.rmtree(target)
+    disk.makedirs(target)
+    renamed: list[str] = []
+    try:
+        for name in sorted(os.listdir(source)):
+            if move and movable and _renamed(disk, source / name, target / name):
+                renamed.append(name)
+            else:
+                _copy_tree(disk, source / name, target / name)
+    except (StorageError, OSError):
+        with contextlib.suppress(StorageError, OSError):
+            for name in renamed:  # the user's only copy
+                disk.rename(target / name, source / name)
+            disk.rmtree(target)
+        raise
+
+
+def seal(disk: Disk, directory: Path) -> list[FileEntry]:
+    """Make all files and names below a directory durable, and describe each file."""
+    paths = sorted(_files(directory))
+    if not paths:
+        raise StorageError(f"The checkpoint staged in {directory} has no file at all: save something before report()")
+
+    def seal_file(path: str) -> FileEntry:
+        disk.fsync_file(directory / path)
+        size, digest = _digest(directory / path)
+        return FileEntry(path, size, digest)
+
+    entries = _in_parallel(seal_file, paths)
+    for parent, _, _ in os.walk(directory, topdown=False):
+        disk.fsync_dir(Path(parent))
+    return entries
+
+
+def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str], bool]) -> list[str]:
+    """What differs between the files in a directory and their description; nothing if they are the same."""
+    expected = {entry.path for entry in entries}
+    extra = [path for path in sorted(_files(directory)) if path not in expected and not ignore(path)]
+    problems = _in_parallel(lambda entry: _difference(directory / entry.path, entry), entries)
+    return [problem for problem in problems if problem] + [f"{path} does not belong to it" for path in extra]
+
+
+def check_unchanged(path: Path, entry: FileEntry) -> None:
+    """Refuse a staged file that is gone or has another size than when it was sealed."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(f"The staged file {path} cannot be committed: {error.strerror}") from error
+    if status.st_size != entry.size or not stat.S_ISREG(status.st_mode):
+        raise StorageError(
+            f"The staged file {path} changed after it was reported ({entry.size} bytes then, {status.st_size} now): "
+            "write no more into a checkpoint's files once report() was called"
+        )
+
+
+def _difference(path: Path, entry: FileEntry) -> str | None:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            return f"{entry.path} is not a regular file"
+        if status.st_size != entry.size:
+            return f"{entry.path} has {status.st_size} bytes instead of {entry.size}"
+        _, digest = _digest(path)
+    except FileNotFoundError:
+        return f"{entry.path} is missing"
+    except OSError as error:
+        return f"{entry.path} cannot be read ({error.strerror})"
+    return None if digest == entry.digest else f"{entry.path} has other content than was committed"
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    hasher = xxhash.xxh3_128()
+    size = 0
+    with open(path, "rb", buffering=0) as file:
+        # Small files must not pay for a big buffer, nor may an empty one get an empty buffer, which reads nothing.
+        buffer = memoryview(bytearray(max(1, min(_BUFFER, os.fstat(file.fileno()).st_size))))
+        while count := file.readinto(buffer):
+            hasher.update(buffer[:count])
+            size += count
+    return size, hasher.hexdigest()
+
+
+def _in_parallel(work: Callable[[_Item], _Done], items: Sequence[_Item]) -> list[_Done]:
+    """The results in order. Reading, syncing and hashing of big buffers release the interpreter's lock."""
+    if len(items) < 2 or _THREADS < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="holdfast-hash") as pool:
+        return list(pool.map(work, items))
+
+
+def _files(directory: Path) -> Iterator[str]:
+    """The relative path of everything below a directory that is not a directory."""
+    for parent, directories, names in os.walk(directory):
+        links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
+        for name in names + links:
+            yield Path(parent, name).relative_to(directory).as_posix()
+
+
+def _check_tree(directory: Path, above: frozenset[tuple[int, int]]) -> bool:
+    """Whether renames take the whole content along; what no checkpoint can hold is an error.
+
+    A symlink's target stays behind, and a file with a second name can still be changed through it: both are copied.
+    """
+    movable = True
+    here = os.stat(directory)
+    above |= {(here.st_dev, here.st_ino)}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                status = os.stat(entry.path)
+            except OSError as error:
+                raise StorageError(f"{entry.path} cannot be part of a checkpoint: {error.strerror}") from error
+            if stat.S_ISDIR(status.st_mode):
+                if (status.st_dev, status.st_ino) in above:
+                    raise StorageError(f"{entry.path} cannot be part of a checkpoint: it links to a directory above it")
+                movable &= _check_tree(Path(entry.path), above)
+            elif not stat.S_ISREG(status.st_mode):
+                raise StorageError(f"{entry.path} cannot be part of a checkpoint: it is no regular file or directory")
+            elif status.st_nlink > 1:
+                movable = False
+            if entry.is_symlink():
+                movable = False
+    return movable
+
+
+def _renamed(disk: Disk, source: Path, target: Path) -> bool:
+    try:
+        disk.rename(source, target)
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            return False
+        raise
+    return True
+
+
+def _copy_tree(disk: Disk, source: Path, target: Path) -> None:
+    if source.is_dir():
+        disk.makedirs(target)
+        for name in sorted(os.listdir(source)):
+            _copy_tree(disk, source / name, target / name)
+    else:
+        disk.copy_file(source, target, sync=False)
