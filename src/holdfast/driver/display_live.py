@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MAX_WIDTH = 100
 METRIC_WIDTH = 28
 METRIC_ROWS = 2
+PANEL_EVERY_S = 0.25  # laying the panel out takes milliseconds; lines that come sooner go above the one there is
 STYLES = {"running": "green", "finished": "bold green", "failed": "bold red", "recovering": "yellow"}
 WORKER_STYLES = {"running": "green", "dead": "red"}
 
@@ -51,6 +52,7 @@ class LivePainter:
         self._rate = Rate()
         self._drawn: list[str] = []
         self._drawn_width = 1
+        self._drawn_at = float("-inf")
 
     def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
         if self._plain is not None:
@@ -58,8 +60,11 @@ class LivePainter:
             return
         columns, rows = terminal_size(self._sink.stream)
         width = max(20, min(columns - 1, MAX_WIDTH))
-        panel = draw_panel(picture, self._rate.update(now, picture.reports), now, width)
-        drawn = self._to_text(panel, width).splitlines()
+        drawn = self._drawn
+        if final or width != self._drawn_width or now >= self._drawn_at + PANEL_EVERY_S:
+            panel = draw_panel(picture, self._rate.update(now, picture.reports), now, width)
+            drawn = self._to_text(panel, width).splitlines()
+            self._drawn_at = now
         if not final:
             drawn = drawn[: max(1, rows - 1)]  # what has scrolled off the top cannot be drawn over
         above = [text for text in map(self._above, news) if text is not None]

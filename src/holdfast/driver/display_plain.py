@@ -35,10 +35,9 @@ class PlainPainter:
             self._tell_progress(picture, rate, now)
 
     def _tell(self, picture: Picture, at: float, text: str) -> None:
-        first, *more = text.splitlines() or [""]
-        self._err.write(
-            "\n".join([f"[holdfast {max(0.0, at - picture.started):.1f}s] {clean(first)}", *map(clean, more), ""])
-        )
+        first, *more = map(clean, text.splitlines() or [""])
+        elapsed = max(0.0, at - picture.started)
+        self._err.write("\n".join([f"[holdfast {elapsed:.1f}s] {first}", *more, ""]))
 
     def _tell_checkpoint(self, picture: Picture, now: float) -> None:
         if picture.checkpoint is None or picture.checkpoint[0] == self._said_checkpoint:
