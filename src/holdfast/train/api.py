@@ -1,0 +1,207 @@
+"""What a train function calls. Each function checks its arguments and hands over to the worker's session.
+
+``report()`` is no barrier: it returns when the files are staged on this machine. It never moves away files that a
+committed checkpoint consists of, whatever it is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.checks import check_type, warn_once
+from holdfast.train.context import TrainContext
+from holdfast.train.data import shard_of
+from holdfast.train.reported import (
+    CheckpointConsistencyMode,
+    CheckpointUploadMode,
+    PreemptionInfo,
+    ReportedCheckpoint,
+    ReportedCheckpointStatus,
+)
+from holdfast.train.validation import ValidationTaskConfig
+
+if TYPE_CHECKING:
+    from holdfast.worker.session import Session
+
+
+def session_for(function: str) -> Session:
+    """The worker's session; outside a worker an error that names the function that was called."""
+    from holdfast.worker import session
+
+    return session.current(f"holdfast.train.{function}()")
+
+
+def report(
+    metrics: dict[str, Any],
+    checkpoint: Checkpoint | None = None,
+    checkpoint_dir_name: str | None = None,
+    checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.ASYNC,
+    delete_local_checkpoint_after_upload: bool | None = None,
+    checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
+    validation: bool | ValidationTaskConfig = False,
+) -> None:
+    """Report metrics, and a checkpoint if there is one. The k-th reports of all ranks belong together: their
+    checkpoints become one directory, and rank 0's metrics go with it.
+
+    ``checkpoint_upload_mode``: ASYNC returns when the files are staged, SYNC when the checkpoint is committed.
+    NO_UPLOAD says that the files already lie in the run's storage: they are taken from there; elsewhere it is SYNC.
+    ``delete_local_checkpoint_after_upload``: True lets the files be moved, which on one file system costs nothing;
+    False copies them. None moves them in ASYNC mode if they lie in a temporary directory, and copies them otherwise,
+    so that a directory of your own stays as it is.
+    ``checkpoint_upload_fn(checkpoint, name)`` puts the files elsewhere itself, and returns where they are now.
+    ``validation``: run the trainer's validation function on this checkpoint, beside training.
+    """
+    session = session_for("report")
+    if not isinstance(metrics, dict):
+        raise TypeError(f'report(metrics={metrics!r}): pass a dict of metrics, as in {{"loss": 0.1}}')
+    if checkpoint is None:
+        if validation:
+            raise ValueError("report(validation=…) without a checkpoint: pass checkpoint=…, or leave validation out")
+        session.report(metrics, None, name=None, move=False, wait=False, validation=None)
+        return
+    check_type("report(checkpoint", checkpoint, Checkpoint, "pass Checkpoint.from_directory(path)")
+    check_type(
+        "report(checkpoint_upload_mode", checkpoint_upload_mode, CheckpointUploadMode, "use a CheckpointUploadMode"
+    )
+    if checkpoint_dir_name is not None:
+        from holdfast.store.layout import check_name
+
+        check_name(checkpoint_dir_name)
+    task = _validation_task(validation)
+    original = _existing_directory(checkpoint)
+    directory = original
+    if checkpoint_upload_fn is not None:
+        directory = _upload(checkpoint_upload_fn, checkpoint, checkpoint_dir_name)
+    mode = _effective_mode(session, checkpoint_upload_mode, directory)
+    uploaded_elsewhere = directory != original
+    delete = False if uploaded_elsewhere else delete_local_checkpoint_after_upload
+    session.report(
+        metrics,
+        directory,
+        name=checkpoint_dir_name,
+        move=_may_move(session, directory, mode, delete),
+        wait=mode is CheckpointUploadMode.SYNC,
+        validation=task,
+    )
+    if uploaded_elsewhere and delete_local_checkpoint_after_upload and not _is_kept(session, original):
+        shutil.rmtree(original, ignore_errors=True)
+
+
+def _existing_directory(checkpoint: Checkpoint) -> str:
+    if not os.path.isdir(checkpoint.path):
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}): this directory does not exist; save the files into a directory first, "
+            "and report it before a surrounding `with tempfile.TemporaryDirectory()` ends"
+        )
+    return checkpoint.path
+
+
+def _upload(upload: Callable[[Checkpoint, str], Checkpoint], checkpoint: Checkpoint, name: str | None) -> str:
+    uploaded = upload(checkpoint, name or f"checkpoint_{secrets.token_hex(8)}")
+    check_type("report(checkpoint_upload_fn) returned", uploaded, Checkpoint, "return a Checkpoint")
+    return _existing_directory(uploaded)
+
+
+def _effective_mode(session: Session, mode: CheckpointUploadMode, directory: str) -> CheckpointUploadMode:
+    if mode is not CheckpointUploadMode.NO_UPLOAD or _is_below(directory, session.run_dir):
+        return mode
+    warn_once(
+        "NO_UPLOAD outside of the run",
+        f"report(checkpoint_upload_mode=NO_UPLOAD): {directory} is not in the run's storage {session.run_dir}, so it "
+        "is copied there as with SYNC; save into a directory below it to avoid the copy across file systems",
+    )
+    return CheckpointUploadMode.SYNC
+
+
+def _may_move(session: Session, directory: str, mode: CheckpointUploadMode, delete: bool | None) -> bool:
+    if delete is None:
+        delete = mode is CheckpointUploadMode.ASYNC and any(_is_below(directory, top) for top in _temporary_roots())
+    return delete and not _is_kept(session, directory)
+
+
+def _temporary_roots() -> tuple[str, ...]:
+    return tempfile.gettempdir(), "/dev/shm"
+
+
+def _is_kept(session: Session, directory: str) -> bool:
+    """Whether the files belong to a checkpoint that is committed, here or in another run, or was resumed from."""
+    real = os.path.realpath(directory)
+    offered = session.checkpoint_dir
+    return (
+        _is_below(real, os.path.join(session.run_dir, "checkpoints"))
+        or (offered is not None and _is_below(real, offered))
+        or os.path.exists(f"{real}.json")
+    )
+
+
+def _is_below(path: str, top: str) -> bool:
+    real, real_top = os.path.realpath(path), os.path.realpath(top)
+    return real == real_top or real.startswith(real_top + os.sep)
+
+
+def _validation_task(validation: bool | ValidationTaskConfig) -> dict[str, Any] | None:
+    if isinstance(validation, ValidationTaskConfig):
+        return {"fn_kwargs": validation.fn_kwargs, "timeout_s": validation.timeout_s}
+    check_type("report(validation", validation, bool, "pass True, False or a ValidationTaskConfig")
+    return {"fn_kwargs": {}, "timeout_s": None} if validation else None
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """The newest checkpoint: the last one that this run committed, else the one that it resumed from, else None."""
+    directory = session_for("get_checkpoint").current_checkpoint()
+    return None if directory is None else Checkpoint(directory)
+
+
+def get_context() -> TrainContext:
+    """Who this worker is: its ranks, the world size, the run."""
+    return TrainContext(session_for("get_context"))
+
+
+def get_dataset_shard(dataset_name: str | None = None) -> Any:
+    """This worker's part of the dataset of that name; without a name, of the only one. None if there are none."""
+    session = session_for("get_dataset_shard")
+    known = sorted(session.datasets)
+    if not known:
+        return None
+    if dataset_name is None:
+        if len(known) > 1:
+            raise ValueError(f"get_dataset_shard(): name one of the datasets {', '.join(map(repr, known))}")
+        dataset_name = known[0]
+    if dataset_name not in session.datasets:
+        raise KeyError(
+            f"get_dataset_shard({dataset_name!r}): no such dataset; the trainer got {', '.join(map(repr, known))}"
+        )
+    return shard_of(dataset_name, session.datasets[dataset_name], session.rank, session.world_size)
+
+
+def get_all_reported_checkpoints(
+    consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
+    timeout_s: float | None = None,
+) -> list[ReportedCheckpoint]:
+    """The run's checkpoints, oldest first, once all that was reported so far is committed (and validated, by the
+    default mode). ``TimeoutError`` after ``timeout_s`` seconds; None waits without limit."""
+    session = session_for("get_all_reported_checkpoints")
+    check_type(
+        "get_all_reported_checkpoints(consistency_mode",
+        consistency_mode,
+        CheckpointConsistencyMode,
+        "use a CheckpointConsistencyMode",
+    )
+    validated = consistency_mode is CheckpointConsistencyMode.VALIDATED
+    answer = session.request("checkpoints", {"validated": validated}, timeout_s)
+    return [
+        ReportedCheckpoint(Checkpoint(item["path"]), item["metrics"], ReportedCheckpointStatus(item["status"]))
+        for item in answer
+    ]
+
+
+def get_preemption_info() -> PreemptionInfo | None:
+    """The nodes that are about to be taken away, None while there is no such notice. One machine gets no notices."""
+    session_for("get_preemption_info")
+    return None

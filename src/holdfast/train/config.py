@@ -1,0 +1,398 @@
+"""What a user says about a run. Checked once, when it is made; what is accepted here is safe to use everywhere.
+
+The classes are shared by training and tuning, so an option that only tuning can use is accepted here without a word;
+``warn_unused_in_training`` says so once when a trainer gets it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from holdfast import settings
+from holdfast.train.callback import UserCallback
+from holdfast.train.checks import check_bool, check_int, check_number, check_type, warn_once
+from holdfast.train.data import Whole
+from holdfast.train.paths import local_path
+
+_PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+
+@dataclass
+class ScalingConfig:
+    """How many workers, and what each of them needs.
+
+    ``num_workers`` is a number, ``(min, max)`` for an elastic run, or 0 to run the function in this process.
+    """
+
+    trainer_resources: dict[str, float] | None = None
+    num_workers: int | tuple[int, int] = 1
+    use_gpu: bool = False
+    resources_per_worker: dict[str, float] | None = None
+    placement_strategy: str = "PACK"
+    accelerator_type: str | None = None
+    label_selector: dict[str, str] | list[dict[str, str]] | None = None
+    use_tpu: bool = False
+    topology: str | None = None
+    elastic_resize_monitor_interval_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        self._check_num_workers()
+        check_bool("ScalingConfig(use_gpu", self.use_gpu)
+        check_bool("ScalingConfig(use_tpu", self.use_tpu)
+        _check_resources("ScalingConfig(trainer_resources", self.trainer_resources)
+        _check_resources("ScalingConfig(resources_per_worker", self.resources_per_worker)
+        self._check_accelerators()
+        if self.placement_strategy not in _PLACEMENT_STRATEGIES:
+            raise ValueError(
+                f"ScalingConfig(placement_strategy={self.placement_strategy!r}): "
+                f"use one of {', '.join(_PLACEMENT_STRATEGIES)}"
+            )
+        check_number("ScalingConfig(elastic_resize_monitor_interval_s", self.elastic_resize_monitor_interval_s, least=0)
+        if isinstance(self.label_selector, list) and len(self.label_selector) != self.max_workers:
+            raise ValueError(
+                f"ScalingConfig(label_selector={self.label_selector!r}): a list has one entry for each of the "
+                f"{self.max_workers} workers; pass that many, or one dict for all of them"
+            )
+
+    def _check_num_workers(self) -> None:
+        given = self.num_workers
+        if isinstance(given, (tuple, list)):
+            if len(given) != 2 or any(isinstance(n, bool) or not isinstance(n, int) for n in given):
+                raise TypeError(f"ScalingConfig(num_workers={given!r}): an elastic range is two ints, (min, max)")
+            low, high = given
+            if not 1 <= low <= high:
+                raise ValueError(f"ScalingConfig(num_workers={given!r}): an elastic range needs 1 <= min <= max")
+            self.num_workers = (low, high)
+            return
+        check_int("ScalingConfig(num_workers", given, least=0, note=", or (min, max) for an elastic run")
+
+    def _check_accelerators(self) -> None:
+        if self.use_gpu and self.use_tpu:
+            raise ValueError(
+                "ScalingConfig(use_gpu=True, use_tpu=True): a worker has one kind of accelerator; pick one"
+            )
+        given = self.resources_per_worker or {}
+        for name, used, flag in (("GPU", self.use_gpu, "use_gpu"), ("TPU", self.use_tpu, "use_tpu")):
+            if not used and given.get(name, 0) > 0:
+                raise ValueError(
+                    f"ScalingConfig(resources_per_worker={given!r}): it asks for {name}, but {flag} is False; "
+                    f"set {flag}=True or leave {name} out"
+                )
+            if used and given.get(name, 1) == 0:
+                raise ValueError(
+                    f"ScalingConfig(resources_per_worker={given!r}): {flag}=True, but {name} is 0; "
+                    f"ask for at least one {name} or set {flag}=False"
+                )
+
+    @property
+    def elasticity_enabled(self) -> bool:
+        return isinstance(self.num_workers, tuple)
+
+    @property
+    def min_workers(self) -> int:
+        return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def max_workers(self) -> int:
+        return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def worker_resources(self) -> dict[str, float]:
+        """What one worker reserves: what was asked for, else one accelerator or one CPU."""
+        resources = {name: amount for name, amount in (self.resources_per_worker or {}).items() if amount != 0}
+        if self.use_gpu:
+            resources.setdefault("GPU", 1)
+        elif self.use_tpu:
+            resources.setdefault("TPU", 1)
+        elif self.resources_per_worker is None:
+            resources["CPU"] = 1
+        return resources
+
+    @property
+    def num_cpus_per_worker(self) -> float:
+        return self.worker_resources.get("CPU", 0)
+
+    @property
+    def num_gpus_per_worker(self) -> float:
+        return self.worker_resources.get("GPU", 0)
+
+    @property
+    def num_tpus_per_worker(self) -> float:
+        return self.worker_resources.get("TPU", 0)
+
+    @property
+    def additional_resources_per_worker(self) -> dict[str, float]:
+        return {name: amount for name, amount in self.worker_resources.items() if name not in ("CPU", "GPU")}
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """What the whole run reserves at its largest."""
+        return {name: amount * self.max_workers for name, amount in self.worker_resources.items()}
+
+
+def _check_resources(argument: str, resources: Any) -> None:
+    if resources is None:
+        return
+    if not isinstance(resources, dict) or not all(isinstance(name, str) for name in resources):
+        raise TypeError(f'{argument}={resources!r}): pass a dict of amounts, as in {{"CPU": 2}}')
+    for name, amount in resources.items():
+        check_number(f"{argument}[{name!r}]", amount, least=0)
+
+
+@dataclass
+class FailureConfig:
+    """How often, and how patiently, a run is brought back. A count of -1 means without limit.
+
+    ``max_failures`` counts worker failures, ``max_preemption_failures`` nodes that were taken away; a driver's death
+    costs neither. ``fail_fast`` stops a tuning experiment at the first failed trial.
+    ``hang_timeout_s``: a worker that makes no report and no progress for so long is ended and counts as failed.
+    ``backoff_s`` is the pause before a retry without progress since the last one; it doubles up to ``max_backoff_s``.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+    controller_failure_limit: int = -1
+    max_preemption_failures: int = -1
+    relax_collectives_on_preemption: bool = False
+    preemption_grace_s: float = 0.0
+    hang_timeout_s: float | None = None
+    backoff_s: float = 0.5
+    max_backoff_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_failures", "controller_failure_limit", "max_preemption_failures"):
+            check_int(f"FailureConfig({name}", getattr(self, name), least=-1, note=" (-1: without limit)")
+        if not isinstance(self.fail_fast, bool) and str(self.fail_fast).lower() != "raise":
+            raise ValueError(f'FailureConfig(fail_fast={self.fail_fast!r}): use True, False or "raise"')
+        if self.fail_fast and self.max_failures != 0:
+            raise ValueError(
+                f"FailureConfig(max_failures={self.max_failures}, fail_fast={self.fail_fast!r}): "
+                "fail_fast stops at the first error, so leave max_failures at 0 or fail_fast at False"
+            )
+        check_bool("FailureConfig(relax_collectives_on_preemption", self.relax_collectives_on_preemption)
+        check_number("FailureConfig(preemption_grace_s", self.preemption_grace_s, least=0)
+        if self.hang_timeout_s is not None:
+            check_number("FailureConfig(hang_timeout_s", self.hang_timeout_s, above=0)
+        check_number("FailureConfig(backoff_s", self.backoff_s, least=0)
+        check_number("FailureConfig(max_backoff_s", self.max_backoff_s, least=self.backoff_s)
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints stay: the ``num_to_keep`` newest, or best by ``checkpoint_score_attribute``.
+
+    The latest, the best and the one that was resumed from are never deleted. ``checkpoint_frequency`` and
+    ``checkpoint_at_end`` are for trainables that save by themselves; a train function decides with ``report()``.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: Literal["max", "min"] = "max"
+    checkpoint_frequency: int | None = 0
+    checkpoint_at_end: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_to_keep is not None:
+            check_int("CheckpointConfig(num_to_keep", self.num_to_keep, least=1, note=", or None to keep all")
+        if self.checkpoint_score_attribute is not None:
+            check_type(
+                "CheckpointConfig(checkpoint_score_attribute",
+                self.checkpoint_score_attribute,
+                str,
+                "pass the name of a metric that is reported with each checkpoint",
+            )
+        if self.checkpoint_score_order not in ("max", "min"):
+            raise ValueError(
+                f'CheckpointConfig(checkpoint_score_order={self.checkpoint_score_order!r}): use "max" or "min"'
+            )
+        if self.checkpoint_frequency is not None:
+            check_int("CheckpointConfig(checkpoint_frequency", self.checkpoint_frequency, least=0)
+        if self.checkpoint_at_end is not None:
+            check_bool("CheckpointConfig(checkpoint_at_end", self.checkpoint_at_end)
+
+
+@dataclass
+class SyncConfig:
+    """When staged checkpoints go to storage: ``sync_period`` seconds at most after they were staged, 0 for at once."""
+
+    sync_period: float = 0
+    sync_timeout: float = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+
+    def __post_init__(self) -> None:
+        check_number("SyncConfig(sync_period", self.sync_period, least=0)
+        check_number("SyncConfig(sync_timeout", self.sync_timeout, above=0)
+        check_bool("SyncConfig(sync_artifacts", self.sync_artifacts)
+        check_bool("SyncConfig(sync_artifacts_on_checkpoint", self.sync_artifacts_on_checkpoint)
+
+
+@dataclass
+class LoggingConfig:
+    """How much Holdfast's own loggers say."""
+
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        levels = ("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")
+        if not isinstance(self.log_level, str) or self.log_level.upper() not in levels:
+            raise ValueError(f"LoggingConfig(log_level={self.log_level!r}): use one of {', '.join(levels)}")
+        self.log_level = self.log_level.upper()
+
+    @property
+    def level(self) -> int:
+        return int(getattr(logging, self.log_level))
+
+
+class BackendConfig:
+    """What a framework needs around the train function. A subclass overrides ``wrap``; ``preload`` names the modules
+    that workers should find imported (a name that cannot be imported is skipped)."""
+
+    preload: ClassVar[tuple[str, ...]] = ()
+
+    def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A picklable callable that a worker calls instead of ``train_fn``, with the same arguments."""
+        return train_fn
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+
+class DataConfig:
+    """Which of the trainer's datasets are split among the workers; the others are given whole to each of them.
+
+    ``execution_options`` and ``enable_shard_locality`` are for Ray Data, which comes later: kept, not used.
+    """
+
+    def __init__(
+        self,
+        datasets_to_split: Literal["all"] | list[str] = "all",
+        execution_options: Any = None,
+        enable_shard_locality: bool = True,
+    ) -> None:
+        names = [] if datasets_to_split == "all" else datasets_to_split
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError(
+                f'DataConfig(datasets_to_split={datasets_to_split!r}): pass "all" or a list of names of datasets'
+            )
+        self.datasets_to_split = datasets_to_split
+        self.execution_options = execution_options
+        self.enable_shard_locality = enable_shard_locality
+
+    def mark(self, datasets: Mapping[str, Any]) -> dict[str, Any]:
+        """The datasets as workers get them: what is not to be split is marked as ``Whole``."""
+        split = self.datasets_to_split
+        return {name: data if split == "all" or name in split else Whole(data) for name, data in datasets.items()}
+
+
+def _unique_name() -> str:
+    return f"train_{datetime.now(timezone.utc):%Y-%m-%d_%H-%M-%S}_{secrets.token_hex(3)}"
+
+
+def _default_storage_path() -> str:
+    return settings.load().storage_path
+
+
+@dataclass
+class RunConfig:
+    """What a run is called, where it is stored, and how it behaves. (storage_path, name) is the run's identity: the
+    same pair resumes it. ``engine`` is "local", "ray" or an engine; None takes the setting's, then the local one."""
+
+    name: str = field(default_factory=_unique_name)
+    storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)
+    storage_filesystem: Any = None
+    failure_config: FailureConfig = field(default_factory=FailureConfig)
+    checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
+    callbacks: list[UserCallback] = field(default_factory=list)
+    worker_runtime_env: dict[str, Any] = field(default_factory=dict)
+    logging_config: LoggingConfig = field(default_factory=LoggingConfig)
+    sync_config: SyncConfig = field(default_factory=SyncConfig)
+    verbose: int | None = None
+    stop: Any = None
+    progress_reporter: Any = None
+    log_to_file: bool | str | tuple[str, str] = False
+    engine: Any = None
+
+    def __post_init__(self) -> None:
+        self._fill_defaults()
+        self._check_name()
+        self.storage_path = local_path("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
+        for name, kind in _NESTED.items():
+            remedy = f"pass a holdfast.train.{kind.__name__}"
+            check_type(f"RunConfig({name}", getattr(self, name), kind, remedy)
+        check_type("RunConfig(worker_runtime_env", self.worker_runtime_env, dict, 'pass a dict, as in {"env_vars": …}')
+        self._check_callbacks()
+        if self.verbose is not None:
+            check_int("RunConfig(verbose", self.verbose, least=0, note=" (0: silent)")
+        if self.stop is not None and not isinstance(self.stop, Mapping) and not callable(self.stop):
+            raise TypeError(f'RunConfig(stop={self.stop!r}): pass a dict, as in {{"epoch": 10}}, or a callable')
+        self._check_log_to_file()
+
+    @property
+    def run_dir(self) -> Path:
+        """Where this run is stored."""
+        return Path(self.storage_path, self.name)
+
+    def _fill_defaults(self) -> None:
+        """An explicit None means the default, as it does in scripts written for Ray."""
+        self.name = self.name or _unique_name()
+        self.storage_path = _default_storage_path() if self.storage_path is None else self.storage_path
+        for name, kind in _NESTED.items():
+            if getattr(self, name) is None:
+                setattr(self, name, kind())
+        self.callbacks = [] if self.callbacks is None else self.callbacks
+        self.worker_runtime_env = {} if self.worker_runtime_env is None else self.worker_runtime_env
+
+    def _check_name(self) -> None:
+        from holdfast.store.layout import check_name
+
+        check_type("RunConfig(name", self.name, str, "pass a str")
+        check_name(self.name)
+
+    def _check_callbacks(self) -> None:
+        if not isinstance(self.callbacks, (list, tuple)):
+            raise TypeError(f"RunConfig(callbacks={self.callbacks!r}): pass a list of holdfast.train.UserCallback")
+        for callback in self.callbacks:
+            remedy = "pass instances of subclasses of holdfast.train.UserCallback"
+            check_type("RunConfig(callbacks", callback, UserCallback, remedy)
+        self.callbacks = list(self.callbacks)
+
+    def _check_log_to_file(self) -> None:
+        given = self.log_to_file
+        pair = isinstance(given, (tuple, list)) and len(given) == 2 and all(isinstance(part, str) for part in given)
+        if not pair and not isinstance(given, (bool, str)):
+            raise TypeError(f"RunConfig(log_to_file={given!r}): pass True, False, a file name or two of them")
+
+
+_NESTED: dict[str, type] = {
+    "failure_config": FailureConfig,
+    "checkpoint_config": CheckpointConfig,
+    "logging_config": LoggingConfig,
+    "sync_config": SyncConfig,
+}
+
+
+def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig) -> None:
+    """Say once, for each option that a train function cannot make use of, that it is set in vain."""
+    files = not isinstance(run.log_to_file, bool)
+    for option, given, reason in (
+        ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
+        ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
+        ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
+        ("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/"),
+        ("SyncConfig(sync_artifacts)", run.sync_config.sync_artifacts, "save files with a checkpoint to keep them"),
+        ("CheckpointConfig(checkpoint_frequency)", run.checkpoint_config.checkpoint_frequency, _SAVES_BY_REPORT),
+        ("CheckpointConfig(checkpoint_at_end)", run.checkpoint_config.checkpoint_at_end, _SAVES_BY_REPORT),
+    ):
+        if given:
+            warn_once(option, f"{option} has no effect on a train function: {reason}.")
+
+
+_SAVES_BY_REPORT = "it saves when it calls report(metrics, checkpoint=…)"

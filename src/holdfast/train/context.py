@@ -1,0 +1,73 @@
+"""Who this worker is. Every answer comes from the worker's session; nothing is kept here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.worker.session import Session
+
+
+@dataclass(frozen=True)
+class StorageContext:
+    """Where the run is stored. For advanced use; it may grow."""
+
+    run_dir: str
+
+    @property
+    def storage_path(self) -> str:
+        return str(Path(self.run_dir).parent)
+
+    @property
+    def experiment_dir_name(self) -> str:
+        return Path(self.run_dir).name
+
+    @property
+    def experiment_fs_path(self) -> str:
+        return self.run_dir
+
+
+class TrainContext:
+    """What ``get_context()`` returns inside a train function. Plain training has one trial, which is the run itself."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get_world_size(self) -> int:
+        return self._session.world_size
+
+    def get_world_rank(self) -> int:
+        return self._session.rank
+
+    def get_local_rank(self) -> int:
+        return self._session.local_rank
+
+    def get_local_world_size(self) -> int:
+        return self._session.local_world_size
+
+    def get_node_rank(self) -> int:
+        return self._session.node_rank
+
+    def get_experiment_name(self) -> str:
+        return self._session.run_name
+
+    def get_trial_name(self) -> str:
+        return self._session.run_name
+
+    def get_trial_id(self) -> str:
+        return self._session.run_name
+
+    def get_trial_resources(self) -> dict[str, float]:
+        return {}
+
+    def get_trial_dir(self) -> str:
+        return self._session.run_dir
+
+    def get_storage(self) -> StorageContext:
+        return StorageContext(self._session.run_dir)
+
+    def get_metadata(self) -> dict[str, Any]:
+        """The ``metadata`` that was passed to the trainer."""
+        return dict(self._session.metadata)

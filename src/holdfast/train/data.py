@@ -1,0 +1,123 @@
+"""A worker's part of an ordinary dataset: every world_size-th item, as many for each rank, so that no rank of a
+collective is left waiting for one that has run out. What does not divide evenly at the end is left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+TRAIN_DATASET_KEY = "train"
+
+
+class Whole:
+    """Marks a dataset that every worker gets in full."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+def shard_of(name: str, data: Any, rank: int, world_size: int) -> Any:
+    """What ``get_dataset_shard(name)`` returns: a ``DataShard``, or the object itself if it cannot be indexed and
+    is not to be split."""
+    whole = isinstance(data, Whole)
+    data = data.data if isinstance(data, Whole) else data
+    indexable = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    if not indexable and callable(data):
+        data = data()
+        indexable = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    if indexable:
+        return DataShard(data, 0, 1) if whole else DataShard(data, rank, world_size)
+    if whole:
+        return data
+    raise TypeError(
+        f"dataset {name!r} is a {type(data).__name__}, which has no length and no indexing, so it cannot be split "
+        "among workers. Pass a sequence or a map-style torch Dataset, or give it whole to each worker: "
+        "DataConfig(datasets_to_split=[...]) without its name"
+    )
+
+
+class DataShard:
+    """Iterate it for single items, or use ``iter_batches`` and ``iter_torch_batches``; each can be iterated again."""
+
+    def __init__(self, data: Any, rank: int, world_size: int) -> None:
+        self._data = data
+        self._rank = rank
+        self._world_size = world_size
+
+    def __len__(self) -> int:
+        return len(self._data) // self._world_size
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._item(i) for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"DataShard({type(self._data).__name__}, {len(self)} items, rank {self._rank} of {self._world_size})"
+
+    def _item(self, i: int) -> Any:
+        return self._data[i * self._world_size + self._rank]
+
+    def iter_batches(
+        self,
+        *,
+        batch_size: int | None = 256,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[list[Any]]:
+        """Lists of ``batch_size`` items (None: all in one). Any ``local_shuffle_buffer_size`` shuffles the shard."""
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for one batch")
+
+        def batches() -> Iterator[list[Any]]:
+            order = list(range(len(self))) if local_shuffle_buffer_size else range(len(self))
+            if isinstance(order, list):
+                random.Random(local_shuffle_seed).shuffle(order)
+            size = batch_size or max(1, len(order))
+            for start in range(0, len(order), size):
+                part = order[start : start + size]
+                if len(part) == size or not drop_last:
+                    yield [self._item(i) for i in part]
+
+        return _Again(batches)
+
+    def iter_torch_batches(
+        self,
+        *,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[Any]:
+        """Batches as tensors: items are stacked as a torch DataLoader stacks them, cast to ``dtypes`` (one dtype, or
+        one for each column of dict items), and moved to ``device`` ("auto": the worker's)."""
+        from holdfast.train.torch.batches import to_device, to_dtypes, torch_collate
+        from holdfast.train.torch.loop import get_device
+
+        lists = self.iter_batches(
+            batch_size=batch_size,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+
+        def batches() -> Iterator[Any]:
+            target = get_device() if device == "auto" else device
+            for items in lists:
+                batch = (collate_fn or torch_collate)(items)
+                yield to_device(to_dtypes(batch, dtypes), target)
+
+        return _Again(batches)
+
+
+class _Again:
+    """An iterable that starts afresh each time, so that one made before the epochs serves all of them."""
+
+    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
+        self._start = start
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._start()

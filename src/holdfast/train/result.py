@@ -1,0 +1,131 @@
+"""What came of a run. It is read from the run's own files, so ``fit()`` and ``Result.from_path()`` say the same."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import TrainingFailedError
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.paths import local_path
+
+if TYPE_CHECKING:
+    from holdfast.driver.history import History
+
+
+class Result:
+    """The outcome of ``trainer.fit()``.
+
+    metrics: the last report of rank 0 in the surviving history.
+    checkpoint: the latest committed checkpoint. best_checkpoints: all that were kept, oldest first, with their metrics.
+    error: why the run failed, None if it did not. path: the run's directory. config: the train function's.
+    return_value: what the function returned on rank 0. ledger: where the wall-clock time went.
+    """
+
+    def __init__(
+        self,
+        *,
+        metrics: dict[str, Any] | None = None,
+        checkpoint: Checkpoint | None = None,
+        error: TrainingFailedError | None = None,
+        path: str = "",
+        rows: list[dict[str, Any]] | None = None,
+        best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None,
+        config: dict[str, Any] | None = None,
+        return_value: Any = None,
+        filesystem: Any = None,
+        ledger: Any = None,
+    ) -> None:
+        self.metrics = metrics
+        self.checkpoint = checkpoint
+        self.error = error
+        self.path = path
+        self.best_checkpoints = best_checkpoints or []
+        self.config = config
+        self.return_value = return_value
+        self.filesystem = filesystem
+        self.ledger = ledger
+        self._rows = rows or []
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
+        """Read the result of a run from its directory; it may be running, finished, failed, moved or copied."""
+        from holdfast.driver.history import load
+
+        root = Path(local_path("Result.from_path(path", path, storage_filesystem))
+        return cls.from_history(root, load(root))
+
+    @classmethod
+    def from_history(
+        cls, root: Path, history: History, *, error: TrainingFailedError | None = None, return_value: Any = None
+    ) -> Result:
+        """``error`` and ``return_value`` are what the driver has in memory and the files only describe."""
+        checkpoints = [(Checkpoint(directory), metrics) for _, directory, metrics in history.checkpoints]
+        return cls(
+            metrics=history.metrics,
+            checkpoint=checkpoints[-1][0] if checkpoints else None,
+            error=error or history.error,
+            path=str(root),
+            rows=history.rows,
+            best_checkpoints=checkpoints,
+            config=history.config,
+            return_value=return_value,
+            ledger=history.ledger,
+        )
+
+    @property
+    def metrics_dataframe(self) -> Any:
+        """Every report of rank 0 in the surviving history as a pandas DataFrame, one row each; None without reports."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("Result.metrics_dataframe needs pandas: run pip install 'holdfast[dataframe]'") from error
+        return pandas.DataFrame([dict(_flat(row)) for row in self._rows]) if self._rows else None
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """The kept checkpoint with the highest ("max") or lowest ("min") ``metric``; "a/b" looks into nested metrics.
+        A checkpoint whose value is missing, NaN or no number is passed over."""
+        if mode not in ("max", "min"):
+            raise ValueError(f'get_best_checkpoint(mode={mode!r}): use "max" or "min"')
+        if not self.best_checkpoints:
+            raise RuntimeError(f"The run {self.path} has no checkpoint; pass one to report(metrics, checkpoint=…)")
+        scored = [
+            (float(value), checkpoint)
+            for checkpoint, metrics in self.best_checkpoints
+            if _is_comparable(value := _lookup(metrics, metric))
+        ]
+        if not scored:
+            known = sorted({key for _, metrics in self.best_checkpoints for key, _ in _flat(metrics)})
+            raise RuntimeError(
+                f"No checkpoint has a number as metric {metric!r}. "
+                f"The metrics that were reported with checkpoints: {', '.join(known) or 'none'}"
+            )
+        best = max if mode == "max" else min
+        return best(scored, key=lambda pair: pair[0])[1]
+
+    def __repr__(self) -> str:
+        lines = [f"metrics={self.metrics!r}", f"checkpoint={self.checkpoint!r}", f"path={self.path!r}"]
+        if self.error is not None:
+            lines.insert(0, f"error={type(self.error).__name__}({str(self.error).partition(chr(10))[0]!r})")
+        return f"{type(self).__name__}(\n  " + ",\n  ".join(lines) + "\n)"
+
+
+def _flat(metrics: dict[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in metrics.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _lookup(metrics: dict[str, Any], name: str) -> Any:
+    if name in metrics:
+        return metrics[name]
+    return dict(_flat(metrics)).get(name)
+
+
+def _is_comparable(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not math.isnan(value)

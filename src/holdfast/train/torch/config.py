@@ -1,0 +1,170 @@
+"""The process group around a train function: formed before it, ended after it, never waited for after a failure.
+
+Rank 0 listens on a port that the system picks and tells the others through the session, so no port can be taken by
+somebody else in between, and a new generation of workers cannot meet an old one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast.train.checks import check_number
+from holdfast.train.config import BackendConfig
+
+if TYPE_CHECKING:
+    from holdfast.worker.session import Session
+
+# What torch imports only on the first use of DDP, an optimizer or torch.save. Importing these starts no Python thread
+# and does not touch CUDA, so a process that has imported them can still be forked.
+# A name that a version lacks is skipped.
+PRELOAD = (
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "torch.utils.serialization.config",
+    "torch.profiler._cupti_monitor",
+    "torch._dynamo",
+)
+
+
+@dataclass
+class TorchConfig(BackendConfig):
+    """How workers form their process group. ``backend`` None means nccl on GPUs, else gloo. ``init_method`` "env" and
+    "tcp" do the same here: the group always forms over a store that Holdfast sets up."""
+
+    backend: str | None = None
+    init_method: str = "env"
+    timeout_s: float = 1800
+    use_gpu: bool = field(default=False, init=False, repr=False)
+
+    preload: ClassVar[tuple[str, ...]] = PRELOAD
+
+    def __post_init__(self) -> None:
+        if self.backend is not None and (not isinstance(self.backend, str) or not self.backend):
+            raise TypeError(f'TorchConfig(backend={self.backend!r}): pass a name, as in "gloo" or "nccl", or None')
+        if self.init_method not in ("env", "tcp"):
+            raise ValueError(f'TorchConfig(init_method={self.init_method!r}): use "env" or "tcp"')
+        check_number("TorchConfig(timeout_s", self.timeout_s, above=0)
+
+    def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
+        return _InProcessGroup(self, train_fn)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _InProcessGroup:
+    """Calls a train function inside a process group."""
+
+    def __init__(self, config: TorchConfig, train_fn: Callable[..., Any]) -> None:
+        self.config = config
+        self.train_fn = train_fn
+
+    def __call__(self, *args: Any) -> Any:
+        import torch.distributed as dist
+
+        from holdfast.train.api import session_for
+
+        if dist.is_initialized():
+            return self.train_fn(*args)
+        session = session_for("torch.TorchTrainer")
+        with _environment(session):
+            # The name keeps rank 0's store, and with it the server, alive until the function is over.
+            store = _form_group(session, self.config)
+            try:
+                result = self.train_fn(*args)
+            except BaseException:
+                # Peers may be dead or deep in a collective: leaving is the process's end, not a farewell to them.
+                if session.world_size == 1:
+                    dist.destroy_process_group()
+                raise
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            del store
+            return result
+
+
+def _form_group(session: Session, config: TorchConfig) -> Any:
+    import torch
+    import torch.distributed as dist
+
+    timeout = timedelta(seconds=config.timeout_s)
+    backend = config.backend or ("nccl" if config.use_gpu else "gloo")
+    if config.use_gpu or "nccl" in backend:
+        torch.cuda.set_device(session.local_rank % max(1, torch.cuda.device_count()))
+    host, port, store = None, 0, None
+    if session.rank == 0:
+        host, port, store = _serve(session, timeout)
+    if session.world_size > 1:
+        host, port = session.request("broadcast", (host, port), config.timeout_s)
+    if store is None:
+        store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+    os.environ.update(MASTER_ADDR=str(host), MASTER_PORT=str(port))
+    dist.init_process_group(
+        backend,
+        store=dist.PrefixStore(f"gen{session.generation}", store),
+        rank=session.rank,
+        world_size=session.world_size,
+        timeout=timeout,
+    )
+    return store
+
+
+def _serve(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
+    """A store on a socket of our own: bound to loopback on one machine, which the store by itself would not do."""
+    import torch.distributed as dist
+
+    one_machine = session.local_world_size == session.world_size
+    host = "127.0.0.1" if one_machine else socket.gethostbyname(socket.gethostname())
+    with socket.create_server((host, 0), backlog=session.world_size + 16) as server:
+        port = server.getsockname()[1]
+        store = dist.TCPStore(
+            host, port, is_master=True, wait_for_workers=False, timeout=timeout, master_listen_fd=server.fileno()
+        )
+        server.detach()
+    return host, port, store
+
+
+@contextmanager
+def _environment(session: Session) -> Iterator[None]:
+    """The variables that torchrun sets, while the train function runs (which may be in the user's process)."""
+    before = dict(os.environ)
+    os.environ.update(
+        RANK=str(session.rank),
+        WORLD_SIZE=str(session.world_size),
+        LOCAL_RANK=str(session.local_rank),
+        LOCAL_WORLD_SIZE=str(session.local_world_size),
+        NODE_RANK=str(session.node_rank),
+    )
+    if session.local_world_size == session.world_size:
+        # Without it gloo looks the host's name up, which is slow or wrong on many machines.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    try:
+        yield
+    finally:
+        for name in _SET:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                os.environ.pop(name, None)
+
+
+_SET = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "GLOO_SOCKET_IFNAME",
+)
