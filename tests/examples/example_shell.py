@@ -20,10 +20,11 @@ PATIENCE_S = 90.0
 class Command:
     """A running example. Its output is read as it comes."""
 
-    def __init__(self, name: str, args: tuple[str, ...], mark: str, temp: Path) -> None:
+    def __init__(self, name: str, args: tuple[str, ...], cwd: Path | None, mark: str, temp: Path) -> None:
         env = {**os.environ, MARK: mark, "TMPDIR": str(temp), "HOLDFAST_DISPLAY": "plain", "PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(
             [sys.executable, str(EXAMPLES / name), *args],
+            cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -96,14 +97,14 @@ class Shell:
         self._mark = uuid.uuid4().hex
         self._commands: list[Command] = []
 
-    def start(self, name: str, *args: str) -> Command:
-        command = Command(name, args, self._mark, self.temp)
+    def start(self, name: str, *args: str, cwd: Path | None = None) -> Command:
+        command = Command(name, args, cwd, self._mark, self.temp)
         self._commands.append(command)
         return command
 
-    def run(self, name: str, *args: str) -> str:
+    def run(self, name: str, *args: str, cwd: Path | None = None) -> str:
         """Run to the end, which must be a good one. Returns the output."""
-        command = self.start(name, *args)
+        command = self.start(name, *args, cwd=cwd)
         code = command.finish()
         assert code == 0, command.output
         return command.output
