@@ -18,11 +18,11 @@ from typing import Any, Protocol, TextIO
 from holdfast.driver.display_live import LivePainter
 from holdfast.driver.display_picture import Failure, Line, Notice, Picture
 from holdfast.driver.display_plain import PlainPainter
-from holdfast.driver.display_streams import Redirect, Sink, is_terminal
+from holdfast.driver.display_streams import Redirect, Sink, is_foreground, is_terminal
 
 KINDS = ("auto", "live", "plain", "off")
 PAINTS_PER_SECOND = 8
-MAX_WAITING = 10_000  # lines that may wait for a slow terminal; older ones are dropped, the logs have them all
+MAX_WAITING = 10_000  # lines that may wait for a slow terminal; further ones are dropped, the logs have them all
 FINISH_TIMEOUT_S = 5.0  # how long a terminal that takes no output may hold up the end of a run
 
 
@@ -77,7 +77,7 @@ def make(kind: str = "auto", stream: TextIO | None = None) -> Display:
     if kind == "off" or out is None or err is None:
         return OffDisplay()
     if kind == "auto":
-        kind = "live" if is_terminal(out) and is_terminal(err) else "plain"
+        kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
     if kind == "live":
         return BackgroundDisplay(lambda: LivePainter(Sink(out)), redirect=stream is None)
     return BackgroundDisplay(lambda: PlainPainter(Sink(out), Sink(err)))
@@ -199,9 +199,9 @@ class BackgroundDisplay:
     def _note(self, item: Line | Notice) -> None:
         if self._done.is_set():
             return
-        if len(self._news) >= MAX_WAITING:
-            self._news.popleft()
+        if isinstance(item, Line) and len(self._news) >= MAX_WAITING:
             self._dropped += 1
+            return
         self._news.append(item)
 
     def _run(self) -> None:
@@ -215,13 +215,11 @@ class BackgroundDisplay:
             self._go_dark(error)
 
     def _take_news(self) -> list[Line | Notice]:
-        news: list[Line | Notice] = []
         dropped, self._dropped = self._dropped, 0
+        news = [self._news.popleft() for _ in range(len(self._news))]
         if dropped:
-            text = f"warning: {dropped} lines came too fast to be shown; the run's logs have them"
+            text = f"warning: {dropped:,} lines came too fast to be shown; the run's logs have them"
             news.append(Notice(self._clock(), "warning", text))
-        for _ in range(len(self._news)):
-            news.append(self._news.popleft())
         return news
 
     def _close(self) -> None:

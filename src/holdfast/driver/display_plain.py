@@ -54,7 +54,7 @@ class PlainPainter:
         if rate is not None:
             parts.append(rate_text(rate))
         if picture.pending:
-            parts.append(f"{picture.pending} checkpoints not yet durable")
+            parts.append(f"{picture.pending} checkpoint{'' if picture.pending == 1 else 's'} not yet durable")
         parts += [f"{name} {value_text(value)}" for name, value in pick_metrics(picture.metrics, SHOWN_METRICS)]
         self._tell(picture, now, ", ".join(parts))
         self._said_reports = picture.reports
@@ -63,4 +63,6 @@ class PlainPainter:
 
 def line_text(line: Line, colour: bool = False) -> str:
     text = clean(line.text, colour)
-    return text if line.rank is None else f"(rank {line.rank}) {text}"
+    if line.rank is None:
+        return text
+    return f"\x1b[36m(rank {line.rank})\x1b[0m {text}" if colour else f"(rank {line.rank}) {text}"

@@ -19,6 +19,14 @@ def is_terminal(stream: TextIO) -> bool:
         return False
 
 
+def is_foreground(stream: TextIO) -> bool:
+    """Whether the terminal is this program's to draw on. A job started with ``&`` would hit the shell's prompt."""
+    try:
+        return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):  # not our controlling terminal: nobody else draws on it
+        return True
+
+
 def terminal_size(stream: TextIO) -> tuple[int, int]:
     """Columns and rows; 80 by 24 where that cannot be known."""
     try:
