@@ -160,7 +160,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(slave)
-        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
+        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": ""}
         self.process = subprocess.Popen(
             [sys.executable, "-c", script], stdin=slave, stdout=slave, stderr=slave, env=environment
         )
@@ -211,7 +211,8 @@ def run() -> Iterator[list[Terminal]]:
 
 
 SCRIPT = """
-import logging, os, sys, threading
+import logging, os, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads, which is on purpose
 logging.basicConfig(level="INFO", format="%(message)s")
 from holdfast.driver import display
 stdout, stderr = sys.stdout, sys.stderr
@@ -300,19 +301,20 @@ def test_the_terminal_is_left_in_order_when_the_driver_is_killed(run: list[Termi
 
 
 def test_a_terminal_that_takes_no_output_holds_up_nobody(run: list[Terminal]) -> None:
-    """Nothing reads the pseudo-terminal, as after Ctrl+S, so it is full at once."""
+    """Once the panel is there nothing reads the pseudo-terminal any more, as after Ctrl+S, so it is full at once."""
     terminal = Terminal(
-        """
-from holdfast.driver import display
-display.FINISH_TIMEOUT_S = 0.2
-shower = display.make()
-shower.start("demo", "/runs/demo", None)
+        SCRIPT
+        + """
+display.FINISH_TIMEOUT_S = 1.0
+sys.stdin.readline()
 for number in range(100_000):
     shower.output(0, "x" * 100)
 shower.finish("finished", "")
 """
     )
     run.append(terminal)
+    terminal.read_until("running for")
+    terminal.type("\n")
     assert terminal.process.wait(30) == 0
 
 

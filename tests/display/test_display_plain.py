@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
 import subprocess
 import sys
@@ -220,6 +221,7 @@ def test_lines_that_come_too_fast_are_dropped_and_counted(monkeypatch: pytest.Mo
     shower.finish("failed", "")
     text = stream.getvalue()
     dropped = re.findall(r"warning: ([\d,]+) lines came too fast", text)
+    assert dropped
     assert text.count("(rank 0) ") + sum(int(count.replace(",", "")) for count in dropped) == 100_000
     assert "rank 0 was killed: the last try is over\n" in text
 
@@ -267,6 +269,7 @@ shower.finish("finished", "")
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # what is left in a buffer would fail again at the exit
     )
     assert process.stdin is not None
     assert process.stdout is not None

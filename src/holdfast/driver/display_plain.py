@@ -20,19 +20,26 @@ class PlainPainter:
 
     def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
         rate = self._rate.update(now, picture.reports)
+        lines: list[str] = []
         for item in news:
             if isinstance(item, Line):
-                self._out.write(line_text(item) + "\n")
+                lines.append(f"{line_text(item)}\n")
                 continue
+            self._write_lines(lines)
             if item.kind in ("failure", "finish"):
                 self._tell_checkpoint(picture, now)
             if item.kind == "finish":
                 self._tell_progress(picture, rate, now)
             self._tell(picture, item.at, item.text)
+        self._write_lines(lines)
         if now >= self._next_checkpoint or final:
             self._tell_checkpoint(picture, now)
         if now >= self._next_progress or final:
             self._tell_progress(picture, rate, now)
+
+    def _write_lines(self, lines: list[str]) -> None:
+        self._out.write("".join(lines))
+        lines.clear()
 
     def _tell(self, picture: Picture, at: float, text: str) -> None:
         first, *more = map(clean, text.splitlines() or [""])

@@ -39,8 +39,8 @@ def terminal_size(stream: TextIO) -> tuple[int, int]:
 class Sink:
     """Writes text to a stream for as long as that works.
 
-    A real file is written past Python's buffer: bytes left in there after an error would fail again when the
-    interpreter exits, and change its exit code.
+    A real file is written past Python's buffer. Bytes left in there after an error would fail again when the
+    interpreter exits and change its exit code, and its lock, held by a write that never ends, would hang that exit.
     """
 
     def __init__(self, stream: TextIO) -> None:
