@@ -1,0 +1,219 @@
+"""Groups of workers without processes. Each rank's messages arrive in the order in which it said them, those of
+different ranks in any order, and the news that a group is gone arrives after all that the group said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core.failures import Evidence
+
+from .clock import Clock
+from .schedule import Faults, Workload
+
+STOP_GRACE_S = 5.0
+
+
+class Status(Enum):
+    STARTING = "starting"
+    TRAINING = "training"
+    RETURNED = "returned"
+    DEAD = "dead"
+
+
+class Worker:
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.status = Status.STARTING
+        self.reports = 0
+        self.stuck = False  # hung for good, or stopped until somebody lets it go on
+        self.heard_until = 0.0
+
+    @property
+    def lives(self) -> bool:
+        return self.status in (Status.STARTING, Status.TRAINING)
+
+
+class Group:
+    def __init__(self, command: do.StartGroup) -> None:
+        self.generation = command.generation
+        self.base = command.base
+        self.resume = command.resume
+        self.workers = [Worker(rank) for rank in range(command.world_size)]
+        self.files: dict[int, set[int]] = {}  # index -> the ranks that brought files
+        self.sealed: set[tuple[int, int]] = set()  # (rank, index)
+        self.discarded: set[int] = set()
+        self.heard_until = 0.0
+        self.over = False
+
+    def reported_by_all(self, index: int) -> bool:
+        return all(w.reports > index or w.status is Status.RETURNED for w in self.workers)
+
+
+class FakeEngine:
+    def __init__(self, clock: Clock, rng: Random, faults: Faults, workload: Workload) -> None:
+        self.group: Group | None = None
+        self.deliver: Callable[[ev.Event], None]
+        self.reported: Callable[[int, int], None]  # generation, report number
+        self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
+
+    @property
+    def group_lives(self) -> bool:
+        return self.group is not None and not self.group.over
+
+    def driver_died(self) -> None:
+        if self.group is not None:
+            self.group.over = True
+
+    def start(self, command: do.StartGroup) -> None:
+        group = self.group = Group(command)
+        for worker in group.workers:
+            self._clock.after(self._rng.random() * 2.0, self._enter, group, worker)
+
+    def stop(self, command: do.StopGroup) -> None:
+        group = self.group
+        if group is None or group.generation != command.generation:
+            return
+        if group.over:
+            if self._faults.hit("group gone said twice"):
+                self._faults.count("group gone said twice")
+                self._say_gone(group)
+            return
+        for worker in group.workers:
+            if worker.lives:
+                grace = STOP_GRACE_S if command.graceful else 0.1
+                self._clock.after(self._rng.random() * grace, self._kill, group, worker)
+
+    def discard(self, command: do.Discard) -> None:
+        if self.group is not None and self.group.generation == command.generation:
+            self.group.discarded.add(command.index)
+
+    def seal(self, event: ev.ShardStaged) -> None:
+        """The driver's answer to a staged shard. The agent outlives the workers, so their end does not hinder it."""
+        slow = 5.0 if self._rng.random() < 0.1 else 0.3
+        self._clock.after(self._rng.random() * slow, self._sealed, event)
+
+    def _sealed(self, event: ev.ShardStaged) -> None:
+        where = (event.generation, event.rank, event.index)
+        group = self.group
+        if group is None or group.generation != event.generation:
+            return
+        vanished = event.index in group.discarded and self._rng.random() < 0.5
+        if vanished or self._faults.hit("seal failure"):
+            if not vanished:
+                self._faults.count("seal failure")
+            self.deliver(ev.ShardFailed(*where, "no space is left"))
+            return
+        group.sealed.add((event.rank, event.index))
+        self.deliver(ev.ShardSealed(*where))
+
+    def _say(self, group: Group, worker: Worker, event: ev.Event) -> None:
+        latency = (3.0 if self._rng.random() < 0.05 else 0.1) * self._rng.random()
+        worker.heard_until = max(worker.heard_until, self._clock.now + latency)
+        group.heard_until = max(group.heard_until, worker.heard_until)
+        self._clock.at(worker.heard_until, self.deliver, event)
+
+    def _enter(self, group: Group, worker: Worker) -> None:
+        if not worker.lives or worker.stuck:
+            return
+        if self._faults.hit("start-up hang"):
+            self._faults.count("start-up hang")
+            worker.stuck = True
+            return
+        if self._faults.hit("start-up death"):
+            self._faults.count("start-up death")
+            self._die(group, worker, Evidence(exit_code=1, started=False))
+            return
+        worker.status = Status.TRAINING
+        self._say(group, worker, ev.WorkerReady(group.generation, worker.rank))
+        self._next_turn(group, worker)
+
+    def _next_turn(self, group: Group, worker: Worker) -> None:
+        delay = self._workload.pace[worker.rank] * (0.5 + self._rng.random())
+        self._clock.after(delay, self._turn, group, worker)
+
+    def _turn(self, group: Group, worker: Worker) -> None:
+        """One step of the train function: a fault, a report, or the return."""
+        if not worker.lives or worker.stuck or self._meets_a_fault(group, worker):
+            return
+        report = group.base + worker.reports + 1
+        if report > self._workload.totals[worker.rank]:
+            worker.status = Status.RETURNED
+            self._say(group, worker, ev.WorkerReturned(group.generation, worker.rank))
+            self._say_gone_if_so(group)
+            return
+        index = worker.reports
+        worker.reports += 1
+        self.reported(group.generation, report)
+        if self._workload.has_files(worker.rank, report):
+            group.files.setdefault(index, set()).add(worker.rank)
+            name, validate = self._workload.name(report), self._workload.validates(report)
+            self._say(group, worker, ev.ShardStaged(group.generation, worker.rank, index, name, validate))
+        else:
+            self._say(group, worker, ev.Progressed(group.generation, worker.rank, worker.reports))
+        self._next_turn(group, worker)
+
+    def _meets_a_fault(self, group: Group, worker: Worker) -> bool:
+        if self._faults.hit("worker crash"):
+            self._faults.count("worker crash")
+            oom = self._rng.random() < 0.3
+            self._die(group, worker, Evidence(signal=9, oom_killed=oom))
+        elif self._faults.hit("worker exception"):
+            self._faults.count("worker exception")
+            self._die(group, worker, Evidence(exception="ValueError", message="bad"))
+        elif self._faults.hit("several workers at once"):
+            self._faults.count("several workers at once")
+            for other in group.workers:
+                if other is worker or (other.lives and self._rng.random() < 0.7):
+                    self._die(group, other, Evidence(node_lost=True))
+        elif self._faults.hit("hang"):
+            # A hang that no watch is set for is not the machine's to notice.
+            if self.hang_is_watched():
+                self._faults.count("hang")
+                worker.stuck = True
+        elif self._faults.hit("SIGSTOP"):
+            self._faults.count("SIGSTOP")
+            self._freeze(group, worker)
+        return not worker.lives or worker.stuck
+
+    hang_is_watched: Callable[[], bool]
+    stop_is_watched: Callable[[], bool]
+
+    def _freeze(self, group: Group, worker: Worker) -> None:
+        worker.stuck = True
+        self._say(group, worker, ev.WorkerStopped(group.generation, worker.rank, stopped=True))
+        if not self.stop_is_watched() or self._rng.random() < 0.6:
+            self._clock.after(self._rng.random() * 4.0, self._thaw, group, worker)
+
+    def _thaw(self, group: Group, worker: Worker) -> None:
+        if worker.lives:
+            worker.stuck = False
+            self._say(group, worker, ev.WorkerStopped(group.generation, worker.rank, stopped=False))
+            self._turn(group, worker)
+
+    def _die(self, group: Group, worker: Worker, evidence: Evidence) -> None:
+        worker.status = Status.DEAD
+        self._say(group, worker, ev.WorkerFailed(group.generation, worker.rank, evidence))
+        self._say_gone_if_so(group)
+
+    def _kill(self, group: Group, worker: Worker) -> None:
+        if not worker.lives:
+            return
+        if self._rng.random() < 0.5:
+            started = worker.status is not Status.STARTING
+            self._die(group, worker, Evidence(signal=15, started=started))
+        else:
+            worker.status = Status.DEAD
+            self._say_gone_if_so(group)
+
+    def _say_gone_if_so(self, group: Group) -> None:
+        if not group.over and not any(worker.lives for worker in group.workers):
+            group.over = True
+            self._say_gone(group)
+
+    def _say_gone(self, group: Group) -> None:
+        when = max(group.heard_until, self._clock.now) + self._rng.random() * 0.2
+        self._clock.at(when, self.deliver, ev.GroupGone(group.generation))

@@ -1,0 +1,109 @@
+"""A store in memory with one worker thread: what it was asked for first is done first, and its answers come later.
+
+Manifests outlive the driver. What was asked for and not yet done does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec import Struct
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core.state import CheckpointRecord, ValidationStatus
+
+from .clock import Clock
+from .schedule import Faults, Workload
+
+
+class Manifest(Struct):
+    record: CheckpointRecord
+    generation: int
+    index: int
+    lineage: tuple[int, ...]  # the generation that made each report up to this one
+    damaged: bool = False
+
+
+class FakeStore:
+    def __init__(self, clock: Clock, rng: Random, faults: Faults, workload: Workload) -> None:
+        self.manifests: dict[str, Manifest] = {}
+        self.quarantined: set[str] = set()
+        self.validating: set[str] = set()
+        self.deliver: Callable[[ev.Event], None]
+        self.die_here: Callable[[], None]
+        self.refused: Callable[[str, str], None]
+        self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
+        self._busy_until = 0.0
+
+    def driver_died(self) -> None:
+        self.validating.clear()
+        self._busy_until = 0.0
+
+    def ask(self, work: Callable[..., None], *args: object) -> None:
+        """Queue work for the storage thread."""
+        slow = 8.0 if self._rng.random() < 0.1 else 0.2
+        self._busy_until = max(self._busy_until, self._clock.now) + slow * self._rng.random()
+        self._clock.at(self._busy_until, work, *args)
+
+    def _answer(self, event: ev.Event) -> None:
+        self.die_here()
+        self._clock.after(self._rng.random() * 0.3, self.deliver, event)
+
+    def commit(self, command: do.Commit, lineage: tuple[int, ...]) -> None:
+        failed = ev.CommitFailed(command.generation, command.index, "no space is left")
+        if command.id in self.manifests or command.id in self.quarantined:
+            self.refused(command.id, "a checkpoint of that name is there already")
+        if self._faults.hit("commit failure"):
+            self._faults.count("commit failure")
+            self._answer(failed)
+            return
+        score = self._workload.scores[command.report] if command.report < len(self._workload.scores) else None
+        status = ValidationStatus.PENDING if command.validate else ValidationStatus.NONE
+        record = CheckpointRecord(command.id, command.report, score, status)
+        self.manifests[command.id] = Manifest(record, command.generation, command.index, lineage)
+        if self._faults.hit("commit failure after the manifest"):
+            self._faults.count("commit failure after the manifest")
+            self._answer(failed)
+        else:
+            self._answer(ev.Committed(record, command.generation, command.index))
+        self._maybe_damage()
+
+    def _maybe_damage(self) -> None:
+        if self.manifests and self._faults.hit("damaged checkpoint"):
+            self._faults.count("damaged checkpoint")
+            self.manifests[self._any_id()].damaged = True
+        if self.manifests and self._faults.hit("lost manifest"):
+            self._faults.count("lost manifest")
+            del self.manifests[self._any_id()]
+
+    def _any_id(self) -> str:
+        newest = max(self.manifests, key=lambda id: self.manifests[id].record.report)
+        return newest if self._rng.random() < 0.6 else self._rng.choice(sorted(self.manifests))
+
+    def verify(self, id: str) -> None:
+        self._maybe_damage()
+        manifest = self.manifests.get(id)
+        if manifest is None or manifest.damaged:
+            self._answer(ev.Damaged(id, "it is gone" if manifest is None else "a digest differs"))
+        else:
+            self._answer(ev.Verified(id))
+
+    def delete(self, id: str) -> None:
+        self.manifests.pop(id, None)
+
+    def quarantine(self, id: str) -> None:
+        self.manifests.pop(id, None)
+        self.quarantined.add(id)
+
+    def validate(self, id: str) -> None:
+        """Validation has its own workers: it neither waits for the storage thread nor holds it up."""
+        self.validating.add(id)
+        status = self._rng.choice((ValidationStatus.DONE, ValidationStatus.TIMEOUT, ValidationStatus.FAILED))
+        score = self._rng.choice((None, 0.5, 3.0, float("nan"))) if status is ValidationStatus.DONE else None
+        self._clock.after(self._rng.random() * 4.0, self._validated, ev.Validated(id, status, score))
+
+    def _validated(self, event: ev.Validated) -> None:
+        self.validating.discard(event.id)
+        self.deliver(event)

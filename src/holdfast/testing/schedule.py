@@ -1,0 +1,143 @@
+"""What happens in one simulated run, drawn from its seed: the limits, the training, and the faults.
+
+A fault is planned by its kind and by which chance of that kind it takes (the third commit, the fortieth point where a
+driver can die), so that every schedule holds finitely many faults, and the run must end once they are spent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from msgspec import Struct
+
+from holdfast.core.state import RunSpec
+
+MEAN_CHANCE = {
+    "worker crash": 18.0,
+    "worker exception": 18.0,
+    "several workers at once": 18.0,
+    "hang": 18.0,
+    "SIGSTOP": 18.0,
+    "start-up death": 3.0,
+    "start-up hang": 3.0,
+    "seal failure": 4.0,
+    "commit failure": 2.0,
+    "commit failure after the manifest": 2.0,
+    "damaged checkpoint": 5.0,
+    "lost manifest": 5.0,
+    "driver killed": 60.0,
+    "torn journal tail": 8.0,
+    "stop asked": 25.0,
+    "stop asked at once": 25.0,
+    "message of an old group": 20.0,
+    "group gone said twice": 2.0,
+    "timer fired while it was cancelled": 3.0,
+}
+KINDS = tuple(MEAN_CHANCE)
+MAX_WORLD = 4
+
+
+class Workload(Struct, frozen=True):
+    """The train function, the same for every group: what a rank does depends on the report's number alone."""
+
+    totals: tuple[int, ...]  # by rank: it returns after this many reports of the run
+    files_every: tuple[int, ...]  # by rank: reports that bring files; 0: never
+    pace: tuple[float, ...]  # by rank: seconds a report
+    names: str | None
+    validate_every: int
+    scores: tuple[float | None, ...]  # by report number
+
+    def has_files(self, rank: int, report: int) -> bool:
+        every = self.files_every[rank]
+        return every > 0 and report % every == 0
+
+    def name(self, report: int) -> str | None:
+        return None if self.names is None else self.names.format(report=report)
+
+    def validates(self, report: int) -> bool:
+        return self.validate_every > 0 and report % self.validate_every == 0
+
+
+class Schedule(Struct, frozen=True):
+    spec: RunSpec
+    workload: Workload
+    faults: dict[str, frozenset[int]]
+    worlds: tuple[int, ...]  # the number of workers that each driver asks for; the last one repeats
+    revivals: int  # how often a person starts the run again after its end
+
+    def spec_of(self, epoch: int) -> RunSpec:
+        return RunSpec(
+            num_workers=self.worlds[min(epoch - 1, len(self.worlds) - 1)],
+            max_failures=self.spec.max_failures,
+            num_to_keep=self.spec.num_to_keep,
+            scored=self.spec.scored,
+            score_order=self.spec.score_order,
+            start_timeout_s=self.spec.start_timeout_s,
+            hang_timeout_s=self.spec.hang_timeout_s,
+            stopped_grace_s=self.spec.stopped_grace_s,
+            missing_warning_s=self.spec.missing_warning_s,
+        )
+
+
+class Faults:
+    """The planned faults, and which of them came to pass."""
+
+    def __init__(self, planned: dict[str, frozenset[int]]) -> None:
+        self._planned = planned
+        self._chances = dict.fromkeys(planned, 0)
+        self.happened: Counter[str] = Counter()
+
+    def hit(self, kind: str) -> bool:
+        """Whether the fault strikes at this chance."""
+        planned = self._planned.get(kind)
+        if planned is None:
+            return False
+        self._chances[kind] += 1
+        return self._chances[kind] in planned
+
+    def count(self, kind: str) -> None:
+        self.happened[kind] += 1
+
+
+def draw(rng: Random) -> Schedule:
+    spec = RunSpec(
+        num_workers=rng.randint(1, MAX_WORLD),
+        max_failures=rng.choice((-1, -1, 0, 1, 2, 5)),
+        num_to_keep=rng.choice((None, 1, 1, 2, 3)),
+        scored=rng.random() < 0.5,
+        score_order=rng.choice(("max", "min")),
+        start_timeout_s=20.0,
+        hang_timeout_s=rng.choice((0.0, 30.0)),
+        stopped_grace_s=rng.choice((0.0, 2.0, 2.0)),
+        missing_warning_s=rng.choice((0.0, 3.0)),
+    )
+    worlds = [spec.num_workers]
+    if rng.random() < 0.2:
+        worlds += [rng.randint(1, MAX_WORLD), rng.randint(1, MAX_WORLD)]
+    return Schedule(spec, _draw_workload(rng), _draw_faults(rng), tuple(worlds), rng.choice((0, 0, 1, 2)))
+
+
+def _draw_workload(rng: Random) -> Workload:
+    total = rng.randint(0, 6)
+    early = rng.random() < 0.3
+    totals = tuple(rng.randint(0, total) if early else total for _ in range(MAX_WORLD))
+    alike = rng.choice((None, 1, 2))
+    return Workload(
+        totals=totals,
+        files_every=tuple(rng.choice((0, 1, 1, 2, 3)) if alike is None else alike for _ in range(MAX_WORLD)),
+        pace=tuple(rng.choice((0.1, 0.5, 1.0)) for _ in range(MAX_WORLD)),
+        names=rng.choice((None, None, None, "best", "step-{report}")),
+        validate_every=rng.choice((0, 0, 1, 2)),
+        scores=tuple(rng.choice((None, float("nan"), 0.0, 1.0, 2.0, float(i))) for i in range(total + 1)),
+    )
+
+
+def _draw_faults(rng: Random) -> dict[str, frozenset[int]]:
+    """A few kinds for each run, so that some runs meet one kind again and again."""
+    planned: dict[str, set[int]] = {}
+    kinds = rng.sample(KINDS, rng.randint(1, 4))
+    for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
+        kind = rng.choice(kinds)
+        planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / MEAN_CHANCE[kind])))
+    return {kind: frozenset(chances) for kind, chances in planned.items()}

@@ -1,0 +1,169 @@
+"""Drive the machine of core/ through seeded fault schedules and check the invariants after every step.
+
+``python -m holdfast.testing.simulator --seeds 20000`` tries as many; a seed that breaks an invariant is printed, and
+``--seed K --trace`` plays it again, exactly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from random import Random
+
+from msgspec import Struct
+
+from .clock import Clock
+from .fake_driver import DriverKilled, FakeDriver
+from .fake_engine import FakeEngine
+from .fake_store import FakeStore
+from .invariants import Violation
+from .schedule import KINDS, Faults, draw
+
+MOST_TURNS = 20_000
+CHUNK = 250
+LAST_LINES = 60
+
+
+class Broken(Struct, frozen=True):
+    """A schedule that broke an invariant."""
+
+    seed: int
+    invariant: str
+    what: str
+
+
+class Tally(Struct):
+    """What a number of schedules came to."""
+
+    schedules: int = 0
+    steps: int = 0
+    faults: dict[str, int] = {}
+    outcomes: dict[str, int] = {}
+    broken: list[Broken] = []
+
+    def add(self, other: Tally) -> None:
+        self.schedules += other.schedules
+        self.steps += other.steps
+        self.faults = dict(Counter(self.faults) + Counter(other.faults))
+        self.outcomes = dict(Counter(self.outcomes) + Counter(other.outcomes))
+        self.broken = [*self.broken, *other.broken]
+
+
+def simulate(seed: int, trace: list[str] | None = None) -> Tally:
+    """Play one schedule to its end; raises Violation. The same seed always gives the same run."""
+    rng = Random(seed)
+    schedule = draw(rng)
+    clock, faults = Clock(), Faults(schedule.faults)
+    engine = FakeEngine(clock, rng, faults, schedule.workload)
+    store = FakeStore(clock, rng, faults, schedule.workload)
+    driver = FakeDriver(clock, rng, faults, schedule, engine, store)
+    driver.trace = trace
+    if trace is not None:
+        trace.append(f"{schedule}")
+    revivals = schedule.revivals
+    clock.after(0.0, driver.start)
+    for _ in range(MOST_TURNS):
+        try:
+            more = clock.run_next()
+        except DriverKilled:
+            driver.die()
+            clock.after(1.0, driver.start)
+            continue
+        if driver.ended is not None and not more:
+            if revivals == 0:
+                return Tally(1, driver.steps, dict(faults.happened), {driver.ended.value: 1})
+            revivals -= 1
+            clock.after(1.0, driver.start)
+        elif not more:
+            raise Violation("9 the run ends", f"nothing is left to happen in phase {driver.state.phase.value}")
+    raise Violation("9 the run ends", f"it goes on after {MOST_TURNS} turns")
+
+
+def simulate_range(start: int, count: int) -> Tally:
+    """Play the schedules of consecutive seeds; stops at the first that breaks an invariant."""
+    total = Tally()
+    for seed in range(start, start + count):
+        try:
+            total.add(simulate(seed))
+        except Violation as violation:
+            total.broken = [Broken(seed, violation.invariant, violation.what)]
+            break
+    return total
+
+
+def simulate_many(start: int, count: int | None, seconds: float | None = None, processes: int | None = None) -> Tally:
+    """Play schedules on several processes, until there are enough, the time is over, or one breaks an invariant."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    processes = processes or os.cpu_count() or 1
+    total, chunks = Tally(), _chunks(start, count)
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(simulate_range, *chunk) for _, chunk in zip(range(2 * processes), chunks, strict=False)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                total.add(future.result())
+                over = total.broken or (deadline is not None and time.monotonic() >= deadline)
+                chunk = None if over else next(chunks, None)
+                if chunk is not None:
+                    running.add(pool.submit(simulate_range, *chunk))
+    return total
+
+
+def _chunks(start: int, count: int | None) -> Iterator[tuple[int, int]]:
+    first, left = start, count
+    while left is None or left > 0:
+        size = CHUNK if left is None else min(CHUNK, left)
+        yield first, size
+        first, left = first + size, None if left is None else left - size
+
+
+def explain(seed: int, lines: int | None = LAST_LINES) -> str:
+    """Play the schedule again and tell what happened, from the last so many lines on."""
+    trace: list[str] = []
+    try:
+        simulate(seed, trace)
+        verdict = "every invariant holds"
+    except Violation as violation:
+        verdict = f"BROKEN {violation}"
+    told = trace if lines is None else trace[-lines:]
+    return "\n".join([*told, f"seed {seed}: {verdict}"])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulator", description=__doc__)
+    parser.add_argument("--seeds", type=int, help="how many schedules (20000, or as many as --seconds allows)")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
+    parser.add_argument("--seed", type=int, help="play this one alone")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print every step")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        told = explain(options.seed, None if options.trace else LAST_LINES)
+        print(told)
+        return 1 if "BROKEN" in told.splitlines()[-1] else 0
+    count = options.seeds if options.seeds is not None or options.seconds is not None else 20_000
+    began = time.monotonic()
+    total = simulate_many(options.start, count, options.seconds)
+    print(_summary(total, time.monotonic() - began))
+    for broken in total.broken:
+        print(f"\nseed {broken.seed} BROKE {broken.invariant}\n{broken.what}\n\n{explain(broken.seed)}")
+        print(f"\npython -m holdfast.testing.simulator --seed {broken.seed} --trace")
+    return 1 if total.broken else 0
+
+
+def _summary(total: Tally, seconds: float) -> str:
+    rate = total.schedules / seconds if seconds > 0 else 0.0
+    lines = [f"{total.schedules} schedules, {total.steps} steps, {seconds:.1f} s: {rate:.0f} schedules/s"]
+    lines += [f"  {kind:<36}{total.faults.get(kind, 0):>9}" for kind in KINDS]
+    lines.append("ended: " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(total.outcomes.items())))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
