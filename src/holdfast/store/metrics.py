@@ -85,7 +85,7 @@ def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[di
     rows: list[dict[str, Any]] = []
     damage: list[Damage] = []
     for number, content in enumerate(lines, start=1):
-        row = _parse(content)
+        row = parse_line(content)
         if row is not None:
             rows.append(row)
         elif content:
@@ -93,9 +93,11 @@ def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[di
     return rows, damage
 
 
-def _parse(content: bytes) -> dict[str, Any] | None:
+def parse_line(content: bytes) -> dict[str, Any] | None:
+    """The report that a line holds, with or without its newline; None if the line is not intact."""
     # A line that was written without a seal has exactly the three keys, which no damage to a sealed one can imitate.
     try:
+        content = content.rstrip(b"\n")
         row = values.decode(unseal(content) or content)
     except ValueError:
         return None
