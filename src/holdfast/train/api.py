@@ -7,12 +7,16 @@ committed checkpoint consists of, whatever it is asked.
 from __future__ import annotations
 
 import os
-import secrets
+import re
 import shutil
+import stat
 import tempfile
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.store.layout import check_name
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_type, warn_once
 from holdfast.train.context import TrainContext
@@ -28,6 +32,8 @@ from holdfast.train.validation import ValidationTaskConfig
 
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
+
+_TEMPFILE_NAME = re.compile(r"tmp[a-z0-9_]{8}")
 
 
 def session_for(function: str) -> Session:
@@ -52,8 +58,8 @@ def report(
     ``checkpoint_upload_mode``: ASYNC returns when the files are staged, SYNC when the checkpoint is committed.
     NO_UPLOAD says that the files already lie in the run's storage: they are taken from there; elsewhere it is SYNC.
     ``delete_local_checkpoint_after_upload``: True lets the files be moved, which on one file system costs nothing;
-    False copies them. None moves them in ASYNC mode if they lie in a temporary directory, and copies them otherwise,
-    so that a directory of your own stays as it is.
+    False copies them. None moves them in ASYNC mode if they lie in a directory that ``tempfile`` made, and copies them
+    otherwise, so that a directory of your own stays as it is.
     ``checkpoint_upload_fn(checkpoint, name)`` puts the files elsewhere itself, and returns where they are now.
     ``validation``: run the trainer's validation function on this checkpoint, beside training.
     """
@@ -70,14 +76,15 @@ def report(
         "report(checkpoint_upload_mode", checkpoint_upload_mode, CheckpointUploadMode, "use a CheckpointUploadMode"
     )
     if checkpoint_dir_name is not None:
-        from holdfast.store.layout import check_name
-
         check_name(checkpoint_dir_name)
     task = _validation_task(validation)
     original = _existing_directory(checkpoint)
     directory = original
     if checkpoint_upload_fn is not None:
         directory = _upload(checkpoint_upload_fn, checkpoint, checkpoint_dir_name)
+    if not any(files for _, _, files in os.walk(directory)):
+        _report_without_files(session, metrics, directory)
+        return
     mode = _effective_mode(session, checkpoint_upload_mode, directory)
     uploaded_elsewhere = directory != original
     delete = False if uploaded_elsewhere else delete_local_checkpoint_after_upload
@@ -93,6 +100,17 @@ def report(
         shutil.rmtree(original, ignore_errors=True)
 
 
+def _report_without_files(session: Session, metrics: dict[str, Any], directory: str) -> None:
+    """Many scripts save on rank 0 only and report a checkpoint on every rank: the others' is empty, and no mistake."""
+    if session.rank == 0:
+        warn_once(
+            "empty checkpoint",
+            f"report(checkpoint=…) got {directory}, which has no file in it, so rank 0 adds nothing to the checkpoint; "
+            "save the files before the report",
+        )
+    session.report(metrics, None, name=None, move=False, wait=False, validation=None)
+
+
 def _existing_directory(checkpoint: Checkpoint) -> str:
     if not os.path.isdir(checkpoint.path):
         raise ValueError(
@@ -103,8 +121,11 @@ def _existing_directory(checkpoint: Checkpoint) -> str:
 
 
 def _upload(upload: Callable[[Checkpoint, str], Checkpoint], checkpoint: Checkpoint, name: str | None) -> str:
-    uploaded = upload(checkpoint, name or f"checkpoint_{secrets.token_hex(8)}")
-    check_type("report(checkpoint_upload_fn) returned", uploaded, Checkpoint, "return a Checkpoint")
+    uploaded = upload(checkpoint, name or f"checkpoint_{uuid.uuid4().hex[:16]}")
+    if not isinstance(uploaded, Checkpoint):
+        raise TypeError(
+            f"report(checkpoint_upload_fn=…) returned {uploaded!r}: return a Checkpoint of where the files are"
+        )
     return _existing_directory(uploaded)
 
 
@@ -121,28 +142,34 @@ def _effective_mode(session: Session, mode: CheckpointUploadMode, directory: str
 
 def _may_move(session: Session, directory: str, mode: CheckpointUploadMode, delete: bool | None) -> bool:
     if delete is None:
-        delete = mode is CheckpointUploadMode.ASYNC and any(_is_below(directory, top) for top in _temporary_roots())
+        delete = mode is CheckpointUploadMode.ASYNC and _is_temporary(directory)
     return delete and not _is_kept(session, directory)
 
 
-def _temporary_roots() -> tuple[str, ...]:
-    return tempfile.gettempdir(), "/dev/shm"
+def _is_temporary(directory: str) -> bool:
+    """Whether ``tempfile`` made the directory or one that it lies in: such a one is private to its user, and lies where
+    temporary files go or has a name of that kind. Others in a temporary place may be shared by ranks, or kept."""
+    roots = {os.path.realpath(tempfile.gettempdir()), "/dev/shm"}
+    path = Path(os.path.realpath(directory))
+    in_root = any(str(parent) in roots for parent in path.parents)
+    for part in (path, *path.parents):
+        if str(part) in roots:
+            break
+        if (in_root or _TEMPFILE_NAME.fullmatch(part.name)) and not stat.S_IMODE(part.stat().st_mode) & 0o077:
+            return True
+    return False
 
 
 def _is_kept(session: Session, directory: str) -> bool:
-    """Whether the files belong to a checkpoint that is committed, here or in another run, or was resumed from."""
+    """Whether the files belong to a checkpoint that is committed, in this or another run, or was resumed from."""
     real = os.path.realpath(directory)
     offered = session.checkpoint_dir
-    return (
-        _is_below(real, os.path.join(session.run_dir, "checkpoints"))
-        or (offered is not None and _is_below(real, offered))
-        or os.path.exists(f"{real}.json")
-    )
+    resumed = offered is not None and (real == os.path.realpath(offered) or _is_below(real, offered))
+    return resumed or os.path.exists(f"{real}.json")
 
 
 def _is_below(path: str, top: str) -> bool:
-    real, real_top = os.path.realpath(path), os.path.realpath(top)
-    return real == real_top or real.startswith(real_top + os.sep)
+    return Path(os.path.realpath(top)) in Path(os.path.realpath(path)).parents
 
 
 def _validation_task(validation: bool | ValidationTaskConfig) -> dict[str, Any] | None:

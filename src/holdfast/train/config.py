@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from holdfast import settings
+from holdfast.store.layout import check_name
 from holdfast.train.callback import UserCallback
 from holdfast.train.checks import check_bool, check_int, check_number, check_type, warn_once
 from holdfast.train.data import Whole
@@ -293,7 +294,7 @@ class DataConfig:
 
 
 def _unique_name() -> str:
-    return f"train_{datetime.now(timezone.utc):%Y-%m-%d_%H-%M-%S}_{secrets.token_hex(3)}"
+    return f"train_{datetime.now(timezone.utc):%Y-%m-%d_%H-%M-%S}_{uuid.uuid4().hex[:6]}"
 
 
 def _default_storage_path() -> str:
@@ -351,8 +352,6 @@ class RunConfig:
         self.worker_runtime_env = {} if self.worker_runtime_env is None else self.worker_runtime_env
 
     def _check_name(self) -> None:
-        from holdfast.store.layout import check_name
-
         check_type("RunConfig(name", self.name, str, "pass a str")
         check_name(self.name)
 

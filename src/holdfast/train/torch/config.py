@@ -11,8 +11,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.train.checks import check_number
@@ -21,10 +23,22 @@ from holdfast.train.config import BackendConfig
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
 
-# What torch imports only on the first use of DDP, an optimizer or torch.save. Importing these starts no Python thread
-# and does not touch CUDA, so a process that has imported them can still be forked.
-# A name that a version lacks is skipped.
-PRELOAD = (
+
+def _present(*names: str) -> tuple[str, ...]:
+    """Those modules that the installed torch has; found by their files, because asking importlib would import torch."""
+    spec = find_spec("torch")
+    roots = [Path(place).parent for place in (spec.submodule_search_locations if spec else None) or ()]
+    files = {name: name.replace(".", "/") for name in names}
+    return tuple(
+        name
+        for name, file in files.items()
+        if any((root / f"{file}.py").exists() or (root / file / "__init__.py").exists() for root in roots)
+    )
+
+
+# What torch imports only on the first use of DDP, an optimizer or torch.save, the slowest last. Importing these starts
+# no thread and does not touch CUDA, so a process that has imported them can still be forked.
+PRELOAD = _present(
     "torch",
     "torch.distributed",
     "torch.nn.parallel",
@@ -44,7 +58,6 @@ class TorchConfig(BackendConfig):
     backend: str | None = None
     init_method: str = "env"
     timeout_s: float = 1800
-    use_gpu: bool = field(default=False, init=False, repr=False)
 
     preload: ClassVar[tuple[str, ...]] = PRELOAD
 
@@ -84,7 +97,7 @@ class _InProcessGroup:
                 result = self.train_fn(*args)
             except BaseException:
                 # Peers may be dead or deep in a collective: leaving is the process's end, not a farewell to them.
-                if session.world_size == 1:
+                if session.world_size == 1 and dist.is_initialized():
                     dist.destroy_process_group()
                 raise
             if dist.is_initialized():
@@ -98,9 +111,9 @@ def _form_group(session: Session, config: TorchConfig) -> Any:
     import torch.distributed as dist
 
     timeout = timedelta(seconds=config.timeout_s)
-    backend = config.backend or ("nccl" if config.use_gpu else "gloo")
-    if config.use_gpu or "nccl" in backend:
-        torch.cuda.set_device(session.local_rank % max(1, torch.cuda.device_count()))
+    backend = config.backend or ("nccl" if session.devices else "gloo")
+    if session.devices:
+        torch.cuda.set_device(session.devices[0])
     host, port, store = None, 0, None
     if session.rank == 0:
         host, port, store = _serve(session, timeout)

@@ -24,11 +24,9 @@ def get_device() -> torch.device:
 
 
 def get_devices() -> list[torch.device]:
-    """The devices of this worker: the GPU that its process group was set up on, else the CPU."""
-    session_for("torch.get_devices")
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        return [torch.device("cuda", torch.cuda.current_device())]
-    return [torch.device("cpu")]
+    """The devices of this worker: the GPUs that were given to it, else the CPU."""
+    given = session_for("torch.get_devices").devices
+    return [torch.device("cuda", index) for index in given] or [torch.device("cpu")]
 
 
 def prepare_model(

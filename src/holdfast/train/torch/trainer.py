@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 from holdfast.train.checkpoint import Checkpoint
@@ -32,12 +31,10 @@ class TorchTrainer(DataParallelTrainer):
     ) -> None:
         if torch_config is not None and not isinstance(torch_config, TorchConfig):
             raise TypeError(f"TorchTrainer(torch_config={torch_config!r}): pass a holdfast.train.torch.TorchConfig")
-        config = copy(torch_config) if torch_config else TorchConfig()
-        config.use_gpu = scaling_config is not None and scaling_config.use_gpu
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
-            backend_config=config,
+            backend_config=torch_config or TorchConfig(),
             scaling_config=scaling_config,
             run_config=run_config,
             datasets=datasets,

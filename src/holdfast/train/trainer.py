@@ -1,0 +1,329 @@
+"""``DataParallelTrainer``: turns what the script says into a plan, lets the driver run it, and gives the result."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from holdfast import settings
+from holdfast.core.state import Outcome, RunSpec
+from holdfast.driver.history import load, read_identity
+from holdfast.driver.loop import Driver
+from holdfast.driver.plan import Ending, Plan
+from holdfast.engine import choose
+from holdfast.errors import StorageError
+from holdfast.store.layout import RunLayout
+from holdfast.train.callback import TrainRunContext
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.config import (
+    BackendConfig,
+    CheckpointConfig,
+    DataConfig,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+    warn_unused_in_training,
+)
+from holdfast.train.paths import local_path
+from holdfast.train.result import Result
+from holdfast.train.validation import ValidationConfig, ValidationTaskConfig
+from holdfast.worker.session import current
+
+TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
+T = TypeVar("T", bound="DataParallelTrainer")
+
+
+class DataParallelTrainer:
+    """Runs ``train_loop_per_worker`` on every worker, again and again until it has returned on all of them."""
+
+    def __init__(
+        self,
+        train_loop_per_worker: TrainFn,
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        backend_config: BackendConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
+        metadata: dict[str, Any] | None = None,
+        validation_config: ValidationConfig | None = None,
+    ) -> None:
+        self._takes_config = _takes_config(train_loop_per_worker)
+        self.train_loop_per_worker = train_loop_per_worker
+        self.train_loop_config = train_loop_config
+        self.backend_config = backend_config or BackendConfig()
+        self.scaling_config = scaling_config or ScalingConfig()
+        self.run_config = run_config or RunConfig()
+        self.datasets = datasets or {}
+        self.data_config = dataset_config or DataConfig()
+        self.resume_from_checkpoint = resume_from_checkpoint
+        self.metadata = metadata or {}
+        self.validation_config = validation_config
+        self._check_types()
+
+    def fit(self) -> Result:
+        """Run to the end. The same (storage_path, name) goes on with a run whose driver was stopped or killed.
+
+        Raises ``TrainingFailedError`` when the failures are more than ``FailureConfig`` allows.
+        """
+        warn_unused_in_training(self.scaling_config, self.run_config)
+        layout = RunLayout(self.run_config.run_dir)
+        in_force = settings.load()
+        engine = choose(self.run_config.engine or in_force.engine, in_process=self.scaling_config.num_workers == 0)
+        ending = engine.host(Driver(self._plan(layout, in_force), engine, in_force).run)
+        return self._result(layout, ending)
+
+    def _result(self, layout: RunLayout, ending: Ending) -> Result:
+        if ending.error is not None:
+            raise ending.error
+        if ending.outcome is Outcome.STOPPED:
+            if ending.signal == signal.SIGTERM:
+                raise SystemExit(128 + signal.SIGTERM)
+            raise KeyboardInterrupt
+        return Result.from_history(layout.root, load(layout.root), return_value=ending.return_value)
+
+    @classmethod
+    def restore(
+        cls: type[T],
+        path: str | os.PathLike[str],
+        train_loop_per_worker: TrainFn | None = None,
+        train_loop_config: dict[str, Any] | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        storage_filesystem: Any = None,
+        **more: Any,
+    ) -> T:
+        """The trainer of an existing run, to go on with it. User code is never stored, so the train function is
+        passed again; what is not passed again comes from the run's own record."""
+        root = Path(local_path("restore(path", path, storage_filesystem))
+        identity = read_identity(root)
+        if train_loop_per_worker is None:
+            raise ValueError(
+                f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function; Holdfast stores no code"
+            )
+        missing = sorted(set(identity.get("datasets", ())) - set(datasets or {}))
+        if missing:
+            raise ValueError(f"restore(datasets=...): pass the run's datasets again: {', '.join(missing)} not given")
+        if train_loop_config is None:
+            train_loop_config = identity.get("train_loop_config")
+            if train_loop_config is None and identity.get("had_train_loop_config"):
+                raise ValueError("restore(train_loop_config=...): the run's config could not be stored; pass it again")
+        given = run_config or _run_config(identity)
+        given.storage_path, given.name = str(root.parent), root.name
+        return cls(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            scaling_config=scaling_config or _scaling_config(identity),
+            run_config=given,
+            datasets=datasets,
+            **more,
+        )
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Whether the path holds a run that ``restore`` can go on with."""
+        try:
+            read_identity(Path(local_path("can_restore(path", path, storage_filesystem)))
+        except StorageError:
+            return False
+        return True
+
+    def _plan(self, layout: RunLayout, in_force: settings.Settings) -> Plan:
+        run, scaling = self.run_config, self.scaling_config
+        entry = _Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
+        payload = _Payload(self.backend_config.wrap(entry), self.data_config.mark(self.datasets))
+        context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
+        source = self.resume_from_checkpoint
+        return Plan(
+            name=run.name,
+            layout=layout,
+            spec=_spec(run, scaling, in_force),
+            payload=_pickled(payload),
+            identity=self._identity(),
+            preload=tuple(getattr(self.backend_config, "preload", ())) + tuple(run.preload),
+            env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
+            metadata=self.metadata,
+            cpus_per_worker=scaling.num_cpus_per_worker,
+            gpus_per_worker=scaling.num_gpus_per_worker,
+            score_attribute=run.checkpoint_config.checkpoint_score_attribute,
+            initial_checkpoint=None if source is None else source.path,
+            validation=self._validation(),
+            on_report=_after_report(context) if run.callbacks else None,
+            on_failure=_after_exception(context) if run.callbacks else None,
+            display="off" if run.verbose == 0 else in_force.display,
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        """What run.json says: enough to go on with the run by ``restore``."""
+        run, scaling = self.run_config, asdict(self.scaling_config)
+        config = self.train_loop_config
+        storable = _storable(config)
+        return {
+            "name": run.name,
+            "trainer": type(self).__name__,
+            "scaling": scaling,
+            "failure": asdict(run.failure_config),
+            "checkpoint": asdict(run.checkpoint_config),
+            "datasets": sorted(self.datasets),
+            "had_train_loop_config": config is not None,
+            "train_loop_config": config if storable else None,
+            "metadata": self.metadata if _storable(self.metadata) else {},
+        }
+
+    def _validation(self) -> Callable[[str, dict[str, Any]], bytes] | None:
+        config = self.validation_config
+        if config is None:
+            return None
+        fn, default = config.fn, config.task_config
+
+        def payload(directory: str, arguments: dict[str, Any]) -> bytes:
+            return _pickled(_Validation(fn, directory, {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}))
+
+        return payload
+
+    def _check_types(self) -> None:
+        for argument, value, kind in (
+            ("backend_config", self.backend_config, BackendConfig),
+            ("scaling_config", self.scaling_config, ScalingConfig),
+            ("run_config", self.run_config, RunConfig),
+            ("dataset_config", self.data_config, DataConfig),
+            ("datasets", self.datasets, Mapping),
+            ("metadata", self.metadata, Mapping),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"{type(self).__name__}({argument}={value!r}): pass a {kind.__name__}")
+        if self.train_loop_config is not None and not isinstance(self.train_loop_config, Mapping):
+            raise TypeError(f"{type(self).__name__}(train_loop_config={self.train_loop_config!r}): pass a dict")
+        source = self.resume_from_checkpoint
+        if source is not None and not isinstance(source, Checkpoint):
+            raise TypeError(f"resume_from_checkpoint={source!r}: pass a holdfast.train.Checkpoint")
+        if source is not None and not os.path.isdir(source.path):
+            raise ValueError(f"resume_from_checkpoint={source!r}: there is no such directory")
+        if self.validation_config is not None and not isinstance(self.validation_config, ValidationConfig):
+            raise TypeError("validation_config: pass a holdfast.train.ValidationConfig")
+
+
+class _Entry:
+    """The innermost call: the group is formed, the user's function begins."""
+
+    def __init__(self, fn: TrainFn, config: dict[str, Any], takes_config: bool) -> None:
+        self.fn, self.config, self.takes_config = fn, config, takes_config
+
+    def __call__(self) -> Any:
+        current().ready()
+        return self.fn(self.config) if self.takes_config else self.fn()  # type: ignore[call-arg]
+
+
+class _Payload:
+    def __init__(self, fn: Callable[[], Any], datasets: dict[str, Any]) -> None:
+        self.fn, self.datasets = fn, datasets
+
+    def __call__(self) -> Any:
+        current().datasets = self.datasets
+        return self.fn()
+
+
+class _Validation:
+    """Runs in a process of its own: the validation function on one checkpoint."""
+
+    def __init__(self, fn: Any, directory: str, arguments: dict[str, Any]) -> None:
+        self.fn, self.directory, self.arguments = fn, directory, arguments
+
+    def __call__(self) -> Any:
+        current().ready()
+        return self.fn(Checkpoint(self.directory), **self.arguments)
+
+
+def _takes_config(fn: Any) -> bool:
+    if not callable(fn):
+        raise TypeError(f"train_loop_per_worker={fn!r}: pass a function")
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(required) > 1:
+        names = ", ".join(p.name for p in required)
+        raise ValueError(f"train_loop_per_worker takes the arguments {names}: it may take one, the config, or none")
+    return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+
+
+def _pickled(payload: Any) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(payload))
+    except Exception as error:
+        raise TypeError(
+            f"the train function cannot be sent to workers: {error}. It must not hold locks, open files, sockets or "
+            "running threads: make those inside the function."
+        ) from error
+
+
+def _storable(value: Any) -> bool:
+    from holdfast.store import values
+
+    try:
+        return bool(values.decode(values.encode(value)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -> RunSpec:
+    failure, checkpoint = run.failure_config, run.checkpoint_config
+    if scaling.elasticity_enabled:
+        raise ValueError(
+            f"ScalingConfig(num_workers={scaling.num_workers}): elastic ranges are not there yet in this version; "
+            f"use num_workers={scaling.max_workers}"
+        )
+    return RunSpec(
+        num_workers=max(1, scaling.max_workers),
+        max_failures=failure.max_failures,
+        max_preemption_failures=failure.max_preemption_failures,
+        num_to_keep=checkpoint.num_to_keep,
+        scored=checkpoint.checkpoint_score_attribute is not None,
+        score_order=checkpoint.checkpoint_score_order,
+        backoff_s=failure.backoff_s,
+        max_backoff_s=failure.max_backoff_s,
+        start_timeout_s=in_force.start_timeout_s,
+        hang_timeout_s=failure.hang_timeout_s or 0.0,
+        stopped_grace_s=in_force.stopped_grace_s,
+        missing_warning_s=in_force.missing_report_warning_s,
+    )
+
+
+def _run_config(identity: dict[str, Any]) -> RunConfig:
+    return RunConfig(
+        failure_config=FailureConfig(**identity["failure"]), checkpoint_config=CheckpointConfig(**identity["checkpoint"])
+    )
+
+
+def _scaling_config(identity: dict[str, Any]) -> ScalingConfig:
+    fields = dict(identity["scaling"])
+    if isinstance(fields["num_workers"], list):
+        fields["num_workers"] = tuple(fields["num_workers"])
+    return ScalingConfig(**fields)
+
+
+def _after_report(context: TrainRunContext) -> Callable[[list[dict[str, Any]], str | None], None]:
+    def tell(metrics: list[dict[str, Any]], directory: str | None) -> None:
+        for callback in context.run_config.callbacks:
+            callback.after_report(context, metrics, None if directory is None else Checkpoint(directory))
+
+    return tell
+
+
+def _after_exception(context: TrainRunContext) -> Callable[[dict[int, Exception]], None]:
+    def tell(exceptions: dict[int, Exception]) -> None:
+        for callback in context.run_config.callbacks:
+            callback.after_exception(context, exceptions)
+
+    return tell

@@ -1,0 +1,56 @@
+"""A session's stand-in, so that what a train function calls is tested without a run around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.train import checks
+from holdfast.worker import session as sessions
+
+
+class StandIn:
+    """Has what the API uses of a ``Session``; keeps what it was told, answers what ``answers`` holds."""
+
+    def __init__(self, run_dir: Path, rank: int = 0, world_size: int = 1) -> None:
+        self.rank, self.world_size = rank, world_size
+        self.local_rank, self.local_world_size = rank, world_size
+        self.node_rank, self.node_id = 0, "node-0"
+        self.devices: list[int] = []
+        self.generation = 1
+        self.run_name, self.run_dir = run_dir.name, str(run_dir)
+        self.metadata: dict[str, Any] = {"owner": "tests"}
+        self.checkpoint_dir: str | None = None
+        self.datasets: dict[str, Any] = {}
+        self.reports: list[dict[str, Any]] = []
+        self.requests: list[tuple[str, Any, float | None]] = []
+        self.answers: dict[str, Any] = {}
+
+    def report(self, metrics: dict[str, Any], directory: str | None, **options: Any) -> None:
+        self.reports.append({"metrics": metrics, "directory": directory, **options})
+
+    def request(self, kind: str, body: Any, timeout_s: float | None) -> Any:
+        self.requests.append((kind, body, timeout_s))
+        answer = self.answers[kind]
+        return answer(body) if callable(answer) else answer
+
+    def current_checkpoint(self) -> str | None:
+        return self.checkpoint_dir
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[StandIn]:
+    run_dir = tmp_path / "storage" / "a-run"
+    run_dir.mkdir(parents=True)
+    stand_in = StandIn(run_dir)
+    sessions.install(stand_in)  # type: ignore[arg-type]
+    yield stand_in
+    sessions.install(None)
+
+
+@pytest.fixture(autouse=True)
+def _warn_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_warned", set())

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.train import (
+    BackendConfig,
+    CheckpointConfig,
+    DataConfig,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+    SyncConfig,
+    UserCallback,
+)
+from holdfast.train.config import warn_unused_in_training
+from holdfast.train.data import Whole
+from holdfast.train.torch import TorchConfig
+
+BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: ScalingConfig(num_workers=-1), ValueError, "num_workers=-1): must be at least 0"),
+    (lambda: ScalingConfig(num_workers=2.0), TypeError, "num_workers=2.0): pass an int"),
+    (lambda: ScalingConfig(num_workers=True), TypeError, "num_workers=True"),
+    (lambda: ScalingConfig(num_workers=(4, 2)), ValueError, "1 <= min <= max"),
+    (lambda: ScalingConfig(num_workers=(0, 2)), ValueError, "1 <= min <= max"),
+    (lambda: ScalingConfig(num_workers=(1, 2, 3)), TypeError, "(min, max)"),
+    (lambda: ScalingConfig(num_workers=(1, "2")), TypeError, "(min, max)"),
+    (lambda: ScalingConfig(use_gpu=1), TypeError, "use_gpu=1): pass True or False"),
+    (lambda: ScalingConfig(use_gpu=True, use_tpu=True), ValueError, "pick one"),
+    (lambda: ScalingConfig(resources_per_worker={"GPU": 1}), ValueError, "set use_gpu=True"),
+    (lambda: ScalingConfig(use_gpu=True, resources_per_worker={"GPU": 0}), ValueError, "set use_gpu=False"),
+    (lambda: ScalingConfig(resources_per_worker=4), TypeError, "resources_per_worker=4): pass a dict"),
+    (lambda: ScalingConfig(resources_per_worker={"CPU": -1}), ValueError, "['CPU']=-1): must be at least 0"),
+    (lambda: ScalingConfig(placement_strategy="pack"), ValueError, "PACK, SPREAD"),
+    (lambda: ScalingConfig(elastic_resize_monitor_interval_s=-1), ValueError, "must be at least 0"),
+    (lambda: ScalingConfig(num_workers=2, label_selector=[{}]), ValueError, "one entry for each of the 2 workers"),
+    (lambda: FailureConfig(max_failures=-2), ValueError, "max_failures=-2): must be at least -1"),
+    (lambda: FailureConfig(max_failures="3"), TypeError, "max_failures='3'): pass an int"),
+    (lambda: FailureConfig(max_failures=None), TypeError, "max_failures=None): pass an int"),
+    (lambda: FailureConfig(fail_fast="no"), ValueError, 'use True, False or "raise"'),
+    (lambda: FailureConfig(max_failures=1, fail_fast=True), ValueError, "leave max_failures at 0"),
+    (lambda: FailureConfig(hang_timeout_s=0), ValueError, "hang_timeout_s=0): must be greater than 0"),
+    (lambda: FailureConfig(preemption_grace_s=float("nan")), ValueError, "preemption_grace_s=nan"),
+    (lambda: FailureConfig(backoff_s=90), ValueError, "max_backoff_s=60.0): must be at least 90"),
+    (lambda: CheckpointConfig(num_to_keep=0), ValueError, "num_to_keep=0): must be at least 1, or None"),
+    (lambda: CheckpointConfig(checkpoint_score_order="least"), ValueError, 'use "max" or "min"'),
+    (lambda: CheckpointConfig(checkpoint_score_attribute=3), TypeError, "name of a metric"),
+    (lambda: CheckpointConfig(checkpoint_frequency=-1), ValueError, "checkpoint_frequency=-1"),
+    (lambda: SyncConfig(sync_period=-1), ValueError, "sync_period=-1): must be at least 0"),
+    (lambda: SyncConfig(sync_timeout=0), ValueError, "sync_timeout=0): must be greater than 0"),
+    (lambda: LoggingConfig("LOUD"), ValueError, "log_level='LOUD'): use one of"),
+    (lambda: DataConfig("train"), TypeError, "datasets_to_split='train'"),
+    (lambda: RunConfig(name="a/b"), ValueError, "cannot be the name of a run"),
+    (lambda: RunConfig(name=3), TypeError, "name=3): pass a str"),
+    (lambda: RunConfig(storage_path="s3://bucket/x"), ValueError, "object stores are not there yet in this version"),
+    (lambda: RunConfig(storage_path="file://host/x"), ValueError, "three slashes"),
+    (lambda: RunConfig(storage_path=""), ValueError, "the path is empty"),
+    (lambda: RunConfig(storage_path=7), TypeError, "storage_path=7): pass a str or a pathlib.Path"),
+    (lambda: RunConfig(storage_filesystem=object()), ValueError, "not there yet"),
+    (lambda: RunConfig(failure_config=3), TypeError, "pass a holdfast.train.FailureConfig"),
+    (lambda: RunConfig(checkpoint_config=FailureConfig()), TypeError, "pass a holdfast.train.CheckpointConfig"),
+    (lambda: RunConfig(callbacks=UserCallback()), TypeError, "pass a list"),
+    (lambda: RunConfig(callbacks=[UserCallback]), TypeError, "pass instances"),
+    (lambda: RunConfig(worker_runtime_env="x"), TypeError, "pass a dict"),
+    (lambda: RunConfig(verbose=-1), ValueError, "verbose=-1"),
+    (lambda: RunConfig(stop=10), TypeError, "stop=10): pass a dict"),
+    (lambda: RunConfig(log_to_file=3), TypeError, "log_to_file=3"),
+    (lambda: TorchConfig(init_method="file"), ValueError, 'use "env" or "tcp"'),
+    (lambda: TorchConfig(timeout_s=0), ValueError, "timeout_s=0): must be greater than 0"),
+    (lambda: TorchConfig(backend=""), TypeError, '"gloo" or "nccl"'),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "words"), BAD, ids=[words for _, _, words in BAD])
+def test_bad_input_is_refused_with_a_remedy(make: Callable[[], Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=re.escape(words)) as caught:
+        make()
+    assert caught.type is error
+
+
+def test_num_workers_is_a_number_a_range_or_zero() -> None:
+    assert (ScalingConfig(num_workers=3).min_workers, ScalingConfig(num_workers=3).max_workers) == (3, 3)
+    elastic = ScalingConfig(num_workers=(1, 8))
+    assert elastic.elasticity_enabled
+    assert (elastic.min_workers, elastic.max_workers) == (1, 8)
+    assert ScalingConfig(num_workers=[1, 8]) == elastic  # type: ignore[arg-type]  # as it comes back from JSON
+    assert ScalingConfig(num_workers=0).max_workers == 0
+    assert not ScalingConfig(num_workers=0).elasticity_enabled
+
+
+def test_resources_of_a_worker() -> None:
+    assert ScalingConfig(num_workers=2).worker_resources == {"CPU": 1}
+    assert ScalingConfig(num_workers=2, use_gpu=True).worker_resources == {"GPU": 1}
+    asked = ScalingConfig(num_workers=(1, 2), use_gpu=True, resources_per_worker={"CPU": 4, "memory": 1e9, "x": 0})
+    assert asked.worker_resources == {"CPU": 4, "memory": 1e9, "GPU": 1}
+    assert asked.additional_resources_per_worker == {"memory": 1e9}
+    assert (asked.num_cpus_per_worker, asked.num_gpus_per_worker) == (4, 1)
+    assert asked.total_resources == {"CPU": 8, "memory": 2e9, "GPU": 2}
+
+
+def test_run_config_defaults_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HOLDFAST_STORAGE_PATH", raising=False)
+    assert RunConfig().storage_path == str(tmp_path / "holdfast_results")
+    monkeypatch.setenv("HOLDFAST_STORAGE_PATH", str(tmp_path / "elsewhere"))
+    assert RunConfig().storage_path == str(tmp_path / "elsewhere")
+
+
+def test_run_config_takes_paths_and_local_urls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = str(tmp_path / "my runs")
+    assert RunConfig(storage_path=tmp_path / "my runs").storage_path == expected
+    assert RunConfig(storage_path="my runs/").storage_path == expected
+    assert RunConfig(storage_path=(tmp_path / "my runs").as_uri()).storage_path == expected
+    assert RunConfig(name="x", storage_path=expected).run_dir == Path(expected, "x")
+
+
+def test_names_are_unique_by_default() -> None:
+    names = {RunConfig().name for _ in range(50)}
+    assert len(names) == 50
+    assert all(re.fullmatch(r"train_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[0-9a-f]{6}", name) for name in names)
+
+
+def test_none_means_the_default() -> None:
+    config = RunConfig(
+        name=None,  # type: ignore[arg-type]
+        storage_path=None,  # type: ignore[arg-type]
+        failure_config=None,  # type: ignore[arg-type]
+        checkpoint_config=None,  # type: ignore[arg-type]
+        callbacks=None,  # type: ignore[arg-type]
+        sync_config=None,  # type: ignore[arg-type]
+        worker_runtime_env=None,  # type: ignore[arg-type]
+        logging_config=None,  # type: ignore[arg-type]
+    )
+    assert config.name
+    assert config.failure_config == FailureConfig()
+    assert config.checkpoint_config == CheckpointConfig()
+    assert config.sync_config == SyncConfig()
+    assert config.logging_config == LoggingConfig()
+    assert (config.callbacks, config.worker_runtime_env) == ([], {})
+
+
+def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> None:
+    scaling = ScalingConfig(trainer_resources={"CPU": 1})
+    run = RunConfig(
+        sync_config=SyncConfig(sync_period=60),
+        verbose=2,
+        stop={"epoch": 3},
+        progress_reporter=object(),
+        log_to_file=("out", "err"),
+        checkpoint_config=CheckpointConfig(checkpoint_frequency=2, checkpoint_at_end=True),
+        failure_config=FailureConfig(fail_fast=True),
+    )
+    with pytest.warns(UserWarning, match="has no effect on a train function") as seen:
+        warn_unused_in_training(scaling, run)
+    named = {str(warning.message).split(" has no effect")[0] for warning in seen}
+    assert named == {
+        "ScalingConfig(trainer_resources)",
+        "RunConfig(stop)",
+        "RunConfig(progress_reporter)",
+        "RunConfig(log_to_file)",
+        "CheckpointConfig(checkpoint_frequency)",
+        "CheckpointConfig(checkpoint_at_end)",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_unused_in_training(scaling, run)
+
+
+def test_plain_configs_do_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_unused_in_training(ScalingConfig(num_workers=2), RunConfig(log_to_file=True, verbose=1))
+
+
+def test_log_level_in_any_case() -> None:
+    assert LoggingConfig("debug").log_level == "DEBUG"
+    assert LoggingConfig("debug").level == 10
+
+
+def test_fail_fast_may_raise() -> None:
+    assert FailureConfig(fail_fast="raise").fail_fast == "raise"
+
+
+def test_configs_are_picklable() -> None:
+    run = RunConfig(name="x", failure_config=FailureConfig(max_failures=3), callbacks=[UserCallback()])
+    again = pickle.loads(pickle.dumps(run))
+    assert again.failure_config == run.failure_config
+    assert again.run_dir == run.run_dir
+    for config in (ScalingConfig(num_workers=(1, 2)), SyncConfig(), LoggingConfig(), TorchConfig("gloo")):
+        assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_the_base_backend_leaves_the_function_alone() -> None:
+    def train() -> None: ...
+
+    assert BackendConfig().wrap(train) is train
+    assert BackendConfig().preload == ()
+
+
+def test_data_config_marks_what_is_not_split() -> None:
+    datasets = {"train": [1, 2], "valid": [3]}
+    assert DataConfig().mark(datasets) == datasets
+    marked = DataConfig(["train"]).mark(datasets)
+    assert marked["train"] == [1, 2]
+    assert isinstance(marked["valid"], Whole)
+    assert marked["valid"].data == [3]
