@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -104,6 +104,7 @@ class Committed(Event, frozen=True):
     record: CheckpointRecord
     generation: int = 0
     index: int = -1  # -1: found in storage by a restarting driver, not committed by this one
+    validation: Any = None  # what the validation is to be called with; not looked into
 
 
 class CommitFailed(Event, frozen=True):
@@ -130,6 +131,7 @@ class Validated(Event, frozen=True):
     id: str
     status: ValidationStatus
     score: float | None = None
+    metrics: Any = None  # what the validation found; not looked into
 
 
 class TimerFired(Event, frozen=True):

@@ -33,7 +33,7 @@ from holdfast.train.config import (
 )
 from holdfast.train.paths import local_path
 from holdfast.train.result import Result
-from holdfast.train.validation import ValidationConfig, ValidationTaskConfig
+from holdfast.train.validation import ValidationConfig
 from holdfast.worker.session import current
 
 TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
@@ -79,7 +79,8 @@ class DataParallelTrainer:
         layout = RunLayout(self.run_config.run_dir)
         in_force = settings.load()
         engine = choose(self.run_config.engine or in_force.engine, in_process=self.scaling_config.num_workers == 0)
-        ending = engine.host(Driver(self._plan(layout, in_force), engine, in_force).run)
+        driver = Driver(self._plan(layout, in_force), engine, in_force)
+        ending = engine.host(driver.run, driver.ask_to_stop)
         return self._result(layout, ending)
 
     def _result(self, layout: RunLayout, ending: Ending) -> Result:
@@ -109,7 +110,7 @@ class DataParallelTrainer:
         identity = read_identity(root)
         if train_loop_per_worker is None:
             raise ValueError(
-                f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function; Holdfast stores no code"
+                f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, no code is stored"
             )
         missing = sorted(set(identity.get("datasets", ())) - set(datasets or {}))
         if missing:
@@ -150,7 +151,7 @@ class DataParallelTrainer:
             spec=_spec(run, scaling, in_force),
             payload=_pickled(payload),
             identity=self._identity(),
-            preload=tuple(getattr(self.backend_config, "preload", ())) + tuple(run.preload),
+            preload=tuple(getattr(self.backend_config, "preload", ())) + tuple(getattr(run, "preload", ())),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,
@@ -187,7 +188,9 @@ class DataParallelTrainer:
         fn, default = config.fn, config.task_config
 
         def payload(directory: str, arguments: dict[str, Any]) -> bytes:
-            return _pickled(_Validation(fn, directory, {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}))
+            return _pickled(
+                _Validation(fn, directory, {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})})
+            )
 
         return payload
 
@@ -251,7 +254,9 @@ def _takes_config(fn: Any) -> bool:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return True
-    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     if len(required) > 1:
         names = ", ".join(p.name for p in required)
         raise ValueError(f"train_loop_per_worker takes the arguments {names}: it may take one, the config, or none")
@@ -302,7 +307,8 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
 
 def _run_config(identity: dict[str, Any]) -> RunConfig:
     return RunConfig(
-        failure_config=FailureConfig(**identity["failure"]), checkpoint_config=CheckpointConfig(**identity["checkpoint"])
+        failure_config=FailureConfig(**identity["failure"]),
+        checkpoint_config=CheckpointConfig(**identity["checkpoint"]),
     )
 
 

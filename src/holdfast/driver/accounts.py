@@ -1,0 +1,101 @@
+"""What went wrong, in words for a person: the first failing rank, what happened, its last lines, what was done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cloudpickle
+
+from holdfast.core.failures import Evidence, FailureKind, describe
+from holdfast.core.state import RunState, Verdict
+from holdfast.errors import ControllerError, StorageError, TrainingFailedError, WorkerDiedError, WorkerGroupError
+from holdfast.store.layout import RunLayout
+from holdfast.wire.messages import WorkerHasFailed
+
+_SHOWN_LINES = 20
+
+
+def evidence_of(message: WorkerHasFailed) -> Evidence:
+    raised = message.raised
+    return Evidence(
+        exception=raised.kind if raised else "",
+        message=raised.message if raised else "",
+        exit_code=message.exit_code,
+        signal=message.signal,
+        started=message.started,
+        oom_killed=message.oom_killed,
+    )
+
+
+@dataclass
+class Accounts:
+    """The failures of the current group, in the order in which they were seen."""
+
+    layout: RunLayout
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        self._seen: dict[int, tuple[Exception, str]] = {}
+
+    def begin(self, generation: int) -> None:
+        self.generation = generation
+        self._seen = {}
+
+    def add(self, message: WorkerHasFailed) -> None:
+        if message.generation == self.generation and message.rank not in self._seen:
+            self._seen[message.rank] = (self._exception(message), self._detail(message))
+
+    def exceptions(self) -> dict[int, Exception]:
+        return {rank: exception for rank, (exception, _) in self._seen.items()}
+
+    def _exception(self, message: WorkerHasFailed) -> Exception:
+        if message.raised is not None:
+            try:
+                error = cloudpickle.loads(message.raised.body)
+                if isinstance(error, Exception):
+                    return error
+            except Exception:
+                pass
+            return RuntimeError(f"{message.raised.kind}: {message.raised.message}")
+        return WorkerDiedError(describe(message.rank, evidence_of(message)))
+
+    def _detail(self, message: WorkerHasFailed) -> str:
+        log = self.layout.log_file(message.generation, message.rank)
+        if message.raised is not None:
+            return f"{message.raised.traceback.rstrip()}\n(its whole output: {log})"
+        lines = [f"  {line}" for line in message.last_lines[-_SHOWN_LINES:]]
+        shown = "\n".join(["Its last lines:", *lines]) if lines else "It had printed nothing."
+        return f"{shown}\n(its whole output: {log})"
+
+    def action(self, state: RunState) -> str:
+        """What is done about the failure."""
+        budget = "storage" if state.failure and state.failure.kind is FailureKind.STORAGE else "failures"
+        limit, spent = state.spec.max_failures, state.spent.get(budget, 0)
+        if state.verdict is Verdict.RETRY:
+            return f"retry {spent}{'' if limit < 0 else f' of {limit}'}"
+        if limit == 0:
+            return "no retry: FailureConfig(max_failures=0)"
+        return f"no retry left: all {limit} of FailureConfig(max_failures={limit}) are used"
+
+    def error(self, state: RunState) -> TrainingFailedError:
+        failure = state.failure
+        assert failure is not None
+        remedy = (
+            f"What was done: {self.action(state)}. "
+            f"{f'The run can go on from {state.newest.id}' if state.newest else 'There is no checkpoint yet'}: "
+            "mend the cause and run the same command again, or allow retries with FailureConfig(max_failures=...)."
+        )
+        if failure.kind is FailureKind.STORAGE:
+            return ControllerError(StorageError(f"{failure.text}\n{remedy}"))
+        detail = self._seen[failure.rank][1] if failure.rank in self._seen else ""
+        others = [describe_other(rank, error) for rank, (error, _) in self._seen.items() if rank != failure.rank]
+        parts = [f"{failure.text} [{failure.kind.value}]", detail, *others, remedy]
+        failures = self.exceptions() or {failure.rank: WorkerDiedError(failure.text)}
+        if failure.rank not in failures:
+            failures = {failure.rank: WorkerDiedError(failure.text), **failures}
+        return WorkerGroupError("\n".join(part for part in parts if part), failures)
+
+
+def describe_other(rank: int, error: Exception) -> str:
+    first_line = str(error).partition("\n")[0]
+    return f"Afterwards rank {rank} failed too: {type(error).__name__}: {first_line}"

@@ -1,0 +1,32 @@
+"""SIGINT and SIGTERM while a run is on: the first asks for a graceful stop, the second for one at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def handled(ask: Callable[[int, bool], None]) -> Iterator[None]:
+    """Call ``ask(signal, at_once)`` for each signal; what was in force before is in force again afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = 0
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        ask(number, asked > 1)
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

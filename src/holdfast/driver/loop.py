@@ -1,0 +1,448 @@
+"""The driver's loop: take what happened, journal what must survive, step the core, carry out its commands.
+
+It decides nothing. All that comes in, from agents, the storage thread, signals and timers, comes through one inbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import queue
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run as core
+from holdfast.core.failures import Evidence
+from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus
+from holdfast.engine.base import Engine, Inbox
+from holdfast.errors import ControllerError, StorageError, TrainingFailedError
+from holdfast.settings import Settings
+from holdfast.store import runfile
+from holdfast.store.checkpoints import FileEntry, Shard
+from holdfast.store.disk import Disk
+from holdfast.store.journal import Journal
+from holdfast.store.lease import Lease
+from holdfast.wire import messages as wire
+
+from . import display as displays
+from . import interrupt
+from .accounts import Accounts, evidence_of
+from .plan import Ending, Plan
+from .recovery import IDENTITY, read_past, reconcile, score_of
+from .reports import ReportBook, metrics_in
+from .requests import Requests
+from .storage import StorageThread
+
+log = logging.getLogger(__name__)
+_BATCH = 1000
+
+
+class Driver:
+    def __init__(self, plan: Plan, engine: Engine, settings: Settings) -> None:
+        self._plan, self._engine, self._settings = plan, engine, settings
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._display = displays.make(plan.display)
+        self._state = RunState()
+        self._timers: dict[str, float] = {}
+        self._queue: deque[ev.Event] = deque()
+        self._nodes: list[str] = []
+        self._start: do.StartGroup | None = None  # a group that waits for a node
+        self._shards: dict[tuple[int, int], dict[int, Shard]] = {}  # (generation, index) -> rank -> sealed shard
+        self._unsealed: dict[tuple[int, int, int], wire.Seal] = {}
+        self._tasks: dict[str, wire.RunTask] = {}  # validations on their way, by checkpoint id
+        self._arguments: dict[tuple[int, int], Any] = {}  # validation arguments by (generation, index)
+        self._returned: dict[int, bytes] = {}
+        self._finish: do.Finish | None = None
+        self._error: TrainingFailedError | None = None
+        self._signal: int | None = None
+
+    def run(self) -> Ending:
+        """Run to the end. A killed driver's run goes on from where its journal and checkpoints leave it."""
+        lease = Lease.acquire(self._plan.layout)
+        try:
+            self._open(lease.epoch)
+            with interrupt.handled(self.ask_to_stop):
+                return self._until_the_end(lease.epoch)
+        finally:
+            lease.release()
+
+    def _open(self, epoch: int) -> None:
+        plan = self._plan
+        self._storage = StorageThread(plan.layout, self._inbox, plan.score_attribute)
+        self._book = ReportBook(plan.layout, plan.on_report)
+        self._accounts = Accounts(plan.layout)
+        self._requests = Requests(lambda reply: self._tell_nodes(reply), self._list_checkpoints)
+        self._journal, records, damage = Journal.open(plan.layout, epoch)
+        self._past = read_past(records)
+        self._state = self._past.state
+        self._storage.store.collect()
+        found, more_damage = reconcile(self._state, self._storage.store, plan.score_attribute)
+        self._queue.extend(found)
+        self._warnings = [f"{d.path} is damaged ({d.where}): {d.what}" for d in [*damage, *more_damage]]
+        if self._past.ended is not None and self._past.ended.outcome is Outcome.FINISHED:
+            self._warnings.append(
+                f"the run {plan.name!r} had finished already; it goes on from its last checkpoint. "
+                "Give another RunConfig(name=...) to start a new run."
+            )
+
+    def _until_the_end(self, epoch: int) -> Ending:
+        self._display.start(self._plan.name, str(self._plan.layout.root), None)
+        outcome, text = "failed", ""
+        try:
+            for warning in self._warnings:
+                self._warn(warning)
+            self._identify()
+            self._engine.open(self._configuration(), self._inbox)
+            self._queue.append(ev.DriverStarted(epoch, self._plan.spec))
+            self._work_off()
+            while self._finish is None:
+                self._take_in(self._wait())
+            ending = self._ending(self._finish)
+            outcome, text = ending.outcome.value, self._closing_words(ending)
+            return ending
+        except Exception as error:
+            text = f"the driver could not go on: {error}"
+            self._record_end(str(error))
+            raise ControllerError(error) from error
+        finally:
+            self._close()
+            self._display.finish(outcome, text)
+
+    def _identify(self) -> None:
+        """Write down what the run is, twice, so that damage to one place leaves the other."""
+        identity = dict(self._plan.identity)
+        try:
+            known: Any = runfile.read(self._plan.layout)
+        except StorageError:
+            known = None
+        if known != identity:
+            runfile.write(self._plan.layout, Disk(), identity)
+        if self._past.identity != identity:
+            self._journal.append([(IDENTITY, identity)], time.time())
+
+    def _configuration(self) -> wire.Configure:
+        plan = self._plan
+        return wire.Configure(
+            node_id="",
+            run_name=plan.name,
+            run_dir=str(plan.layout.root),
+            payload=plan.payload,
+            env={**os.environ, **plan.env},
+            sys_path=list(sys.path),
+            preload=list(plan.preload),
+            start_method=self._settings.start_method,
+            stop_grace_s=self._settings.stop_grace_s,
+            metadata=dict(plan.metadata),
+        )
+
+    def _close(self) -> None:
+        """End everything that was started. What was staged and complete has been made durable by now, or never is."""
+        self._engine.close()
+        self._storage.close()
+        for resource in (self._book, self._journal):
+            try:
+                resource.close()
+            except StorageError as error:
+                log.warning("%s", error)
+
+    def _record_end(self, reason: str) -> None:
+        """Best effort: the driver is failing, maybe because it cannot write."""
+        try:
+            self._journal.append([_journalled(ev.RunEnded(Outcome.FAILED, reason))], time.time())
+        except Exception as error:
+            log.warning("the end of the run could not be journalled: %s", error)
+
+    def ask_to_stop(self, number: int, at_once: bool) -> None:
+        self._signal = number
+        self._inbox.put(ev.StopAsked(at_once))
+
+    # The loop
+
+    def _wait(self) -> list[Any]:
+        """The next things that happened; empty when a timer is due."""
+        due = min(self._timers.values(), default=math.inf)
+        timeout = None if due == math.inf else max(0.0, due - time.monotonic())
+        try:
+            items = [self._inbox.get(timeout=timeout)]
+        except queue.Empty:
+            return []
+        while len(items) < _BATCH:
+            try:
+                items.append(self._inbox.get_nowait())
+            except queue.Empty:
+                break
+        return items
+
+    def _take_in(self, items: Iterable[Any]) -> None:
+        for item in items:
+            if isinstance(item, ev.Event):
+                self._queue.append(item)
+            else:
+                self._hear(*item)
+        now = time.monotonic()
+        for name in [name for name, due in self._timers.items() if due <= now]:
+            del self._timers[name]
+            self._queue.append(ev.TimerFired(name))
+        self._work_off()
+
+    def _work_off(self) -> None:
+        while self._queue:
+            batch = list(self._queue)
+            self._queue.clear()
+            self._journal.append([_journalled(event) for event in batch if event.durable], time.time())
+            for event in batch:
+                self._step(event)
+        first_pending = next(iter(self._state.pending), math.inf)
+        self._book.call_back(first_pending)
+        self._requests.settle(self._state)
+
+    def _step(self, event: ev.Event) -> None:
+        before = self._state
+        self._state, commands, reason = core.step(before, event, time.monotonic())
+        log.debug("%s: %s", type(event).__name__, reason)
+        self._note(before, event)
+        for command in commands:
+            self._carry_out(command)
+
+    def _note(self, before: RunState, event: ev.Event) -> None:
+        """Show what changed to the person and to the callbacks."""
+        state, show = self._state, self._display
+        if state.failure is not None and state.failure is not before.failure:
+            show.failure(state.failure.text, self._accounts.action(state))
+            if self._plan.on_failure is not None:
+                self._plan.on_failure(self._accounts.exceptions())
+        if isinstance(event, ev.Committed):
+            self._is_durable(event)
+        if len(state.pending) != len(before.pending):
+            show.pending(len(state.pending))
+        if [r.status for r in state.ranks] != [r.status for r in before.ranks]:
+            show.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
+        if state.phase is not before.phase:
+            starting = state.phase is Phase.STARTING
+            show.state(state.phase.value, f"from {state.resume or 'the beginning'}" if starting else "")
+
+    def _is_durable(self, event: ev.Committed) -> None:
+        directory = str(self._plan.layout.checkpoint_dir(event.record.id))
+        if event.index >= 0:
+            self._shards.pop((event.generation, event.index), None)
+            self._past.validations[event.record.id] = event.validation
+            self._display.checkpoint(event.record.id, event.record.report)
+        if event.index >= 0 and event.generation == self._state.generation:
+            self._book.committed(event.index, directory)
+            self._tell_nodes(wire.Durable(directory))
+
+    # What the agents say
+
+    def _hear(self, node: str, message: wire.Message) -> None:
+        match message:
+            case wire.Reports():
+                self._hear_reports(node, message)
+            case wire.Sealed():
+                self._hear_sealed(message)
+            case wire.WorkerIsReady(generation, rank):
+                self._queue.append(ev.WorkerReady(generation, rank))
+            case wire.WorkerHasReturned(generation, rank, body):
+                self._returned[rank] = body
+                if generation == self._state.generation:
+                    self._book.returned(rank)
+                self._queue.append(ev.WorkerReturned(generation, rank))
+            case wire.WorkerHasFailed():
+                self._accounts.add(message)
+                self._queue.append(ev.WorkerFailed(message.generation, message.rank, evidence_of(message)))
+            case wire.WorkerIsStopped(generation, rank, stopped):
+                self._queue.append(ev.WorkerStopped(generation, rank, stopped))
+            case wire.WorkersGone(generation):
+                self._queue.append(ev.GroupGone(generation))
+            case wire.Asked():
+                self._work_off()  # a request counts on the reports before it
+                self._requests.add(message)
+            case wire.TaskDone():
+                self._hear_task(message)
+            case wire.Output(rank, lines):
+                for line in lines:
+                    self._display.output(rank, line)
+            case wire.NodeReady():
+                self._node_ready(node)
+            case wire.NodeLost():
+                self._node_lost(node)
+
+    def _hear_reports(self, node: str, message: wire.Reports) -> None:
+        newest = self._book.add(message)
+        generation, rank = message.generation, message.rank
+        for report in message.reports:
+            if report.staged:
+                arguments = msgspec.json.decode(report.validation) if report.validation else None
+                validate = arguments is not None and self._plan.validation is not None
+                if validate:
+                    self._arguments[generation, report.index] = arguments
+                self._queue.append(ev.ShardStaged(generation, rank, report.index, report.name, validate))
+                seal = wire.Seal(generation, rank, report.index)
+                self._unsealed[generation, rank, report.index] = seal
+                self._engine.send(node, seal)
+        last = message.reports[-1]
+        if not last.staged:
+            self._queue.append(ev.Progressed(generation, rank, last.index + 1))
+        if newest is not None and generation == self._state.generation:
+            self._display.progress(self._state.base + last.index + 1, metrics_in(newest))
+
+    def _hear_sealed(self, message: wire.Sealed) -> None:
+        generation, rank, index = message.generation, message.rank, message.index
+        self._unsealed.pop((generation, rank, index), None)
+        if message.error:
+            self._queue.append(ev.ShardFailed(generation, rank, index, message.error))
+            return
+        directory = str(self._plan.layout.shard_dir(generation, index, rank))
+        files = [FileEntry(*entry) for entry in message.files]
+        self._shards.setdefault((generation, index), {})[rank] = Shard(rank, directory, files)
+        self._queue.append(ev.ShardSealed(generation, rank, index))
+
+    def _hear_task(self, message: wire.TaskDone) -> None:
+        if self._tasks.pop(message.task, None) is None:
+            return
+        metrics: Any = None
+        error = message.error
+        if not error:
+            metrics = cloudpickle.loads(message.body)
+            if not isinstance(metrics, dict):
+                error = f"the validation function returned {type(metrics).__name__}, not a dict of metrics"
+        if error:
+            status = ValidationStatus.TIMEOUT if message.timed_out else ValidationStatus.FAILED
+            self._warn(f"validation of {message.task} {'timed out' if message.timed_out else f'failed: {error}'}")
+            self._queue.append(ev.Validated(message.task, status))
+            return
+        self._past.validated[message.task] = metrics
+        score = score_of(metrics, self._plan.score_attribute)
+        self._queue.append(ev.Validated(message.task, ValidationStatus.DONE, score, metrics))
+
+    def _node_ready(self, node: str) -> None:
+        self._nodes.append(node)
+        for message in (*self._unsealed.values(), *self._tasks.values()):
+            self._engine.send(node, message)
+        if self._start is not None:
+            self._start_group(self._start)
+
+    def _node_lost(self, node: str) -> None:
+        """Its processes are gone with it. What they staged is on disk, and is sealed by the node that follows."""
+        self._nodes.remove(node)
+        generation = self._state.generation
+        if self._state.group_lives:
+            self._queue.append(ev.WorkerFailed(generation, 0, Evidence(node_lost=True)))
+        self._queue.append(ev.GroupGone(generation))
+
+    # What the core says
+
+    def _carry_out(self, command: do.Command) -> None:
+        match command:
+            case do.Decide(event):
+                self._queue.append(event)
+            case do.StartGroup():
+                self._start_group(command)
+            case do.StopGroup(generation, graceful):
+                self._tell_nodes(wire.StopWorkers(generation, graceful))
+            case do.Commit():
+                self._commit(command)
+            case do.Discard(generation, index):
+                self._shards.pop((generation, index), None)
+                self._storage.discard(generation, index, self._plan.spec.num_workers)
+            case do.Delete(id):
+                self._storage.delete(id)
+            case do.Verify(id):
+                self._storage.verify(id)
+            case do.Quarantine(id, why):
+                self._storage.quarantine(id, why)
+            case do.Validate(id):
+                self._validate(id)
+            case do.SetTimer(name, after_s):
+                self._timers[name] = time.monotonic() + after_s
+                if name == "backoff":
+                    self._display.state("waiting", f"{after_s:.1f} s before the next attempt")
+            case do.CancelTimer(name):
+                self._timers.pop(name, None)
+            case do.Warn(text):
+                self._warn(text)
+            case do.Finish():
+                self._finish = command
+
+    def _start_group(self, command: do.StartGroup) -> None:
+        if not self._nodes:
+            self._start = command
+            return
+        self._start = None
+        self._accounts.begin(command.generation)
+        self._book.begin(command.generation, command.world_size)
+        self._returned.clear()
+        self._display.group(command.generation, command.world_size)
+        source = self._plan.initial_checkpoint
+        if command.resume is not None:
+            source = str(self._plan.layout.checkpoint_dir(command.resume))
+        places = [self._place(rank, command.world_size) for rank in range(command.world_size)]
+        order = wire.StartWorkers(command.generation, command.world_size, command.base, source, places)
+        self._engine.send(self._nodes[0], order)
+
+    def _place(self, rank: int, world_size: int) -> wire.Place:
+        gpus = math.ceil(self._plan.gpus_per_worker)
+        devices = list(range(rank * gpus, (rank + 1) * gpus))
+        return wire.Place(rank, rank, world_size, 0, self._plan.cpus_per_worker, devices)
+
+    def _commit(self, command: do.Commit) -> None:
+        self._book.sync()  # the history up to a checkpoint is as durable as the checkpoint
+        shards = self._shards[command.generation, command.index]
+        metrics = self._book.metrics_of(command.index)
+        arguments = self._arguments.pop((command.generation, command.index), None)
+        self._storage.commit(command, [shards[rank] for rank in command.ranks], metrics, arguments)
+
+    def _validate(self, id: str) -> None:
+        if self._plan.validation is None:
+            self._queue.append(ev.Validated(id, ValidationStatus.NONE))
+            return
+        arguments = self._past.validations.get(id) or {}
+        payload = self._plan.validation(str(self._plan.layout.checkpoint_dir(id)), arguments)
+        self._tasks[id] = wire.RunTask(id, payload, arguments.get("timeout_s"))
+        for node in self._nodes[:1]:
+            self._engine.send(node, self._tasks[id])
+
+    def _tell_nodes(self, message: wire.Message) -> None:
+        for node in self._nodes:
+            self._engine.send(node, message)
+
+    def _warn(self, text: str) -> None:
+        self._display.warning(text)
+
+    def _list_checkpoints(self) -> list[dict[str, Any]]:
+        listed = []
+        for checkpoint in sorted(self._state.checkpoints, key=lambda c: c.report):
+            manifest = self._storage.store.read_manifest(checkpoint.id)
+            metrics = {**manifest.metrics, **(self._past.validated.get(checkpoint.id) or {})}
+            path = str(self._plan.layout.checkpoint_dir(checkpoint.id))
+            listed.append({"path": path, "metrics": metrics, "status": checkpoint.validation.value})
+        return listed
+
+    # The end
+
+    def _ending(self, finish: do.Finish) -> Ending:
+        if finish.outcome is Outcome.FAILED:
+            return Ending(finish.outcome, self._accounts.error(self._state))
+        value = cloudpickle.loads(self._returned[0]) if 0 in self._returned else None
+        return Ending(finish.outcome, None, value, self._signal)
+
+    def _closing_words(self, ending: Ending) -> str:
+        newest = self._state.newest
+        saved = f"last checkpoint: {newest.id}" if newest else "no checkpoint was saved"
+        if ending.outcome is Outcome.STOPPED:
+            return f"{saved}. To go on, run the same command again: {' '.join(sys.orig_argv)}"
+        if ending.error is not None:
+            return str(ending.error).partition("\n")[0]
+        return f"{saved}; results in {self._plan.layout.root}"
+
+
+def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:
+    return type(event).__name__, msgspec.to_builtins(event)

@@ -1,0 +1,39 @@
+"""What a trainer asks the driver to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.state import Outcome, RunSpec
+from holdfast.errors import TrainingFailedError
+from holdfast.store.layout import RunLayout
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    layout: RunLayout
+    spec: RunSpec
+    payload: bytes  # a cloudpickle of the callable that each worker runs
+    identity: Mapping[str, Any]  # what run.json says
+    preload: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    cpus_per_worker: float = 1.0
+    gpus_per_worker: float = 0.0
+    score_attribute: str | None = None
+    initial_checkpoint: str | None = None  # offered while the run has no checkpoint of its own
+    validation: Callable[[str, dict[str, Any]], bytes] | None = None  # (directory, arguments) -> a task's payload
+    on_report: Callable[[list[dict[str, Any]], str | None], None] | None = None
+    on_failure: Callable[[dict[int, Exception]], None] | None = None
+    display: str = "auto"
+
+
+@dataclass(frozen=True)
+class Ending:
+    outcome: Outcome
+    error: TrainingFailedError | None = None
+    return_value: Any = None
+    signal: int | None = None  # what asked the run to stop

@@ -1,0 +1,85 @@
+"""What workers ask of the driver and wait for: barriers, broadcasts, the list of checkpoints, durability.
+
+A request waits only as long as it can still be answered: a collective that a returned rank will never join is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from holdfast.core.state import RankStatus, RunState, ValidationStatus
+from holdfast.wire.messages import Asked, Reply
+
+_COLLECTIVES = ("barrier", "broadcast")
+_NOTHING = cloudpickle.dumps(None)
+
+
+@dataclass
+class _Waiting:
+    asked: Asked
+    validated: bool = False
+
+
+class Requests:
+    def __init__(self, reply: Callable[[Reply], None], list_checkpoints: Callable[[], list[dict[str, Any]]]) -> None:
+        self._reply = reply
+        self._list_checkpoints = list_checkpoints
+        self._collective: dict[int, Asked] = {}  # by rank
+        self._waiting: list[_Waiting] = []
+        self._generation = 0
+
+    def add(self, asked: Asked) -> None:
+        if asked.generation != self._generation:
+            self._generation = asked.generation
+            self._collective, self._waiting = {}, []
+        kind = asked.request.kind
+        if kind in _COLLECTIVES:
+            self._collective[asked.rank] = asked
+        elif kind in ("checkpoints", "durable"):
+            body = cloudpickle.loads(asked.request.body) if kind == "checkpoints" else None
+            self._waiting.append(_Waiting(asked, bool(body and body["validated"])))
+        else:
+            self._answer(asked, b"", f"the driver does not know the request {kind!r}")
+
+    def settle(self, state: RunState) -> None:
+        """Answer what can be answered now."""
+        if self._generation != state.generation:
+            return
+        if self._collective:
+            self._settle_collective(state)
+        if self._waiting:
+            self._waiting = [w for w in self._waiting if not self._settled(w, state)]
+
+    def _settle_collective(self, state: RunState) -> None:
+        returned = [r for r, rank in enumerate(state.ranks) if rank.status is RankStatus.RETURNED]
+        kinds = {asked.request.kind for asked in self._collective.values()}
+        error, body = "", _NOTHING
+        if len(kinds) > 1:
+            error = "some ranks called barrier() and others broadcast_from_rank_zero(): all must call the same one"
+        elif returned:
+            names = ", ".join(map(str, returned))
+            error = f"rank {names} returned without calling {kinds.pop()}(): every rank must call it"
+        elif len(self._collective) < len(state.ranks):
+            return
+        elif "broadcast" in kinds:
+            body = self._collective[0].request.body
+        for asked in self._collective.values():
+            self._answer(asked, body, error)
+        self._collective = {}
+
+    def _settled(self, waiting: _Waiting, state: RunState) -> bool:
+        asked = waiting.asked
+        if any(index < asked.request.index for index in state.pending):
+            return False
+        if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
+            return False
+        listed = self._list_checkpoints() if asked.request.kind == "checkpoints" else None
+        self._answer(asked, cloudpickle.dumps(listed))
+        return True
+
+    def _answer(self, asked: Asked, body: bytes, error: str = "") -> None:
+        self._reply(Reply(asked.generation, asked.rank, asked.request.request, body, error))

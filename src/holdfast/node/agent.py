@@ -1,0 +1,416 @@
+"""The agent: one process a machine, light, that starts, watches and ends training processes for the driver.
+
+One thread runs the loop; a small pool hashes files and forces them to disk. The agent decides nothing: it does what
+the driver says and tells what it sees. It ends when the driver is gone, and everything below it ends first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.layout import RunLayout
+from holdfast.wire import messages as wire
+from holdfast.wire.channel import Unpacker, pack
+
+from . import posix
+from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
+from .process import Process
+
+_BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
+_PEER_GRACE_S = 0.1  # how long an exception waits for the exit of a peer that was dead before it
+_WARM_AFTER_S = 15.0
+
+
+class Agent:
+    def __init__(self, driver: socket.socket, launcher: Launcher | None = None) -> None:
+        self._driver = driver
+        self._launcher = launcher
+        self._orders: Unpacker[Any] = Unpacker(wire.TO_AGENT)
+        self._unsent = bytearray()
+        self._selector = selectors.DefaultSelector()
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-files")
+        self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        self._processes: dict[int, Process] = {}  # by token
+        self._by_pid: dict[int, Process] = {}
+        self._raised: list[Process] = []  # exceptions not yet passed on
+        self._closing = False
+        self._listening = True
+        self._tokens = 0
+        self._oom_kills = 0
+        self._warm_at: float | None = None
+        self._last_generation = -1
+
+    def run(self) -> None:
+        """Serve until the driver is gone or says so."""
+        self._driver.setblocking(False)
+        self._selector.register(self._driver, selectors.EVENT_READ, self._hear_driver)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._hear_pool)
+        try:
+            while not self._closing:
+                for key, mask in self._selector.select(self._timeout()):
+                    key.data(mask)
+                self._on_time()
+        except LauncherLostError:
+            pass  # the driver sees this agent end, and starts another
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for process in self._processes.values():
+            if process.pid:
+                posix.kill_group(process.pid)
+        if self._launcher is not None:
+            self._launcher.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._selector.close()
+        for process in self._processes.values():
+            process.close()
+        for fd in (self._wake, self._waker):
+            os.close(fd)
+        self._driver.close()
+
+    def close_soon(self) -> None:
+        """End the loop; may be called from a signal handler."""
+        self._closing = True
+        self._nudge()
+
+    # What the driver says
+
+    def _hear_driver(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush()
+        try:
+            data = self._driver.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._closing = True
+            return
+        for order in self._orders.feed(data):
+            self._obey(order)
+
+    def _obey(self, order: Any) -> None:
+        match order:
+            case wire.Configure():
+                self._configure(order)
+            case wire.StartWorkers():
+                self._start_group(order)
+            case wire.StopWorkers():
+                self._stop_group(order)
+            case wire.Seal():
+                self._in_pool(lambda: self._seal(order))
+            case wire.RunTask():
+                self._run_task(order)
+            case wire.Reply():
+                self._send_to(order, lambda p: p.generation == order.generation and p.rank == order.rank)
+            case wire.Durable():
+                self._send_to(order, lambda p: not p.task)
+            case wire.Shutdown():
+                self._closing = True
+
+    def _configure(self, order: wire.Configure) -> None:
+        self._session = order
+        self._layout = RunLayout(Path(order.run_dir))
+        self._store = CheckpointStore(self._layout)
+        self._payload = posix.anonymous_file(order.payload)
+        self._to_preload = list(order.preload)
+        if self._launcher is None:
+            forking = order.start_method == "fork" and posix.LINUX
+            self._launcher = ZygoteLauncher.start(order.preload[:1]) if forking else SpawnLauncher()
+        self._selector.register(self._launcher.socket, selectors.EVENT_READ, self._hear_launcher)
+        self._say(wire.NodeReady(order.node_id, os.getpid(), os.cpu_count() or 1))
+
+    def _start_group(self, order: wire.StartWorkers) -> None:
+        self._oom_kills = posix.oom_kills()
+        self._last_generation = order.generation
+        if self._to_preload and self._warm_at is None:
+            self._warm_at = time.monotonic() + _WARM_AFTER_S
+        for place in order.places:
+            log = self._layout.log_file(order.generation, place.rank)
+            process = self._launch(order.generation, place.rank, log, self._payload)
+            process.send(self._assignment(order.generation, order.world_size, place, order.base, order.checkpoint_dir))
+
+    def _run_task(self, order: wire.RunTask) -> None:
+        payload = posix.anonymous_file(order.payload)
+        process = self._launch(0, -1, self._layout.logs_dir / f"{order.task}.log", payload, order.task)
+        os.close(payload)
+        if order.timeout_s is not None:
+            process.kill_at = time.monotonic() + order.timeout_s
+        process.send(self._assignment(0, 1, wire.Place(0, 0, 1, 0), 0, None))
+
+    def _assignment(
+        self, generation: int, world: int, place: wire.Place, base: int, source: str | None
+    ) -> wire.Assignment:
+        s = self._session
+        common = (s.node_id, s.run_name, s.run_dir, source, s.env, s.sys_path, s.metadata)
+        return wire.Assignment(generation, world, base, place, *common)
+
+    def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process:
+        assert self._launcher is not None
+        self._tokens += 1
+        process = Process(generation, rank, self._tokens, log, task)
+        self._processes[process.token] = process
+        self._watch(process)
+        self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))
+        self._launcher.launch(process.token, process.their_channel.fileno(), process.their_output, payload, bool(task))
+        process.handed_over()
+        return process
+
+    def _stop_group(self, order: wire.StopWorkers) -> None:
+        group = [p for p in self._processes.values() if p.generation == order.generation and not p.task]
+        for process in group:
+            process.stopping = True
+            if not order.graceful:
+                process.kill_at = 0.0
+            else:
+                process.kill_at = time.monotonic() + self._session.stop_grace_s
+                if process.pid and not process.returned:
+                    _signal(process.pid, signal.SIGTERM)
+        if not group:
+            self._say(wire.WorkersGone(order.generation))
+
+    def _send_to(self, message: wire.Message, which: Callable[[Process], bool]) -> None:
+        for process in self._processes.values():
+            if which(process):
+                process.send(message)
+                self._watch(process)
+
+    def _watch(self, process: Process) -> None:
+        """Wait for just what can happen on the worker's channel now."""
+        wanted = selectors.EVENT_WRITE if process.has_unsent else 0
+        if self._listening and not process.silent:
+            wanted |= selectors.EVENT_READ
+        key = self._selector.get_map().get(process.channel)
+        if key is None and wanted:
+            self._selector.register(process.channel, wanted, lambda mask: self._serve_channel(process, mask))
+        elif key is not None and not wanted:
+            self._selector.unregister(process.channel)
+        elif key is not None and key.events != wanted:
+            self._selector.modify(process.channel, wanted, key.data)
+
+    def _serve_channel(self, process: Process, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            process.flush()
+        if mask & selectors.EVENT_READ:
+            self._hear_worker(process)
+        if not process.ended:
+            self._watch(process)
+
+    # What the files' threads say
+
+    def _in_pool(self, work: Callable[[], wire.Message]) -> None:
+        def job() -> None:
+            self._results.put(work())
+            self._nudge()
+
+        self._pool.submit(job)
+
+    def _seal(self, order: wire.Seal) -> wire.Message:
+        directory = self._layout.shard_dir(order.generation, order.index, order.rank)
+        try:
+            files = [(f.path, f.size, f.digest) for f in self._store.seal(directory)]
+        except Exception as error:
+            return wire.Sealed(order.generation, order.rank, order.index, [], str(error) or repr(error))
+        return wire.Sealed(order.generation, order.rank, order.index, files)
+
+    def _nudge(self) -> None:
+        try:
+            os.write(self._waker, b"x")
+        except OSError:
+            pass  # full: the loop is awake anyway
+
+    def _hear_pool(self, _mask: int) -> None:
+        os.read(self._wake, 4096)
+        while not self._results.empty():
+            self._say(self._results.get())
+
+    # What the processes say
+
+    def _hear_launcher(self, _mask: int) -> None:
+        assert self._launcher is not None
+        for event in self._launcher.events():
+            if isinstance(event, wire.Forked):
+                process = self._processes[event.token]
+                process.pid = event.pid
+                self._by_pid[event.pid] = process
+                self._say(wire.WorkerStarted(process.generation, process.rank, event.pid))
+                continue
+            known = self._by_pid.get(event.pid)
+            if known is None:
+                continue
+            if isinstance(event, wire.Paused):
+                self._say(wire.WorkerIsStopped(known.generation, known.rank, event.stopped))
+            else:
+                self._ended(known, event.status)
+
+    def _hear_worker(self, process: Process) -> None:
+        reports: list[wire.Report] = []
+        for message in process.messages():
+            if isinstance(message, wire.Report):
+                reports.append(message)
+                continue
+            reports = self._pass_on(process, reports)
+            self._hear(process, message)
+        self._pass_on(process, reports)
+
+    def _pass_on(self, process: Process, reports: list[wire.Report]) -> list[wire.Report]:
+        if reports and not process.task:
+            self._say(wire.Reports(process.generation, process.rank, reports))
+            if self._warm_at is not None and self._to_preload:
+                self._warm_at = 0.0
+        return []
+
+    def _hear(self, process: Process, message: Any) -> None:
+        generation, rank = process.generation, process.rank
+        match message:
+            case wire.Ready():
+                process.started = True
+                if not process.task:
+                    self._say(wire.WorkerIsReady(generation, rank))
+            case wire.Returned():
+                process.returned = True
+                if process.task:
+                    self._say(wire.TaskDone(process.task, message.body))
+                else:
+                    self._say(wire.WorkerHasReturned(generation, rank, message.body))
+            case wire.Raised():
+                process.raised = message
+                self._raised.append(process)
+            case wire.Request():
+                self._say(wire.Asked(generation, rank, message))
+
+    def _hear_output(self, process: Process) -> None:
+        lines = process.lines()
+        if lines:
+            self._say(wire.Output(process.rank, lines))
+        if process.mute and process.output in self._selector.get_map():
+            self._selector.unregister(process.output)
+
+    def _ended(self, process: Process, status: int) -> None:
+        """The process is gone: hear the rest of what it said, then tell of its end."""
+        process.ended, process.status = True, status
+        self._hear_worker(process)
+        self._hear_output(process)
+        for source in (process.channel, process.output):
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+        if not (process.returned or process.raised or process.failed or process.stopping):
+            self._tell_failure(process)
+        process.close()
+        del self._processes[process.token], self._by_pid[process.pid]
+        self._pass_exceptions_on()
+        if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
+            self._say(wire.WorkersGone(process.generation))
+
+    def _tell_failure(self, process: Process) -> None:
+        process.failed = True
+        killed = os.WIFSIGNALED(process.status) if process.ended else False
+        code = os.WEXITSTATUS(process.status) if process.ended and not killed else None
+        number = os.WTERMSIG(process.status) if killed else None
+        if process.task:
+            how = process.raised.traceback if process.raised else f"it ended with code {code}, signal {number}"
+            self._say(wire.TaskDone(process.task, b"", how, timed_out=process.timed_out))
+            return
+        oom = number == signal.SIGKILL and posix.oom_kills() > self._oom_kills
+        where = (process.generation, process.rank, process.raised, code, number)
+        self._say(wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines)))
+
+    def _pass_exceptions_on(self) -> None:
+        """In the order in which they were raised, and behind the exit of any peer that had died before.
+
+        A peer's death makes the others raise, and a person wants to read of the cause first.
+        """
+        for process in sorted(self._raised, key=lambda p: p.raised.at if p.raised else 0.0):
+            assert process.raised is not None
+            peers = [p for p in self._processes.values() if p.generation == process.generation and p is not process]
+            dying = any(not p.raised and not p.returned and p.pid and posix.has_ended(p.pid) for p in peers)
+            if dying and time.monotonic() < process.raised.at + _PEER_GRACE_S:
+                return
+            self._raised.remove(process)
+            self._hear_output_if_open(process)
+            self._tell_failure(process)
+
+    def _hear_output_if_open(self, process: Process) -> None:
+        if not process.ended:
+            self._hear_output(process)
+
+    # Time
+
+    def _timeout(self) -> float | None:
+        if self._raised:
+            return 0.002
+        deadlines = [p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid]
+        if self._warm_at is not None and self._to_preload:
+            deadlines.append(self._warm_at)
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _on_time(self) -> None:
+        self._pass_exceptions_on()
+        now = time.monotonic()
+        for process in self._processes.values():
+            if process.kill_at is not None and process.kill_at <= now and process.pid:
+                posix.kill_group(process.pid)
+                process.kill_at, process.timed_out = None, True
+        if self._warm_at is not None and self._to_preload and self._warm_at <= now and self._launcher is not None:
+            self._launcher.preload(self._to_preload)
+            self._to_preload = []
+
+    # To the driver
+
+    def _say(self, message: wire.Message) -> None:
+        self._unsent += pack(message)
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._driver.send(memoryview(self._unsent)[: 1 << 20])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._closing = True
+        if self._listening != (len(self._unsent) < _BACKLOG):
+            self._listening = not self._listening
+            for process in self._processes.values():
+                self._watch(process)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+        key = self._selector.get_map().get(self._driver)
+        if key is not None and key.events != wanted:
+            self._selector.modify(self._driver, wanted, key.data)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``python -m holdfast.node.agent DRIVER_FD PARENT [ZYGOTE_FD]``"""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    posix.set_name("hf-agent")
+    driver = socket.socket(fileno=int(arguments[0]))
+    launcher = ZygoteLauncher(socket.socket(fileno=int(arguments[2]))) if len(arguments) > 2 else None
+    agent = Agent(driver, launcher)
+    signal.signal(signal.SIGTERM, lambda *_: agent.close_soon())
+    posix.die_with_parent(int(arguments[1]), signal.SIGTERM)
+    agent.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

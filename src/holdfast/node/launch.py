@@ -1,0 +1,120 @@
+"""How a worker process comes to be: forked from the zygote, or started anew where forking is not safe.
+
+Both ways give the same three things back: Forked, Exited and Paused messages on a socket that the agent watches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.wire.messages import Exited, Fork, Forked, Paused, Preload
+
+from . import zygote
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class LauncherLostError(Exception):
+    """The zygote is gone; the agent cannot go on."""
+
+
+class Launcher(Protocol):
+    socket: socket.socket
+
+    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None: ...
+    def preload(self, modules: Sequence[str]) -> None: ...
+    def events(self) -> Iterator[Forked | Exited | Paused]: ...
+    def close(self) -> None: ...
+
+
+class ZygoteLauncher:
+    """Talks to a zygote that exists already, or starts one."""
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.socket = control
+        self._process = process
+        control.setblocking(False)
+
+    @classmethod
+    def start(cls, modules: Sequence[str]) -> ZygoteLauncher:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "holdfast.node.zygote", str(theirs.fileno()), str(os.getpid()), *modules]
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+        return cls(ours, process)
+
+    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
+        socket.send_fds(self.socket, [_encoder.encode(Fork(token))], [channel, output, payload])
+
+    def preload(self, modules: Sequence[str]) -> None:
+        self.socket.send(_encoder.encode(Preload(list(modules))))
+
+    def events(self) -> Iterator[Forked | Exited | Paused]:
+        while True:
+            try:
+                data = self.socket.recv(1 << 16)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                raise LauncherLostError("the zygote is gone")
+            yield zygote.answers.decode(data)
+
+    def close(self) -> None:
+        self.socket.close()
+        if self._process is not None:
+            self._process.wait()
+
+
+class SpawnLauncher:
+    """Each worker is a fresh interpreter. Slower, and works where only that is safe (macOS)."""
+
+    def __init__(self) -> None:
+        self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.setblocking(False)
+
+    def say(self, event: Forked | Exited) -> None:
+        with contextlib.suppress(OSError):  # the agent closed down meanwhile
+            self._theirs.send(_encoder.encode(event))
+
+    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
+        command = [sys.executable, "-m", "holdfast.worker", str(channel), str(payload), str(os.getpid())]
+        process = subprocess.Popen(
+            command,
+            pass_fds=[channel, payload],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        self.say(Forked(token, process.pid))
+        threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        code = process.wait()
+        status = -code if code < 0 else code << 8
+        self.say(Exited(process.pid, status))
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Nothing to warm: no two workers share an interpreter."""
+
+    def events(self) -> Iterator[Forked | Exited | Paused]:
+        while True:
+            try:
+                yield zygote.answers.decode(self.socket.recv(1 << 16))
+            except BlockingIOError:
+                return
+
+    def close(self) -> None:
+        self.socket.close()
+        self._theirs.close()

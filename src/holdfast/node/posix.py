@@ -1,0 +1,83 @@
+"""What the operating system offers to keep a process tree together. Linux has it all; elsewhere the rest must do."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+
+LINUX = sys.platform == "linux"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NAME = 1, 36, 15
+_libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
+
+
+def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
+    """Ask the kernel to end this process when its parent ends; if that happened already, end now."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what descendants leave behind."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def set_name(name: str) -> None:
+    """What ps and top show (15 characters)."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def kill_group(pid: int, sig: int = signal.SIGKILL) -> None:
+    """Signal a process and all of its process group."""
+    for send in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(pid, sig)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone, or a zombie that waits to be reaped."""
+    if not LINUX:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def anonymous_file(data: bytes) -> int:
+    """A file descriptor that holds the data, in memory where that is possible, with no name to clean up."""
+    if LINUX:
+        fd = os.memfd_create("holdfast-payload", os.MFD_CLOEXEC)
+    else:
+        fd, path = tempfile.mkstemp()
+        os.unlink(path)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    return fd
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for memory in this process's control group so far; 0 where it does not say."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        try:
+            with open(path) as file:
+                for line in file:
+                    name, _, count = line.partition(" ")
+                    if name == "oom_kill":
+                        return int(count)
+        except (OSError, ValueError):
+            continue
+    return 0

@@ -1,0 +1,116 @@
+"""One worker process as its agent sees it: the channel, the captured output, how far it has come."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.wire.channel import Unpacker, pack
+from holdfast.wire.messages import FROM_WORKER, Message, Raised, Ready, Report, Request, Returned
+
+_CHUNK = 1 << 18
+_TURNS = 16  # how many chunks a living worker is heard before the others get their turn
+_LAST_LINES = 30
+_LONGEST_LINE = 1 << 16
+
+
+class Process:
+    def __init__(self, generation: int, rank: int, token: int, log: Path, task: str = "") -> None:
+        self.generation, self.rank, self.token, self.task = generation, rank, token, task
+        self.pid = 0
+        self.started = self.returned = self.failed = self.ended = False
+        self.stopping = self.timed_out = False  # we end it, because the group stops, because its time is up
+        self.silent = self.mute = False  # it closed its channel, its output
+        self.raised: Raised | None = None
+        self.status = 0
+        self.kill_at: float | None = None
+        self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request] = Unpacker(FROM_WORKER)
+        self._partial = b""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self.channel, self.their_channel = socket.socketpair()
+        self.output, self.their_output = os.pipe()
+        self.channel.setblocking(False)
+        os.set_blocking(self.output, False)
+        self._unsent = bytearray()
+
+    def handed_over(self) -> None:
+        """The worker has its ends now; ours of them would hide its end from us."""
+        self.their_channel.close()
+        os.close(self.their_output)
+
+    def send(self, message: Message) -> None:
+        self._unsent += pack(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is unsent, as far as the worker takes it."""
+        try:
+            while self._unsent:
+                del self._unsent[: self.channel.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent.clear()  # the worker is gone
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def messages(self) -> Iterator[Report | Ready | Returned | Raised | Request]:
+        """What the worker has said and we have not heard yet."""
+        turns = 0
+        while self.ended or turns < _TURNS:
+            turns += 1
+            try:
+                data = self.channel.recv(_CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.silent = True
+                return
+            yield from self._unpacker.feed(data)
+
+    def lines(self) -> list[str]:
+        """What the worker has printed since the last call, in whole lines; it goes to the log as it is."""
+        data = b""
+        while len(data) < _CHUNK:
+            try:
+                part = os.read(self.output, _CHUNK)
+            except BlockingIOError:
+                break
+            if not part:
+                self.mute = True
+                break
+            data += part
+        if data:
+            _write_log(self._log, data)
+        whole, _, self._partial = (self._partial + data).rpartition(b"\n")
+        if len(self._partial) > _LONGEST_LINE or (self.ended and self._partial):
+            whole, self._partial = (whole + b"\n" if whole else b"") + self._partial, b""
+        if not whole:
+            return []
+        lines = whole.decode("utf-8", "replace").split("\n")
+        self.last_lines.extend(line for line in lines if line.strip())
+        return lines
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.output)
+        os.close(self._log)
+
+
+def _write_log(fd: int, data: bytes) -> None:
+    """A full disk costs log lines, never the run."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        pass

@@ -1,0 +1,127 @@
+"""The seed: a snapshot of the script's process, forked right after its imports, from which zygotes are forked.
+
+A zygote that had to import torch anew would double the time to the first step. The seed costs a fork: it shares the
+script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
+no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from multiprocessing import parent_process
+from typing import NoReturn
+
+from . import posix, zygote
+
+_TORCH_DEFAULT_SEED = 67280421310721
+_seed: Seed | None = None
+
+
+class Seed:
+    """The script's end of the wire to its seed."""
+
+    def __init__(self, pid: int, wire: socket.socket) -> None:
+        self.pid = pid
+        self._owner = os.getpid()
+        self._wire = wire
+
+    def grow(self) -> tuple[int, socket.socket] | None:
+        """Fork a zygote; its pid and control socket, or None if there is no seed (any more)."""
+        if os.getpid() != self._owner:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                socket.send_fds(self._wire, [b"grow"], [theirs.fileno()])
+            answer = self._wire.recv(64)
+            return int(answer), ours
+        except (OSError, ValueError):
+            ours.close()
+            return None
+
+
+def planted() -> Seed | None:
+    return _seed
+
+
+def plant() -> None:
+    """Take the snapshot, once, if that is safe here and now."""
+    global _seed
+    if _seed is not None or not _is_safe():
+        return
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()  # else the child would hold a second copy of what is buffered
+    gc.collect()
+    gc.freeze()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            _live(parent, theirs)
+        finally:
+            os._exit(0)
+    gc.unfreeze()
+    theirs.close()
+    ours.settimeout(10.0)
+    _seed = Seed(pid, ours)
+
+
+def _is_safe() -> bool:
+    if not posix.LINUX or parent_process() is not None:
+        return False
+    if threading.active_count() > 1 or threading.current_thread() is not threading.main_thread():
+        return False
+    torch = sys.modules.get("torch")
+    if torch is None or torch.cuda.is_initialized():
+        return False
+    return len(os.listdir("/proc/self/task")) - 1 <= _fork_safe_threads()
+
+
+def _fork_safe_threads() -> int:
+    """The threads of OpenBLAS, which numpy starts at import; it stops and restarts them around a fork by itself."""
+    with open("/proc/self/maps") as maps:
+        libraries = set(re.findall(r"/\S*openblas\S*\.so\S*", maps.read()))
+    return sum(_openblas_threads(path) - 1 for path in libraries)
+
+
+def _openblas_threads(path: str) -> int:
+    library = ctypes.CDLL(path)
+    for prefix in ("", "scipy_"):
+        for suffix in ("", "64_"):
+            count = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            if count is not None:
+                return int(count())
+    return 1
+
+
+def _live(parent: int, wire: socket.socket) -> NoReturn:
+    os.setsid()
+    posix.set_name("hf-seed")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    posix.die_with_parent(parent)
+    sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
+    while True:
+        data, fds, _, _ = socket.recv_fds(wire, 64, 1)
+        if not data:
+            os._exit(0)
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            wire.close()
+            os.setsid()
+            posix.die_with_parent(me)
+            zygote.serve(socket.socket(fileno=fds[0]))
+        os.close(fds[0])
+        wire.send(str(pid).encode())

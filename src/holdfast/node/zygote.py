@@ -1,0 +1,190 @@
+"""The zygote: a process that has imported what workers need and forks them in milliseconds. It never trains.
+
+It runs one thread, and nothing in it may start another or touch CUDA: a forked child of such a process can hang.
+It is the parent of the workers, so it also sees their end first, and it does not outlive the agent.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import types
+from typing import NoReturn
+
+import msgspec
+
+from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, Paused, Preload
+from holdfast.worker import main as worker
+
+from . import posix
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
+answers: msgspec.msgpack.Decoder[Forked | Exited | Paused] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
+
+
+def serve(control: socket.socket) -> NoReturn:
+    """Fork when told, report what ends; until the agent is gone."""
+    zygote = _Zygote(control)
+    try:
+        zygote.loop()
+    finally:
+        zygote.end_children()
+        os._exit(0)
+
+
+class _Zygote:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._children: set[int] = set()
+        self._modules: list[str] = []
+        self._wake, wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        posix.adopt_orphans()
+        posix.set_name("hf-zygote")
+        sys.modules["__main__"] = types.ModuleType("__main__")
+
+    def loop(self) -> None:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while True:
+            # Between two modules of a preload the control socket is looked at, so a fork waits for one import at most.
+            for fd, _ in poll.poll(0 if self._modules else None):
+                if fd == self._wake:
+                    self._drain_wake()
+                    self._reap()
+                elif not self._serve_request():
+                    return
+            if self._modules:
+                self._import(self._modules.pop(0))
+
+    def _serve_request(self) -> bool:
+        data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 3)
+        if not data:
+            return False
+        request = _decoder.decode(data)
+        if isinstance(request, Preload):
+            self._modules = list(request.modules)
+        else:
+            self._fork(request, fds)
+        return True
+
+    def _import(self, name: str) -> None:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
+        gc.collect()
+        gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
+
+    def _fork(self, request: Fork, fds: list[int]) -> None:
+        channel, output, payload = fds
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                self._become_worker(parent, output)
+                code = worker.run(channel, payload)
+            finally:
+                worker.leave(code)
+        for fd in fds:
+            os.close(fd)
+        self._children.add(pid)
+        self._say(Forked(request.token, pid))
+
+    def _become_worker(self, parent: int, output: int) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        posix.die_with_parent(parent)
+        os.setsid()
+        os.close(self._wake)
+        self._control.close()
+        posix.set_name("hf-worker")
+        os.register_at_fork(after_in_child=_die_with_worker)
+        gc.enable()
+        capture_output(output)
+
+    def _reap(self) -> None:
+        """Tell of each child that ended or was stopped. An ended one's process group goes with it."""
+        while True:
+            flags = os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOHANG | os.WNOWAIT
+            try:
+                seen = os.waitid(os.P_ALL, 0, flags)
+            except ChildProcessError:
+                return
+            if seen is None:
+                return
+            pid = seen.si_pid
+            if seen.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED, os.CLD_CONTINUED):
+                os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+                if pid in self._children:
+                    self._say(Paused(pid, seen.si_code != os.CLD_CONTINUED))
+                continue
+            if pid in self._children:
+                posix.kill_group(pid)  # before it is reaped, so its number cannot be another's yet
+            _, status = os.waitpid(pid, 0)
+            if pid in self._children:
+                self._children.discard(pid)
+                self._say(Exited(pid, status))
+
+    def _drain_wake(self) -> None:
+        try:
+            while os.read(self._wake, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _say(self, message: Forked | Exited | Paused) -> None:
+        try:
+            self._control.send(_encoder.encode(message))
+        except OSError:
+            pass  # the agent is gone; the loop ends at its next turn
+
+    def end_children(self) -> None:
+        for pid in self._children:
+            posix.kill_group(pid)
+
+
+def _die_with_worker() -> None:
+    """In a process that a worker forks (a data loader's, say): end when the worker ends."""
+    if posix.LINUX:
+        posix.die_with_parent(os.getppid())
+
+
+def capture_output(fd: int) -> None:
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    if fd > 2:
+        os.close(fd)
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stdin = open(os.devnull)
+
+
+def main() -> None:
+    """Started as a process of its own: ``python -m holdfast.node.zygote FD PARENT MODULE...``"""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    posix.die_with_parent(int(sys.argv[2]))
+    for name in sys.argv[3:]:
+        importlib.import_module(name)
+    serve(control)
+
+
+if __name__ == "__main__":
+    # Imported anew under its own name, so that there is one copy of the module for pickles and globals.
+    from holdfast.node.zygote import main as main_
+
+    main_()

@@ -1,0 +1,280 @@
+"""The messages between driver, agent, zygote and worker. Small frozen structs, msgpack on the wire.
+
+``body`` fields that are bytes hold what only the two ends understand (JSON of metrics, a cloudpickle of an exception).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Message(Struct, frozen=True, tag=True, array_like=True):
+    pass
+
+
+# Driver to agent
+
+
+class Configure(Message, frozen=True, tag=True):
+    """The first message: what all workers of the session have in common."""
+
+    node_id: str
+    run_name: str
+    run_dir: str
+    payload: bytes  # a cloudpickle of the callable that a worker runs
+    env: dict[str, str]
+    sys_path: list[str]
+    preload: list[str]
+    start_method: str
+    stop_grace_s: float
+    metadata: dict[str, Any]
+
+
+class Place(Message, frozen=True, tag=True):
+    """One worker's place in its group."""
+
+    rank: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    cpus: float = 1.0
+    devices: list[int] = []
+
+
+class StartWorkers(Message, frozen=True, tag=True):
+    generation: int
+    world_size: int
+    base: int
+    checkpoint_dir: str | None
+    places: list[Place]
+
+
+class StopWorkers(Message, frozen=True, tag=True):
+    generation: int
+    graceful: bool
+
+
+class Seal(Message, frozen=True, tag=True):
+    """Hash a staged shard and force it to disk."""
+
+    generation: int
+    rank: int
+    index: int
+
+
+class RunTask(Message, frozen=True, tag=True):
+    """Run a callable in a process of its own, beside the workers."""
+
+    task: str
+    payload: bytes
+    timeout_s: float | None
+
+
+class Reply(Message, frozen=True, tag=True):
+    """The answer to a worker's request; goes through the agent to the worker."""
+
+    generation: int
+    rank: int
+    request: int
+    body: bytes
+    error: str = ""
+
+
+class Durable(Message, frozen=True, tag=True):
+    """A checkpoint was committed; goes through the agent to its workers."""
+
+    directory: str
+
+
+class Shutdown(Message, frozen=True, tag=True):
+    pass
+
+
+# Worker to agent
+
+
+class Report(Message, frozen=True, tag=True):
+    index: int
+    line: bytes  # the report as a line of the metrics file
+    staged: bool = False
+    name: str | None = None
+    validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
+
+
+class Ready(Message, frozen=True, tag=True):
+    pass
+
+
+class Returned(Message, frozen=True, tag=True):
+    body: bytes
+
+
+class Raised(Message, frozen=True, tag=True):
+    at: float
+    kind: str
+    message: str
+    traceback: str
+    body: bytes
+    started: bool
+
+
+class Request(Message, frozen=True, tag=True):
+    request: int
+    kind: str
+    body: bytes
+    index: int  # how many reports the rank had made
+
+
+# Agent to driver
+
+
+class Reports(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    reports: list[Report]
+
+
+class WorkerStarted(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    pid: int
+
+
+class WorkerIsReady(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+
+
+class WorkerHasReturned(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    body: bytes
+
+
+class WorkerHasFailed(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    raised: Raised | None
+    exit_code: int | None
+    signal: int | None
+    started: bool
+    oom_killed: bool
+    last_lines: list[str]
+
+
+class WorkerIsStopped(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    stopped: bool
+
+
+class WorkersGone(Message, frozen=True, tag=True):
+    generation: int
+
+
+class Asked(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    request: Request
+
+
+class Sealed(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    index: int
+    files: list[tuple[str, int, str]]
+    error: str = ""
+
+
+class TaskDone(Message, frozen=True, tag=True):
+    task: str
+    body: bytes
+    error: str = ""
+    timed_out: bool = False
+
+
+class Output(Message, frozen=True, tag=True):
+    rank: int
+    lines: list[str]
+
+
+class NodeReady(Message, frozen=True, tag=True):
+    node_id: str
+    pid: int
+    cpus: int
+
+
+class NodeLost(Message, frozen=True, tag=True):
+    """Said by the engine, not by the agent: the agent is gone, and so are all processes below it."""
+
+    node_id: str
+
+
+# Agent to worker
+
+
+class Assignment(Message, frozen=True, tag=True):
+    """The first message that a worker gets."""
+
+    generation: int
+    world_size: int
+    base: int
+    place: Place
+    node_id: str
+    run_name: str
+    run_dir: str
+    checkpoint_dir: str | None
+    env: dict[str, str]
+    sys_path: list[str]
+    metadata: dict[str, Any]
+
+
+# Agent and zygote
+
+
+class Fork(Message, frozen=True, tag=True):
+    """With file descriptors: the worker's channel, its output, the payload."""
+
+    token: int
+
+
+class Preload(Message, frozen=True, tag=True):
+    modules: list[str]
+
+
+class Forked(Message, frozen=True, tag=True):
+    token: int
+    pid: int
+
+
+class Exited(Message, frozen=True, tag=True):
+    pid: int
+    status: int  # as from os.waitpid
+
+
+class Paused(Message, frozen=True, tag=True):
+    pid: int
+    stopped: bool
+
+
+TO_AGENT = Configure | StartWorkers | StopWorkers | Seal | RunTask | Reply | Durable | Shutdown
+TO_DRIVER = (
+    Reports
+    | WorkerStarted
+    | WorkerIsReady
+    | WorkerHasReturned
+    | WorkerHasFailed
+    | WorkerIsStopped
+    | WorkersGone
+    | Asked
+    | Sealed
+    | TaskDone
+    | Output
+    | NodeReady
+)
+FROM_WORKER = Report | Ready | Returned | Raised | Request
+TO_WORKER = Assignment | Reply | Durable
+TO_ZYGOTE = Fork | Preload
+FROM_ZYGOTE = Forked | Exited | Paused

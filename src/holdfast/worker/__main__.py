@@ -1,0 +1,12 @@
+"""A worker started anew, where forking is not possible: ``python -m holdfast.worker CHANNEL PAYLOAD PARENT``."""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast.node.posix import die_with_parent
+from holdfast.worker.main import leave, run
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[3]))
+    leave(run(int(sys.argv[1]), int(sys.argv[2])))

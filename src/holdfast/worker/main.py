@@ -1,0 +1,126 @@
+"""A training process, from its first line to its last. The train function runs in the main thread."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+
+from holdfast.wire.channel import Channel
+from holdfast.wire.messages import TO_WORKER, Assignment, Raised, Returned
+
+from . import session as sessions
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def run(channel_fd: int, payload_fd: int) -> int:
+    """Take the assignment, run the payload, say how it ended. Returns the process's exit code."""
+    channel: Channel[Any] = Channel(socket.socket(fileno=channel_fd), TO_WORKER)
+    os.register_at_fork(after_in_child=channel.socket.close)  # a data loader's process must not hold it open
+    assignment = next(channel.receive(), None)
+    if not isinstance(assignment, Assignment):
+        return 1
+    _adopt(assignment)
+    return perform(assignment, channel, lambda: cloudpickle.loads(_read_all(payload_fd)), sessions.end_process)
+
+
+def perform(
+    assignment: Assignment, channel: Channel[Any], load: Callable[[], Callable[[], Any]], on_lost: Callable[[], None]
+) -> int:
+    """Run the payload in a session; also used where the train function runs in the script's own process."""
+    session = sessions.Session(assignment, channel, on_lost)
+    sessions.install(session)
+    try:
+        body = cloudpickle.dumps(load()())
+    except BaseException as error:
+        error.__traceback__ = _of_the_user(error.__traceback__)
+        traceback.print_exception(error)
+        _flush()
+        channel.send(_raised(error, session.started))
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            raise
+        return 1
+    finally:
+        sessions.install(None)
+        _flush()
+    channel.send(Returned(body))
+    return 0
+
+
+def leave(code: int) -> None:
+    """End the process as the interpreter would, without waiting for threads that somebody forgot."""
+    try:
+        atexit._run_exitfuncs()
+        _flush()
+    finally:
+        os._exit(code)
+
+
+def _adopt(assignment: Assignment) -> None:
+    """Become what a fresh process of the script's environment would be: its variables, paths and randomness."""
+    os.environ.clear()
+    os.environ.update(assignment.env)
+    if "OMP_NUM_THREADS" not in os.environ:
+        threads = max(1, int(assignment.place.cpus))
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        if "torch" in sys.modules:  # it has read the variable already
+            sys.modules["torch"].set_num_threads(threads)
+    sys.path[:] = assignment.sys_path
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    threading.current_thread().name = f"rank-{assignment.place.rank}"
+
+
+def _read_all(fd: int) -> bytes:
+    size = os.fstat(fd).st_size
+    parts, at = [], 0
+    while at < size:
+        parts.append(os.pread(fd, min(1 << 26, size - at), at))
+        at += len(parts[-1])
+    return b"".join(parts)
+
+
+def _raised(error: BaseException, started: bool) -> Raised:
+    kind = type(error).__qualname__
+    if type(error).__module__ not in ("builtins", "__main__"):
+        kind = f"{type(error).__module__}.{kind}"
+    text = "".join(traceback.format_exception(error))
+    return Raised(time.monotonic(), kind, str(error), text, _pickled(error), started)
+
+
+def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
+    """Without our own frames above the train function's."""
+    at = trace
+    while at is not None and at.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        at = at.tb_next
+    return at or trace
+
+
+def _pickled(error: BaseException) -> bytes:
+    """The exception itself, if it survives a round trip; else a plain one with the same words."""
+    try:
+        body = cloudpickle.dumps(error)
+        if isinstance(cloudpickle.loads(body), Exception):
+            return bytes(body)
+    except Exception:
+        pass
+    return bytes(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}")))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()

@@ -1,0 +1,131 @@
+"""The train function's tie to its run: one session in a training process, reached through ``current()``.
+
+``report`` never waits for other ranks: it stages the files, says so, and returns.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from holdfast.errors import CollectiveError, HoldfastError
+from holdfast.store import values
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.layout import RunLayout
+from holdfast.store.metrics import line as metrics_line
+from holdfast.wire.channel import Channel
+from holdfast.wire.messages import Assignment, Durable, Ready, Reply, Report, Request
+
+_current: Session | None = None
+
+
+def current(what: str = "this function") -> Session:
+    if _current is None:
+        raise RuntimeError(
+            f"{what} works only inside a train function: call it in the function that you pass to a trainer, "
+            "in the process and at the time that Holdfast runs it."
+        )
+    return _current
+
+
+def install(session: Session | None) -> None:
+    global _current
+    _current = session
+
+
+class Session:
+    def __init__(self, assignment: Assignment, channel: Channel[Any], on_lost: Callable[[], None]) -> None:
+        place = assignment.place
+        self.rank, self.world_size = place.rank, assignment.world_size
+        self.local_rank, self.local_world_size = place.local_rank, place.local_world_size
+        self.node_rank, self.node_id = place.node_rank, assignment.node_id
+        self.devices = place.devices
+        self.generation = assignment.generation
+        self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
+        self.metadata = assignment.metadata
+        self.checkpoint_dir = assignment.checkpoint_dir
+        self.datasets: dict[str, Any] = {}
+        self.started = False
+        self._newest_dir = assignment.checkpoint_dir
+        self._layout = RunLayout(Path(assignment.run_dir))
+        self._store = CheckpointStore(self._layout)
+        self._channel = channel
+        self._on_lost = on_lost
+        self._reports = 0
+        self._requests = 0
+        self._report_lock = threading.Lock()
+        self._answers = threading.Condition()
+        self._answered: dict[int, Reply] = {}
+        self._closed = False
+        threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
+
+    def ready(self) -> None:
+        """The train function is about to be entered."""
+        self.started = True
+        self._channel.send(Ready())
+
+    def report(
+        self,
+        metrics: dict[str, Any],
+        directory: str | None,
+        *,
+        name: str | None = None,
+        move: bool = False,
+        wait: bool = False,
+        validation: dict[str, Any] | None = None,
+    ) -> None:
+        with self._report_lock:
+            index = self._reports
+            line = metrics_line(index, time.time(), metrics)
+            arguments = b"" if validation is None else values.encode(validation)
+            if directory is not None:
+                target = self._layout.shard_dir(self.generation, index, self.rank)
+                self._store.stage(Path(directory), target, move)
+            self._channel.send(Report(index, line, directory is not None, name, arguments))
+            self._reports = index + 1
+        if wait and directory is not None:
+            self.request("durable", None, None)
+
+    def current_checkpoint(self) -> str | None:
+        """The directory of the newest checkpoint that is known to be durable."""
+        return self._newest_dir
+
+    def request(self, kind: str, body: Any, timeout_s: float | None = None) -> Any:
+        """Ask the driver and wait for its answer."""
+        with self._answers:
+            self._requests += 1
+            number = self._requests
+        self._channel.send(Request(number, kind, cloudpickle.dumps(body), self._reports))
+        with self._answers:
+            if not self._answers.wait_for(lambda: number in self._answered or self._closed, timeout_s):
+                raise TimeoutError(f"no answer to {kind!r} within {timeout_s} s")
+            reply = self._answered.pop(number, None)
+        if reply is None:
+            raise HoldfastError(f"the run ended while this worker waited for {kind!r}")
+        if reply.error:
+            raise CollectiveError(reply.error)
+        return cloudpickle.loads(reply.body)
+
+    def _listen(self) -> None:
+        for message in self._channel.receive():
+            if isinstance(message, Durable):
+                self._newest_dir = message.directory
+            elif isinstance(message, Reply):
+                with self._answers:
+                    self._answered[message.request] = message
+                    self._answers.notify_all()
+        with self._answers:
+            self._closed = True
+            self._answers.notify_all()
+        self._on_lost()
+
+
+def end_process() -> None:
+    """The agent is gone: nothing that this process still does can count."""
+    os._exit(1)
