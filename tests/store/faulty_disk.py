@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import io
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -242,7 +241,3 @@ def _content(file: File, keep: random.Random | None) -> bytes:
     if keep is None or file.now == file.durable or keep.random() < 0.5:
         return file.durable
     return file.now[: keep.randint(0, len(file.now))]
-
-
-def tree(root: Path) -> set[str]:
-    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file() or not os.listdir(path)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import NotARunError, StorageError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
@@ -11,6 +13,11 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal
 
 FORMAT = 1
+
+
+class _Content(msgspec.Struct):
+    format: int
+    run: dict[Any, Any]
 
 
 def write(layout: RunLayout, disk: Disk, body: dict[str, Any]) -> None:
@@ -34,18 +41,15 @@ def read(layout: RunLayout) -> dict[str, Any]:
     if data is None:
         raise _damaged(layout)
     try:
-        content = values.decode(data)
-        stored_format, body = content["format"], content["run"]
-    except (ValueError, KeyError, TypeError):
+        content = msgspec.convert(values.decode(data), _Content)
+    except (ValueError, msgspec.ValidationError):
         raise _damaged(layout) from None
-    if stored_format > FORMAT:
+    if content.format > FORMAT:
         raise StorageError(
-            f"{path} has format {stored_format}, and this version of Holdfast reads up to {FORMAT}: "
+            f"{path} has format {content.format}, and this version of Holdfast reads up to {FORMAT}: "
             "upgrade it (pip install --upgrade holdfast)."
         )
-    if not isinstance(body, dict):
-        raise _damaged(layout)
-    return body
+    return content.run
 
 
 def _damaged(layout: RunLayout) -> StorageError:
