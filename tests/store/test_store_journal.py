@@ -221,6 +221,15 @@ def history(root: Path) -> tuple[RunLayout, list[Record], list[bytes]]:
     return layout, records, segments
 
 
+def test_every_newline_may_be_lost_without_losing_a_record(tmp_path: Path) -> None:
+    layout, written, (segment, _) = history(tmp_path)
+    for position in (position for position, byte in enumerate(segment) if byte == ord("\n")):
+        layout.segment_file(1).write_bytes(segment[:position] + b"?" + segment[position + 1 :])
+        records, damage = read(layout)
+        assert records == written
+        assert len(damage) == 1
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_bit_flip_costs_more_than_the_record_it_hits(data: st.DataObject) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import Damage as Damage
 from holdfast.store.sealed import seal, unseal
 
-_BURIED = re.compile(rb'\{"seq":.*?,"sum":"[0-9a-f]{16}"\}', re.DOTALL)
+_START = re.compile(rb'\{"seq":')
+_END = re.compile(rb',"sum":"[0-9a-f]{16}"\}')
+_ENDS_TRIED = 8  # what a record holds may look like an end too
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -125,12 +128,25 @@ def _read_segment(path: Path, name: str, damage: list[Damage]) -> Iterator[Recor
         if record is not None:
             yield record
             continue
-        # A damaged line may hide intact records: the newline between them may be what is damaged.
-        buried = [found for match in _BURIED.finditer(line) if (found := _parse(match.group())) is not None]
+        buried = list(_buried(line))
         what = "the last write was cut short" if number > len(lines) else "its checksum does not fit its content"
         kept = f"; {len(buried)} intact in it kept" if buried else ""
         damage.append(Damage(name, f"line {number}", what + kept))
         yield from buried
+
+
+def _buried(line: bytes) -> Iterator[Record]:
+    """The intact records in a damaged line: a newline between two of them may be what is damaged."""
+    done = 0
+    for start in (match.start() for match in _START.finditer(line)):
+        if start < done:
+            continue
+        for end in islice(_END.finditer(line, start), _ENDS_TRIED):
+            record = _parse(line[start : end.end()])
+            if record is not None:
+                yield record
+                done = end.end()
+                break
 
 
 def _line(seq: int, time: float, kind: str, body: Mapping[str, Any]) -> bytes:
