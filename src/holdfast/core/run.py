@@ -24,6 +24,7 @@ from .state import (
     Phase,
     Rank,
     RankStatus,
+    RunSpec,
     RunState,
     ValidationStatus,
     Verdict,
@@ -59,7 +60,11 @@ def step(state: RunState, event: ev.Event, now: float) -> Step:
 
 def replay(state: RunState, event: ev.Event) -> RunState:
     """Take a journalled event in again. Its commands were carried out, or died with the driver that had them."""
-    return step(state, event, 0.0)[0]
+    state = step(state, event, 0.0)[0]
+    if state.phase is not Phase.RESTORING:
+        return state
+    # Nobody restores any more: that driver is dead, and what the next one finds out before it begins must not go on.
+    return structs.replace(state, phase=Phase.IDLE)
 
 
 class _Turn:
@@ -103,11 +108,15 @@ def _driver_started(turn: _Turn, event: ev.DriverStarted) -> str:
     if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
         turn.change(spent={}, streak=0)  # that run came to its verdict; this is a new attempt by a person
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
-    turn.change(ranks=(), pending={}, failure=None, verdict=None, outcome=None)
+    turn.change(ranks=(), pending={}, given_up=frozenset(), outcome=None)
     turn.jump(Phase.RESTORING)
+    if was.verdict is Verdict.FAIL and was.failure is not None and _is_spent(turn.state, was.failure.kind):
+        _end(turn, Outcome.FAILED, was.failure.text)
+        return "an earlier driver died before it could say that the run had failed"
+    turn.change(failure=None, verdict=None)
     turn.do(*(do.Validate(c.id) for c in was.checkpoints if c.validation is ValidationStatus.PENDING))
     _restore(turn)
-    return "a driver took the run over" if was.phase is not Phase.IDLE else "the run begins"
+    return "a driver took the run over" if was.epoch > 0 else "the run begins"
 
 
 def _restore(turn: _Turn) -> None:
@@ -115,14 +124,14 @@ def _restore(turn: _Turn) -> None:
     if newest is not None:
         turn.do(do.Verify(newest.id))
     else:
-        _proceed(turn, resume=None, base=0)
+        _proceed(turn)
 
 
 def _verified(turn: _Turn, event: ev.Verified) -> str:
     newest = turn.state.newest
     if turn.state.phase is not Phase.RESTORING or newest is None or newest.id != event.id:
         return "nobody waits for that verification any more"
-    _proceed(turn, resume=newest.id, base=newest.report)
+    _proceed(turn)
     return f"{event.id} is intact"
 
 
@@ -137,8 +146,7 @@ def _damaged(turn: _Turn, event: ev.Damaged) -> str:
     return f"{event.id} is damaged"
 
 
-def _proceed(turn: _Turn, resume: str | None, base: int) -> None:
-    turn.change(resume=resume, base=base)
+def _proceed(turn: _Turn) -> None:
     delay = _backoff(turn.state) if turn.state.verdict is Verdict.RETRY else 0.0
     if delay > 0:
         turn.move("back off")
@@ -155,14 +163,15 @@ def _backoff(state: RunState) -> float:
 
 
 def _start(turn: _Turn) -> None:
-    state = turn.state
-    turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.spec.num_workers, state.resume, state.base)))
+    state, newest = turn.state, turn.state.newest
+    resume, base = (newest.id, newest.report) if newest is not None else (None, 0)
+    turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.spec.num_workers, resume, base)))
 
 
 def _group_started(turn: _Turn, event: ev.GroupStarted) -> str:
     ranks = (Rank(seen=turn.now),) * event.world_size
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
-    turn.change(ranks=ranks, pending={}, verdict=None, failure=None)
+    turn.change(ranks=ranks, pending={}, given_up=frozenset(), verdict=None, failure=None)
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base))
     turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
@@ -197,6 +206,9 @@ def _shard_staged(turn: _Turn, event: ev.ShardStaged) -> str:
         return "a group that is gone"
     rank = turn.state.ranks[event.rank]
     turn.set_rank(event.rank, reports=max(rank.reports, event.index + 1), seen=turn.now)
+    if event.index in turn.state.given_up:
+        turn.do(do.Discard(event.generation, event.index))
+        return "storage failed on another part of that checkpoint"
     pending = turn.state.pending.get(event.index)
     if pending is None:
         report = turn.state.base + event.index + 1
@@ -250,7 +262,7 @@ def _committed(turn: _Turn, event: ev.Committed) -> str:
         turn.change(streak=0)
         if event.generation == state.generation:
             turn.set_pending(event.index, None)
-    if record.validation is ValidationStatus.PENDING:
+    if record.validation is ValidationStatus.PENDING and event.index >= 0:  # else DriverStarted, next, asks for it
         turn.do(do.Validate(record.id))
     _retire(turn)
     _commit_next(turn)
@@ -279,10 +291,15 @@ def _validated(turn: _Turn, event: ev.Validated) -> str:
 def _storage_failed(turn: _Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
     if event.generation != turn.state.generation:
         return "a group that is gone"
+    pending = turn.state.pending.get(event.index)
+    if pending is not None and pending.committing:
+        turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
     turn.set_pending(event.index, None)
+    turn.change(given_up=turn.state.given_up | {event.index})
     turn.do(do.Discard(event.generation, event.index), do.CancelTimer(f"missing:{event.index}"))
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
     reason = _fail(turn, rank, Evidence(storage=True, message=event.message))
+    _commit_next(turn)
     _settle(turn)
     return reason
 
@@ -302,11 +319,10 @@ def _fail(turn: _Turn, rank: int, evidence: Evidence) -> str:
     if not state.group_lives and not late:
         return f"{text} (not counted)"
     kind = classify(evidence)
-    budget, limit = _budget(state, kind)
-    spent = state.spent.get(budget, 0) + 1
-    verdict = Verdict.RETRY if limit < 0 or spent <= limit else Verdict.FAIL
-    failure = Failure(state.generation, rank, kind, text)
-    turn.change(spent={**state.spent, budget: spent}, streak=state.streak + 1, failure=failure, verdict=verdict)
+    budget, _ = _budget(state.spec, kind)
+    spent = {**state.spent, budget: state.spent.get(budget, 0) + 1}
+    turn.change(spent=spent, streak=state.streak + 1, failure=Failure(state.generation, rank, kind, text))
+    turn.change(verdict=Verdict.FAIL if _is_spent(turn.state, kind) else Verdict.RETRY)
     if state.group_lives:
         turn.move("failure")
         turn.do(do.StopGroup(state.generation, graceful=False))
@@ -314,12 +330,17 @@ def _fail(turn: _Turn, rank: int, evidence: Evidence) -> str:
     return text
 
 
-def _budget(state: RunState, kind: FailureKind) -> tuple[str, int]:
+def _budget(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
     if kind is FailureKind.PREEMPTED:
-        return "preemptions", state.spec.max_preemption_failures
+        return "preemptions", spec.max_preemption_failures
     if kind is FailureKind.STORAGE:
-        return "storage", state.spec.max_failures
-    return "failures", state.spec.max_failures
+        return "storage", spec.max_failures
+    return "failures", spec.max_failures
+
+
+def _is_spent(state: RunState, kind: FailureKind) -> bool:
+    budget, limit = _budget(state.spec, kind)
+    return 0 <= limit < state.spent.get(budget, 0)
 
 
 def _worker_returned(turn: _Turn, event: ev.WorkerReturned) -> str:
@@ -399,14 +420,10 @@ def _stop_asked(turn: _Turn, event: ev.StopAsked) -> str:
         turn.do(do.StopGroup(state.generation, graceful=True), do.CancelTimer("start"), do.CancelTimer("hang"))
     elif state.phase in (Phase.RESTORING, Phase.WAITING):
         _end(turn, Outcome.STOPPED, "it was asked to stop")
-    elif state.verdict is Verdict.RETRY or _awaits_validation(state):
+    elif state.verdict in (Verdict.RETRY, Verdict.FINISH):
         turn.change(verdict=Verdict.STOP)
         _settle(turn)
     return "a stop was asked for"
-
-
-def _awaits_validation(state: RunState) -> bool:
-    return state.verdict is Verdict.FINISH and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints)
 
 
 def _timer_fired(turn: _Turn, event: ev.TimerFired) -> str:

@@ -112,6 +112,7 @@ class RunState(Struct, frozen=True):
     resume: str | None = None
     ranks: tuple[Rank, ...] = ()
     pending: dict[int, Pending] = {}
+    given_up: frozenset[int] = frozenset()  # the group's reports that storage failed on; never committed in part
     checkpoints: tuple[CheckpointRecord, ...] = ()
     damaged: frozenset[str] = frozenset()
     spent: dict[str, int] = {}  # failures so far, by budget

@@ -58,26 +58,27 @@ class FakeDriver:
             self.state = run.replay(self.state, event)
         self.judge.recovered(self.state)
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
+        self._store.maybe_damage()
         self._reconcile()
         self._feed(ev.DriverStarted(self._epoch, self._schedule.spec_of(self._epoch)))
 
     def _reconcile(self) -> None:
-        known = {(e.record.id, e.generation, e.record.report) for e in self.journal if isinstance(e, ev.Committed)}
+        """Make the journal's view agree with the manifests. What was given up for good stays given up: another group
+        may have gone another way since."""
         failed = {(e.generation, e.index) for e in self.journal if isinstance(e, ev.CommitFailed)}
-        current = {c.id: c.report for c in self.state.checkpoints}
+        known = {c.id for c in self.state.checkpoints}
         for id, found in sorted(self._store.manifests.items(), key=_age):
-            if current.get(id) == found.record.report:
+            if id in known:
                 continue
             self.die_here()
-            name = (id, found.generation, found.record.report)
-            if name in known or (found.generation, found.index) in failed:
-                self._note(f"{id} was given up earlier and is removed")
+            if (found.generation, found.index) in failed:
                 self._store.delete(id)
+            elif id in self.state.damaged:
+                self._store.quarantine(id)
             else:
                 self._feed(ev.Committed(found.record, found.generation, index=-1))
-        for id in current:
-            if id not in self._store.manifests:
-                self._feed(ev.Damaged(id, "its manifest is gone"))
+        for id in sorted(known - self._store.manifests.keys()):
+            self._feed(ev.Damaged(id, "its manifest is gone"))
 
     def die(self) -> None:
         """Everything that the driver started ends with it."""
@@ -115,21 +116,10 @@ class FakeDriver:
             self._feed(ev.StopAsked(at_once=True))
 
     def _deliver_if_old(self, event: ev.Event) -> None:
-        if isinstance(
-            event,
-            ev.WorkerFailed
-            | ev.WorkerReturned
-            | ev.WorkerReady
-            | ev.Progressed
-            | ev.ShardStaged
-            | ev.ShardSealed
-            | ev.ShardFailed
-            | ev.WorkerStopped
-            | ev.GroupGone,
-        ):
-            if self._alive and event.generation < self.state.generation:
-                self._faults.count("message of an old group")
-                self._feed(event)
+        generation = getattr(event, "generation", self.state.generation)
+        if self._alive and generation < self.state.generation and not isinstance(event, ev.Committed | ev.CommitFailed):
+            self._faults.count("message of an old group")
+            self._feed(event)
 
     def _feed(self, event: ev.Event) -> None:
         if event.durable:

@@ -68,9 +68,9 @@ class FakeStore:
             self._answer(failed)
         else:
             self._answer(ev.Committed(record, command.generation, command.index))
-        self._maybe_damage()
+        self.maybe_damage()
 
-    def _maybe_damage(self) -> None:
+    def maybe_damage(self) -> None:
         if self.manifests and self._faults.hit("damaged checkpoint"):
             self._faults.count("damaged checkpoint")
             self.manifests[self._any_id()].damaged = True
@@ -83,7 +83,7 @@ class FakeStore:
         return newest if self._rng.random() < 0.6 else self._rng.choice(sorted(self.manifests))
 
     def verify(self, id: str) -> None:
-        self._maybe_damage()
+        self.maybe_damage()
         manifest = self.manifests.get(id)
         if manifest is None or manifest.damaged:
             self._answer(ev.Damaged(id, "it is gone" if manifest is None else "a digest differs"))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import structs
+
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
@@ -131,7 +133,9 @@ class Judge:
         if isinstance(event, ev.Committed):
             had[event.record.id] = event.record
         elif isinstance(event, ev.Validated) and event.id in had:
-            had[event.id] = has.get(event.id) or had[event.id]
+            had[event.id] = structs.replace(had[event.id], validation=event.status)
+            if event.score is not None:
+                had[event.id] = structs.replace(had[event.id], score=event.score)
         elif isinstance(event, ev.Damaged):
             had.pop(event.id, None)
         invented = has.keys() - had.keys()

@@ -24,8 +24,8 @@ MEAN_CHANCE = {
     "seal failure": 4.0,
     "commit failure": 2.0,
     "commit failure after the manifest": 2.0,
-    "damaged checkpoint": 5.0,
-    "lost manifest": 5.0,
+    "damaged checkpoint": 4.0,
+    "lost manifest": 4.0,
     "driver killed": 60.0,
     "torn journal tail": 8.0,
     "stop asked": 25.0,
@@ -136,8 +136,8 @@ def _draw_workload(rng: Random) -> Workload:
 def _draw_faults(rng: Random) -> dict[str, frozenset[int]]:
     """A few kinds for each run, so that some runs meet one kind again and again."""
     planned: dict[str, set[int]] = {}
-    kinds = rng.sample(KINDS, rng.randint(1, 4))
-    for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
+    kinds = rng.sample(KINDS, rng.randint(1, 5))
+    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12))):
         kind = rng.choice(kinds)
         planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / MEAN_CHANCE[kind])))
     return {kind: frozenset(chances) for kind, chances in planned.items()}
