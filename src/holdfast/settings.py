@@ -1,4 +1,4 @@
-"""The only reader of Holdfast's environment variables. Each field's variable is its name in capitals after ``HOLDFAST_``."""
+"""The only reader of Holdfast's environment variables: each is its field's name in capitals after ``HOLDFAST_``."""
 
 from __future__ import annotations
 

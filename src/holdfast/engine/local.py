@@ -102,7 +102,7 @@ class _AgentProcess:
     def _note(self, pid: int) -> None:
         if hasattr(os, "pidfd_open"):
             for known, fd in list(self._below.items()):
-                if posix.has_ended(known):
+                if posix.is_ending(known):
                     os.close(fd)
                     del self._below[known]
             with contextlib.suppress(ProcessLookupError):

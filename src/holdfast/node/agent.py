@@ -29,14 +29,15 @@ from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
 from .process import Process
 
 _BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
-_PEER_GRACE_S = 0.1  # how long an exception waits for the exit of a peer that was dead before it
+_PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
 _WARM_AFTER_S = 15.0
 
 
 class Agent:
     def __init__(self, driver: socket.socket, launcher: Launcher | None = None) -> None:
         self._driver = driver
-        self._launcher = launcher
+        self._launcher = launcher  # the one that starts processes now
+        self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
         self._orders: Unpacker[Any] = Unpacker(wire.TO_AGENT)
         self._unsent = bytearray()
         self._selector = selectors.DefaultSelector()
@@ -73,8 +74,8 @@ class Agent:
         for process in self._processes.values():
             if process.pid:
                 posix.kill_group(process.pid)
-        if self._launcher is not None:
-            self._launcher.close()
+        for launcher in self._launchers:
+            launcher.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._selector.close()
         for process in self._processes.values():
@@ -133,8 +134,12 @@ class Agent:
         if self._launcher is None:
             forking = order.start_method == "fork" and posix.LINUX
             self._launcher = ZygoteLauncher.start(order.preload[:1]) if forking else SpawnLauncher()
-        self._selector.register(self._launcher.socket, selectors.EVENT_READ, self._hear_launcher)
+        self._watch_launcher(self._launcher)
         self._say(wire.NodeReady(order.node_id, os.getpid(), os.cpu_count() or 1))
+
+    def _watch_launcher(self, launcher: Launcher) -> None:
+        self._launchers.append(launcher)
+        self._selector.register(launcher.socket, selectors.EVENT_READ, lambda _mask: self._hear_launcher(launcher))
 
     def _start_group(self, order: wire.StartWorkers) -> None:
         self._oom_kills = posix.oom_kills()
@@ -242,9 +247,11 @@ class Agent:
 
     # What the processes say
 
-    def _hear_launcher(self, _mask: int) -> None:
-        assert self._launcher is not None
-        for event in self._launcher.events():
+    def _hear_launcher(self, launcher: Launcher) -> None:
+        for event in launcher.events():
+            if isinstance(event, wire.Warm):
+                self._launcher = launcher
+                continue
             if isinstance(event, wire.Forked):
                 process = self._processes[event.token]
                 process.pid = event.pid
@@ -336,10 +343,12 @@ class Agent:
 
         A peer's death makes the others raise, and a person wants to read of the cause first.
         """
+        for other in list(self._processes.values()) if self._raised else ():
+            self._hear_worker(other)
         for process in sorted(self._raised, key=lambda p: p.raised.at if p.raised else 0.0):
             assert process.raised is not None
             peers = [p for p in self._processes.values() if p.generation == process.generation and p is not process]
-            dying = any(not p.raised and not p.returned and p.pid and posix.has_ended(p.pid) for p in peers)
+            dying = any(not p.raised and not p.returned and p.pid and posix.is_ending(p.pid) for p in peers)
             if dying and time.monotonic() < process.raised.at + _PEER_GRACE_S:
                 return
             self._raised.remove(process)
@@ -368,7 +377,9 @@ class Agent:
                 posix.kill_group(process.pid)
                 process.kill_at, process.timed_out = None, True
         if self._warm_at is not None and self._to_preload and self._warm_at <= now and self._launcher is not None:
-            self._launcher.preload(self._to_preload)
+            successor = self._launcher.warmed(self._to_preload)
+            if successor is not None:
+                self._watch_launcher(successor)
             self._to_preload = []
 
     # To the driver

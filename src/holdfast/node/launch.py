@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.wire.messages import Exited, Fork, Forked, Paused, Preload
+from holdfast.wire.messages import Exited, Fork, Forked, Paused, Preload, Warm
 
 from . import zygote
 
@@ -31,8 +31,8 @@ class Launcher(Protocol):
     socket: socket.socket
 
     def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None: ...
-    def preload(self, modules: Sequence[str]) -> None: ...
-    def events(self) -> Iterator[Forked | Exited | Paused]: ...
+    def warmed(self, modules: Sequence[str]) -> Launcher | None: ...
+    def events(self) -> Iterator[Forked | Exited | Paused | Warm]: ...
     def close(self) -> None: ...
 
 
@@ -55,10 +55,14 @@ class ZygoteLauncher:
     def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
         socket.send_fds(self.socket, [_encoder.encode(Fork(token))], [channel, output, payload])
 
-    def preload(self, modules: Sequence[str]) -> None:
-        self.socket.send(_encoder.encode(Preload(list(modules))))
+    def warmed(self, modules: Sequence[str]) -> Launcher | None:
+        """A launcher whose zygote imports these, and says ``Warm`` when it has; this one goes on meanwhile."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self.socket, [_encoder.encode(Preload(list(modules)))], [theirs.fileno()])
+        return ZygoteLauncher(ours)
 
-    def events(self) -> Iterator[Forked | Exited | Paused]:
+    def events(self) -> Iterator[Forked | Exited | Paused | Warm]:
         while True:
             try:
                 data = self.socket.recv(1 << 16)
@@ -105,10 +109,11 @@ class SpawnLauncher:
         status = -code if code < 0 else code << 8
         self.say(Exited(process.pid, status))
 
-    def preload(self, modules: Sequence[str]) -> None:
+    def warmed(self, modules: Sequence[str]) -> Launcher | None:
         """Nothing to warm: no two workers share an interpreter."""
+        return None
 
-    def events(self) -> Iterator[Forked | Exited | Paused]:
+    def events(self) -> Iterator[Forked | Exited | Paused | Warm]:
         while True:
             try:
                 yield zygote.answers.decode(self.socket.recv(1 << 16))

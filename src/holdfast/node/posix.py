@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 LINUX = sys.platform == "linux"
+_PF_EXITING = 0x4  # a flag of the kernel's, in /proc/PID/stat
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NAME = 1, 36, 15
 _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 
@@ -17,7 +18,8 @@ _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
     """Ask the kernel to end this process when its parent ends; if that happened already, end now."""
     if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
+        _libc.prctl(_PF_EXITING = 0x4  # a flag of the kernel's, in /proc/PID/stat
+_PR_SET_PDEATHSIG, sig, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -41,8 +43,8 @@ def kill_group(pid: int, sig: int = signal.SIGKILL) -> None:
             send(pid, sig)
 
 
-def has_ended(pid: int) -> bool:
-    """Whether the process is gone, or a zombie that waits to be reaped."""
+def is_ending(pid: int) -> bool:
+    """Whether the process is gone, or on its way out with its sockets maybe closed already."""
     if not LINUX:
         try:
             os.kill(pid, 0)
@@ -51,7 +53,8 @@ def has_ended(pid: int) -> bool:
         return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+            fields = file.read().rpartition(b")")[2].split()
+        return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
     except (FileNotFoundError, ProcessLookupError):
         return True
 

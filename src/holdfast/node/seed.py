@@ -2,13 +2,15 @@
 
 A zygote that had to import torch anew would double the time to the first step. The seed costs a fork: it shares the
 script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
-no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
+no other thread runs, no CUDA context exists, and no module of the script's is half imported. Otherwise the agent starts
+a zygote of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import re
 import signal
@@ -22,6 +24,7 @@ from . import posix, zygote
 
 _TORCH_DEFAULT_SEED = 67280421310721
 _seed: Seed | None = None
+_inside = False  # this process is a seed, or descends from one
 
 
 class Seed:
@@ -54,7 +57,7 @@ def planted() -> Seed | None:
 def plant() -> None:
     """Take the snapshot, once, if that is safe here and now."""
     global _seed
-    if _seed is not None or not _is_safe():
+    if _seed is not None or _inside or not _is_safe():
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
@@ -84,7 +87,14 @@ def _is_safe() -> bool:
     torch = sys.modules.get("torch")
     if torch is None or torch.cuda.is_initialized():
         return False
+    if any(not name.startswith("holdfast") for name in _half_imported()):
+        return False
     return len(os.listdir("/proc/self/task")) - 1 <= _fork_safe_threads()
+
+
+def _half_imported() -> list[str]:
+    specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
+    return [name for name, spec in specs.items() if getattr(spec, "_initializing", False)]
 
 
 def _fork_safe_threads() -> int:
@@ -105,12 +115,17 @@ def _openblas_threads(path: str) -> int:
 
 
 def _live(parent: int, wire: socket.socket) -> NoReturn:
+    global _inside
+    _inside = True
     os.setsid()
     posix.set_name("hf-seed")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     posix.die_with_parent(parent)
+    for name in _half_imported():  # the import that led here never returns in this process: do it anew
+        del sys.modules[name]
+    importlib.import_module("holdfast.train.torch")
     sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
     while True:
         data, fds, _, _ = socket.recv_fds(wire, 64, 1)

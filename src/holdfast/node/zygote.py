@@ -2,6 +2,7 @@
 
 It runs one thread, and nothing in it may start another or touch CUDA: a forked child of such a process can hang.
 It is the parent of the workers, so it also sees their end first, and it does not outlive the agent.
+What takes long to import is not imported here, where it would hold up everything, but in a successor forked for it.
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ import signal
 import socket
 import sys
 import types
+from collections.abc import Sequence
 from typing import NoReturn
 
 import msgspec
 
-from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, Paused, Preload
+from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, Paused, Preload, Warm
 from holdfast.worker import main as worker
 
 from . import posix
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
-answers: msgspec.msgpack.Decoder[Forked | Exited | Paused] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
+answers: msgspec.msgpack.Decoder[Forked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
 
 
-def serve(control: socket.socket) -> NoReturn:
-    """Fork when told, report what ends; until the agent is gone."""
+def serve(control: socket.socket, modules: Sequence[str] = ()) -> NoReturn:
+    """Import the modules; then fork when told and report what ends, until the agent is gone."""
     zygote = _Zygote(control)
     try:
+        zygote.warm_up(modules)
         zygote.loop()
     finally:
         zygote.end_children()
@@ -42,7 +45,6 @@ class _Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._children: set[int] = set()
-        self._modules: list[str] = []
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
@@ -59,15 +61,12 @@ class _Zygote:
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         while True:
-            # Between two modules of a preload the control socket is looked at, so a fork waits for one import at most.
-            for fd, _ in poll.poll(0 if self._modules else None):
+            for fd, _ in poll.poll():
                 if fd == self._wake:
                     self._drain_wake()
                     self._reap()
                 elif not self._serve_request():
                     return
-            if self._modules:
-                self._import(self._modules.pop(0))
 
     def _serve_request(self) -> bool:
         data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 3)
@@ -75,18 +74,34 @@ class _Zygote:
             return False
         request = _decoder.decode(data)
         if isinstance(request, Preload):
-            self._modules = list(request.modules)
+            self._fork_successor(request, fds[0])
         else:
             self._fork(request, fds)
         return True
 
-    def _import(self, name: str) -> None:
-        try:
-            importlib.import_module(name)
-        except Exception as error:
-            print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
+    def warm_up(self, modules: Sequence[str]) -> None:
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except Exception as error:
+                print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
         gc.collect()
         gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
+        if modules:
+            self._say(Warm())
+
+    def _fork_successor(self, request: Preload, control: int) -> None:
+        parent = os.getpid()
+        if os.fork() == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                posix.die_with_parent(parent)
+                os.setsid()
+                self._control.close()
+                serve(socket.socket(fileno=control), request.modules)
+            finally:
+                os._exit(1)
+        os.close(control)
 
     def _fork(self, request: Fork, fds: list[int]) -> None:
         channel, output, payload = fds
@@ -147,7 +162,7 @@ class _Zygote:
         except BlockingIOError:
             pass
 
-    def _say(self, message: Forked | Exited | Paused) -> None:
+    def _say(self, message: Forked | Exited | Paused | Warm) -> None:
         try:
             self._control.send(_encoder.encode(message))
         except OSError:
@@ -178,9 +193,7 @@ def main() -> None:
     """Started as a process of its own: ``python -m holdfast.node.zygote FD PARENT MODULE...``"""
     control = socket.socket(fileno=int(sys.argv[1]))
     posix.die_with_parent(int(sys.argv[2]))
-    for name in sys.argv[3:]:
-        importlib.import_module(name)
-    serve(control)
+    serve(control, sys.argv[3:])
 
 
 if __name__ == "__main__":

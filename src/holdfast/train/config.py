@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -304,7 +304,9 @@ def _default_storage_path() -> str:
 @dataclass
 class RunConfig:
     """What a run is called, where it is stored, and how it behaves. (storage_path, name) is the run's identity: the
-    same pair resumes it. ``engine`` is "local", "ray" or an engine; None takes the setting's, then the local one."""
+    same pair resumes it. ``engine`` is "local", "ray" or an engine; None takes the setting's, then the local one.
+    ``preload`` names modules that workers need and that take long to import: they are imported once for all workers and
+    all their restarts."""
 
     name: str = field(default_factory=_unique_name)
     storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)
@@ -320,6 +322,7 @@ class RunConfig:
     progress_reporter: Any = None
     log_to_file: bool | str | tuple[str, str] = False
     engine: Any = None
+    preload: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self._fill_defaults()
@@ -335,6 +338,8 @@ class RunConfig:
         if self.stop is not None and not isinstance(self.stop, Mapping) and not callable(self.stop):
             raise TypeError(f'RunConfig(stop={self.stop!r}): pass a dict, as in {{"epoch": 10}}, or a callable')
         self._check_log_to_file()
+        if isinstance(self.preload, str) or not all(isinstance(name, str) for name in self.preload):
+            raise TypeError(f'RunConfig(preload={self.preload!r}): pass a list of module names, as in ["transformers"]')
 
     @property
     def run_dir(self) -> Path:

@@ -151,7 +151,7 @@ class DataParallelTrainer:
             spec=_spec(run, scaling, in_force),
             payload=_pickled(payload),
             identity=self._identity(),
-            preload=tuple(getattr(self.backend_config, "preload", ())) + tuple(getattr(run, "preload", ())),
+            preload=tuple(getattr(self.backend_config, "preload", ())) + tuple(run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,

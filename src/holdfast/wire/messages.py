@@ -241,6 +241,8 @@ class Fork(Message, frozen=True, tag=True):
 
 
 class Preload(Message, frozen=True, tag=True):
+    """With a control socket: fork a zygote that imports these, then serves there."""
+
     modules: list[str]
 
 
@@ -257,6 +259,10 @@ class Exited(Message, frozen=True, tag=True):
 class Paused(Message, frozen=True, tag=True):
     pid: int
     stopped: bool
+
+
+class Warm(Message, frozen=True, tag=True):
+    """The zygote has imported what it was told to."""
 
 
 TO_AGENT = Configure | StartWorkers | StopWorkers | Seal | RunTask | Reply | Durable | Shutdown
@@ -277,4 +283,4 @@ TO_DRIVER = (
 FROM_WORKER = Report | Ready | Returned | Raised | Request
 TO_WORKER = Assignment | Reply | Durable
 TO_ZYGOTE = Fork | Preload
-FROM_ZYGOTE = Forked | Exited | Paused
+FROM_ZYGOTE = Forked | Exited | Paused | Warm

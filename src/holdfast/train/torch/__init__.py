@@ -1,4 +1,4 @@
-"""PyTorch training. Importing it does not import torch: a driver that only starts workers stays light."""
+"""PyTorch training. Importing it imports torch, and keeps a snapshot of the process to fork workers from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.prefork import prefork
 from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from holdfast.train.torch.config import TorchConfig
 
@@ -50,3 +51,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "trainer" if name == "TorchTrainer" else "loop"
     return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+prefork()

@@ -1,0 +1,14 @@
+"""Where a script's process tree gets its seed: at the import of a framework's trainer, before anything has run."""
+
+from __future__ import annotations
+
+from holdfast import settings
+from holdfast.node import seed
+
+
+def prefork() -> None:
+    in_force = settings.load()
+    if in_force.prefork and in_force.start_method == "fork":
+        import torch  # noqa: F401  the snapshot is taken for it
+
+        seed.plant()
