@@ -21,6 +21,8 @@ from .fake_store import FakeStore, Manifest
 from .invariants import Judge, Violation
 from .schedule import Faults, Schedule
 
+Turn = tuple[RunState, ev.Event, RunState, list[do.Command]]  # before, what happened, after, what to do
+
 
 class DriverKilled(Exception):
     """The driver dies at this point."""
@@ -36,6 +38,7 @@ class FakeDriver:
         self.trace: list[str] | None = None
         self.steps = 0
         self.ended: Outcome | None = None
+        self._inbox: list[ev.Event] = []
         self._alive = False
         self._epoch = 0
         self._timers: dict[str, int] = {}
@@ -59,13 +62,14 @@ class FakeDriver:
         self.judge.recovered(self.state)
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         self._store.maybe_damage()
-        self._reconcile()
-        self._feed(ev.DriverStarted(self._epoch, self._schedule.spec_of(self._epoch)))
+        spec = self._schedule.spec_of(self._epoch)
+        self._work_off([*self._reconcile(), ev.DriverStarted(self._epoch, spec)])
 
-    def _reconcile(self) -> None:
+    def _reconcile(self) -> list[ev.Event]:
         """Make the journal's view agree with the manifests. What was given up for good stays given up: another group
         may have gone another way since."""
         failed = {(e.generation, e.index) for e in self.journal if isinstance(e, ev.CommitFailed)}
+        found_out: list[ev.Event] = []
         known = {c.id for c in self.state.checkpoints}
         for id, found in sorted(self._store.manifests.items(), key=_age):
             if id in known:
@@ -76,13 +80,15 @@ class FakeDriver:
             elif id in self.state.damaged:
                 self._store.quarantine(id)
             else:
-                self._feed(ev.Committed(found.record, found.generation, index=-1))
+                found_out.append(ev.Committed(found.record, found.generation, index=-1))
         for id in sorted(known - self._store.manifests.keys()):
-            self._feed(ev.Damaged(id, "its manifest is gone"))
+            found_out.append(ev.Damaged(id, "its manifest is gone"))
+        return found_out
 
     def die(self) -> None:
         """Everything that the driver started ends with it."""
         self._alive = False
+        self._inbox.clear()
         self._timers.clear()
         self._clock.forget_all()
         self._engine.driver_died()
@@ -95,35 +101,57 @@ class FakeDriver:
             raise DriverKilled
 
     def deliver(self, event: ev.Event) -> None:
+        """Put it into the inbox; a busy driver takes in several events at once, and journals them together."""
         if not self._alive:
             return
-        self._feed(event)
-        if isinstance(event, ev.ShardStaged):
-            self._engine.seal(event)
-        if self._alive:
-            self._disturb(event)
+        self._inbox.append(event)
+        if len(self._inbox) == 1:
+            busy = self._rng.random()
+            self._clock.after(busy if busy < 0.3 else 0.0, self._take_in)
+
+    def _take_in(self) -> None:
+        batch, self._inbox = self._inbox, []
+        self._work_off(batch)
+        for event in batch:
+            if isinstance(event, ev.ShardStaged):
+                self._engine.seal(event)
+            if self._alive:
+                self._disturb(event)
 
     def _disturb(self, event: ev.Event) -> None:
         if self._faults.hit("message of an old group"):
             self._clock.after(self._rng.random() * 20.0, self._deliver_if_old, event)
         if self._faults.hit("stop asked"):
             self._faults.count("stop asked")
-            self._feed(ev.StopAsked())
+            self.deliver(ev.StopAsked())
             if self._rng.random() < 0.4:
                 self._clock.after(self._rng.random() * 5.0, self.deliver, ev.StopAsked(at_once=True))
         if self._alive and self._faults.hit("stop asked at once"):
             self._faults.count("stop asked at once")
-            self._feed(ev.StopAsked(at_once=True))
+            self.deliver(ev.StopAsked(at_once=True))
 
     def _deliver_if_old(self, event: ev.Event) -> None:
         generation = getattr(event, "generation", self.state.generation)
         if self._alive and generation < self.state.generation and not isinstance(event, ev.Committed | ev.CommitFailed):
             self._faults.count("message of an old group")
-            self._feed(event)
+            self._work_off([event])
 
-    def _feed(self, event: ev.Event) -> None:
-        if event.durable:
-            self._append(event)
+    def _work_off(self, batch: list[ev.Event]) -> None:
+        """Step is pure, so the whole batch is decided first, then journalled in that order, and then carried out."""
+        turns: list[Turn] = []
+        for event in batch:
+            if not (turns and isinstance(turns[-1][1], ev.RunEnded)):
+                self._step(event, turns)
+        for before, event, after, commands in turns:
+            if event.durable:
+                self._append(event)
+            self.judge.stepped(before, event, after, commands)
+        for _, _, _, commands in turns:
+            for command in commands:
+                self.die_here()
+                _CARRY_OUT[type(command)](self, command)
+
+    def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state
         try:
             self.state, commands, reason = run.step(before, event, self._clock.now)
@@ -133,12 +161,10 @@ class FakeDriver:
         if self.trace is not None:
             self._note(f"{event}\n      {before.phase.value} -> {self.state.phase.value}: {reason}")
             self.trace.extend(f"      do {command}" for command in commands)
-        self.judge.stepped(before, event, self.state, commands)
+        turns.append((before, event, self.state, commands))
         for command in commands:
-            self.die_here()
-            self._carry_out(command)
-            if not self._alive:
-                return
+            if isinstance(command, do.Decide):
+                self._step(command.event, turns)
 
     def _append(self, event: ev.Event) -> None:
         self.die_here()
@@ -149,9 +175,6 @@ class FakeDriver:
         self.journal.append(event)
         self.judge.journalled(event)
         self.die_here()
-
-    def _carry_out(self, command: do.Command) -> None:
-        _CARRY_OUT[type(command)](self, command)
 
     def _start_group(self, command: do.StartGroup) -> None:
         self.judge.starts_group(command, self.state.spec)
@@ -208,7 +231,7 @@ def _age(item: tuple[str, Manifest]) -> tuple[int, int]:
 
 
 _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
-    do.Decide: lambda driver, command: driver._feed(command.event),
+    do.Decide: lambda _driver, _command: None,  # stepped at once, with its batch
     do.StartGroup: FakeDriver._start_group,
     do.StopGroup: lambda driver, command: driver._engine.stop(command),
     do.Commit: FakeDriver._commit,

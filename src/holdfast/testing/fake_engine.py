@@ -30,6 +30,7 @@ class Worker:
         self.status = Status.STARTING
         self.reports = 0
         self.stuck = False  # hung for good, or stopped until somebody lets it go on
+        self.unsaid = False  # whether it made reports that the driver does not know of yet
         self.heard_until = 0.0
 
     @property
@@ -116,6 +117,12 @@ class FakeEngine:
         group.heard_until = max(group.heard_until, worker.heard_until)
         self._clock.at(worker.heard_until, self.deliver, event)
 
+    def _say_progress(self, group: Group, worker: Worker) -> None:
+        """Reports without files travel together; what is said next covers them, and nobody ends without a word."""
+        if worker.unsaid:
+            worker.unsaid = False
+            self._say(group, worker, ev.Progressed(group.generation, worker.rank, worker.reports))
+
     def _enter(self, group: Group, worker: Worker) -> None:
         if not worker.lives or worker.stuck:
             return
@@ -141,6 +148,7 @@ class FakeEngine:
             return
         report = group.base + worker.reports + 1
         if report > self._workload.totals[worker.rank]:
+            self._say_progress(group, worker)
             worker.status = Status.RETURNED
             self._say(group, worker, ev.WorkerReturned(group.generation, worker.rank))
             self._say_gone_if_so(group)
@@ -152,8 +160,11 @@ class FakeEngine:
             group.files.setdefault(index, set()).add(worker.rank)
             name, validate = self._workload.name(report), self._workload.validates(report)
             self._say(group, worker, ev.ShardStaged(group.generation, worker.rank, index, name, validate))
+            worker.unsaid = False
         else:
-            self._say(group, worker, ev.Progressed(group.generation, worker.rank, worker.reports))
+            worker.unsaid = True
+            if self._rng.random() < 0.7:
+                self._say_progress(group, worker)
         self._next_turn(group, worker)
 
     def _meets_a_fault(self, group: Group, worker: Worker) -> bool:
@@ -195,6 +206,7 @@ class FakeEngine:
             self._turn(group, worker)
 
     def _die(self, group: Group, worker: Worker, evidence: Evidence) -> None:
+        self._say_progress(group, worker)
         worker.status = Status.DEAD
         self._say(group, worker, ev.WorkerFailed(group.generation, worker.rank, evidence))
         self._say_gone_if_so(group)
@@ -206,6 +218,7 @@ class FakeEngine:
             started = worker.status is not Status.STARTING
             self._die(group, worker, Evidence(signal=15, started=started))
         else:
+            self._say_progress(group, worker)
             worker.status = Status.DEAD
             self._say_gone_if_so(group)
 
