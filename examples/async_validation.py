@@ -44,7 +44,7 @@ def train_loop(config: dict[str, Any]) -> None:
             train.report(
                 {"epoch": epoch, "loss": loss},
                 checkpoint=train.Checkpoint.from_directory(directory),
-                validation=train.ValidationTaskConfig(fn_kwargs={"size": 512 if epoch < 5 else 4096}),
+                validation=train.ValidationTaskConfig(fn_kwargs={"size": 256 if epoch < 5 else 2048}),
             )
     if training.rank == 0:
         # Waits for the validations that are still under way.

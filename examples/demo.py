@@ -40,11 +40,11 @@ class Transformer(nn.Module):
         layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.1, batch_first=True, norm_first=True)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, alphabet)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False)
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(CONTEXT, device=text.device)
         hidden = self.characters(text) + self.positions.weight
-        return self.head(self.layers(hidden, mask=self.mask, is_causal=True))
+        return self.head(self.layers(hidden, mask=mask, is_causal=True))
 
 
 def read_text() -> tuple[torch.Tensor, int]:

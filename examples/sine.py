@@ -12,7 +12,7 @@ from holdfast import train
 from holdfast.train.torch import prepare_data_loader, prepare_model
 
 
-def make_data(phase: float = 0.0, seed: int = 0, size: int = 4096) -> TensorDataset:
+def make_data(phase: float = 0.0, seed: int = 0, size: int = 2048) -> TensorDataset:
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(size, 1, generator=generator) * 6 - 3
     return TensorDataset(x, torch.sin(2 * x + phase) + 0.1 * torch.randn(x.shape, generator=generator))

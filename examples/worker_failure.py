@@ -25,7 +25,7 @@ from holdfast.train.torch import TorchTrainer, prepare_data_loader, prepare_mode
 
 def make_data() -> TensorDataset:
     generator = torch.Generator().manual_seed(0)
-    x = torch.rand(4096, 1, generator=generator) * 6 - 3
+    x = torch.rand(2048, 1, generator=generator) * 6 - 3
     return TensorDataset(x, torch.sin(2 * x) + 0.1 * torch.randn(x.shape, generator=generator))
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--storage-path", default=str(Path(tempfile.gettempdir()) / "holdfast-examples"))
     parser.add_argument("--run-name", help="default: a new one each time")
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=20)
     args = parser.parse_args()
 
     trainer = TorchTrainer(

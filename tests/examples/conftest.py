@@ -26,7 +26,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
             shell = Shell(tmp_path_factory.mktemp("undisturbed"))
             try:
                 shell.run(name, "--storage-path", str(shell.storage), "--run-name", "undisturbed")
-                assert list(shell.temp.iterdir()) == []
+                assert shell.temporary_files() == []
             finally:
                 shell.close()
             done[name] = shell.storage / "undisturbed"

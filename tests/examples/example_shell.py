@@ -14,7 +14,7 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 MARK = "HOLDFAST_EXAMPLE_TEST"
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 class Command:
@@ -122,6 +122,10 @@ class Shell:
             except OSError:
                 continue
         return found
+
+    def temporary_files(self) -> list[str]:
+        """What the commands left in the temporary directory; torch's own cache does not count."""
+        return [entry.name for entry in self.temp.iterdir() if not entry.name.startswith("torchinductor_")]
 
     def wait_for_no_process(self) -> None:
         deadline = time.monotonic() + 10.0

@@ -6,7 +6,7 @@ import pytest
 from example_shell import Shell
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_demo(shell: Shell) -> None:
     output = shell.run("demo.py")
     assert "this is my last line: SIGKILL" in output
@@ -14,4 +14,4 @@ def test_demo(shell: Shell) -> None:
     assert output.count("identical") == 2
     assert "DIFFER" not in output
     shell.wait_for_no_process()
-    assert list(shell.temp.iterdir()) == []
+    assert shell.temporary_files() == []

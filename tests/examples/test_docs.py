@@ -39,6 +39,7 @@ def test_state_diagram_is_the_table() -> None:
     assert drawn == [(before.value, after.value, trigger) for (before, trigger), after in TRANSITIONS.items()]
 
 
+@pytest.mark.timeout(300)
 def test_readme_script_runs(shell: Shell, tmp_path: Path) -> None:
     script = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert script is not None

@@ -19,6 +19,7 @@ def directories(run: Path) -> set[str]:
     return {entry.name for entry in (run / "checkpoints").iterdir() if entry.is_dir()}
 
 
+@pytest.mark.timeout(300)
 def test_keep_best(shell: Shell) -> None:
     output = shell.run("keep_best.py", "--storage-path", str(shell.storage), "--run-name", "best")
     run = shell.storage / "best"
@@ -31,6 +32,7 @@ def test_keep_best(shell: Shell) -> None:
     assert f"the best is {result.get_best_checkpoint('loss', 'min').path}" in output
 
 
+@pytest.mark.timeout(300)
 def test_resume_from_checkpoint(shell: Shell) -> None:
     output = shell.run("resume_from_checkpoint.py", "--storage-path", str(shell.storage))
     found = re.findall(r"^(pretrained|fine-tuned|from scratch): epoch (\d+), loss ([\d.]+)", output, re.MULTILINE)
@@ -41,6 +43,7 @@ def test_resume_from_checkpoint(shell: Shell) -> None:
     assert len(list(shell.storage.iterdir())) == 3, "each is a run of its own"
 
 
+@pytest.mark.timeout(300)
 def test_async_validation(shell: Shell) -> None:
     output = shell.run("async_validation.py", "--storage-path", str(shell.storage), "--run-name", "validated")
     statuses = dict(re.findall(r"epoch (\d+): (\w+)$", output, re.MULTILINE))

@@ -18,8 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
     """Ask the kernel to end this process when its parent ends; if that happened already, end now."""
     if _libc is not None:
-        _libc.prctl(_PF_EXITING = 0x4  # a flag of the kernel's, in /proc/PID/stat
-_PR_SET_PDEATHSIG, sig, 0, 0, 0)
+        _libc.prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
