@@ -4,8 +4,8 @@
     kill -9 <the driver's pid>
     python examples/auto_resume.py
 
-`restore` takes scaling and run configuration from the run's directory, unless they are given again; the train
-function and its configuration are always those of the script, as no code is ever stored.
+`restore` takes the configurations from the run's directory, unless they are given again. The train function is always
+given again, as no code is ever stored.
 """
 
 from __future__ import annotations
@@ -45,15 +45,14 @@ def main() -> None:
 
     print(f"driver pid {os.getpid()}", flush=True)
     path = str(Path(args.storage_path) / args.run_name)
-    config = {"epochs": args.epochs}
     if TorchTrainer.can_restore(path):
         print(f"restoring {path}")
-        trainer = TorchTrainer.restore(path, train_loop_per_worker=train_loop, train_loop_config=config)
+        trainer = TorchTrainer.restore(path, train_loop_per_worker=train_loop)
     else:
         print(f"starting {path}")
         trainer = TorchTrainer(
             train_loop,
-            train_loop_config=config,
+            train_loop_config={"epochs": args.epochs},
             scaling_config=train.ScalingConfig(num_workers=2),
             run_config=train.RunConfig(name=args.run_name, storage_path=args.storage_path),
         )

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from example_shell import Shell
 
-from holdfast.core.run import TRANSITIONS
 from holdfast.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -31,12 +30,6 @@ def test_settings_are_documented() -> None:
         default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
         expected.append((f"HOLDFAST_{field.name.upper()}", default))
     assert rows == expected
-
-
-def test_state_diagram_is_the_table() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
-    drawn = re.findall(r"^    (\w+) --> (\w+): (.+)$", text, re.MULTILINE)
-    assert drawn == [(before.value, after.value, trigger) for (before, trigger), after in TRANSITIONS.items()]
 
 
 @pytest.mark.timeout(300)
