@@ -7,15 +7,18 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
+import selectors
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 from random import Random
+from typing import IO
 
+import msgspec
 from msgspec import Struct
 
 from .clock import Clock
@@ -100,19 +103,49 @@ def simulate_range(start: int, count: int) -> Tally:
 def simulate_many(start: int, count: int | None, seconds: float | None = None, processes: int | None = None) -> Tally:
     """Play schedules on several processes, until there are enough, the time is over, or one breaks an invariant."""
     deadline = None if seconds is None else time.monotonic() + seconds
-    processes = processes or os.cpu_count() or 1
     total, chunks = Tally(), _chunks(start, count)
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(simulate_range, *chunk) for _, chunk in zip(range(2 * processes), chunks, strict=False)}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                total.add(future.result())
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for _ in range(processes or os.cpu_count() or 1):
+            worker = stack.enter_context(_worker())
+            if _give(worker, next(chunks, None)):
+                selector.register(_out_of(worker), selectors.EVENT_READ, worker)
+        while selector.get_map():
+            for key, _ in selector.select():
+                total.add(msgspec.json.decode(key.fileobj.readline(), type=Tally))  # type: ignore[union-attr]
                 over = total.broken or (deadline is not None and time.monotonic() >= deadline)
-                chunk = None if over else next(chunks, None)
-                if chunk is not None:
-                    running.add(pool.submit(simulate_range, *chunk))
+                if not _give(key.data, None if over else next(chunks, None)):
+                    selector.unregister(key.fileobj)
     return total
+
+
+def _worker() -> subprocess.Popen[bytes]:
+    """A process that plays what it reads; one of multiprocessing's would leave its resource tracker behind."""
+    command = [sys.executable, "-m", "holdfast.testing.simulator", "--worker"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _give(worker: subprocess.Popen[bytes], chunk: tuple[int, int] | None) -> bool:
+    """Hand out work; without any the worker ends."""
+    assert worker.stdin is not None
+    if chunk is None:
+        worker.stdin.close()
+        return False
+    worker.stdin.write(msgspec.json.encode(chunk) + b"\n")
+    worker.stdin.flush()
+    return True
+
+
+def _out_of(worker: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert worker.stdout is not None
+    return worker.stdout
+
+
+def _work() -> None:
+    for line in sys.stdin.buffer:
+        answer = msgspec.json.encode(simulate_range(*msgspec.json.decode(line, type=tuple[int, int])))
+        sys.stdout.buffer.write(answer + b"\n")
+        sys.stdout.buffer.flush()
 
 
 def _chunks(start: int, count: int | None) -> Iterator[tuple[int, int]]:
@@ -142,7 +175,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--seed", type=int, help="play this one alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every step")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.worker:
+        _work()
+        return 0
     if options.seed is not None:
         told = explain(options.seed, None if options.trace else LAST_LINES)
         print(told)
