@@ -82,8 +82,8 @@ def command_for(system: str, script: Path, config: Mapping[str, object]) -> list
 class Job:
     """One run of a job under one system, in a session of its own; leaving the block ends all its processes.
 
-    ``directory``/log is for what the job writes about itself, ``directory``/storage is its storage path, and its temp
-    directory is on the same file system.
+    ``log`` is a directory for what the job writes about itself, ``storage`` is its storage path; its temp directory is on
+    the same file system.
     """
 
     def __init__(self, system: str, job: str, directory: Path, **config: object) -> None:
@@ -92,9 +92,10 @@ class Job:
         for name in ("log", "storage", "tmp"):
             (self.directory / name).mkdir(parents=True)
         self.log = self.directory / "log"
+        self.storage = self.directory / "storage"
         self.output = self.directory / "output"
         self._mark = f"BENCHMARK_JOB={uuid.uuid4().hex}"
-        config = {"log": str(self.log), "storage": str(self.directory / "storage"), **config}
+        config = {"log": str(self.log), "storage": str(self.storage), **config}
         self._command = command_for(system, script_for(system, job, self.directory), config)
 
     def __enter__(self) -> Job:

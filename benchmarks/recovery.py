@@ -1,7 +1,8 @@
 """SIGKILL of a worker to the first step that the restarted group completes, and the steps that are done again.
 
 Two DDP workers, steps of 30 ms, a checkpoint every 20. One run for each system; a worker chosen by chance is killed at
-a random moment after the group has done 60 steps since it last started, as often as there are repeats.
+a random moment, as often as there are repeats: not before the run has trained for 15 s, nor before the group has done
+60 steps since it last started.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from measure import Findings, Goal, Options, Summary, main, progress, ratio, summary
 from peers import NAMES, Job, available, work_directory
 
-STEP_S, CHECKPOINT_EVERY, WARM_STEPS = 0.03, 20, 60
+STEP_S, CHECKPOINT_EVERY = 0.03, 20
+WARM_STEPS, WARM_S = 60, 15.0
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ def newest(log: Path) -> dict[int, Attempt]:
 
 def kill_once(job: Job, chance: random.Random) -> Recovery:
     def warm() -> bool:
-        ranks = newest(job.log)
-        return len(ranks) == 2 and all(len(attempt.steps) >= WARM_STEPS for attempt in ranks.values())
+        first = [attempt.steps[0][0] for attempt in attempts(job.log) if attempt.steps]
+        ranks = newest(job.log).values()
+        settled = bool(first) and time.monotonic() > min(first) + WARM_S
+        return settled and len(ranks) == 2 and all(len(attempt.steps) >= WARM_STEPS for attempt in ranks)
 
     job.wait_for(warm, "it had trained for a while", 180)
     time.sleep(chance.uniform(0.0, 1.0))

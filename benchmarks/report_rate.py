@@ -28,15 +28,24 @@ def measure(system: str, rounds: int, work: Path) -> Rates:
     with Job(system, "reports", work, rounds=rounds, reports=count) as job:
         job.wait(300)
         workers = [json.loads((job.log / rank).read_text()) for rank in ("0", "1")]
-        fit = json.loads((job.log / "fit").read_text())
-    total = (rounds + 1) * count
-    if system == "holdfast" and fit["metrics"]["step"] != total - 1:
-        raise BenchmarkError(f"the last report was step {total - 1}, the result has {fit['metrics']}")
+        ended = float((job.log / "fit").read_text())
+        total = (rounds + 1) * count
+        if system == "holdfast":
+            check_stored(job.storage / "reports", total)
     slower = [max(pair) for pair in zip(*(worker["rounds"] for worker in workers), strict=True)]
-    took = fit["ended"] - min(worker["first"] for worker in workers)
+    took = ended - min(worker["first"] for worker in workers)
     rates = Rates(summary([count / one for one in slower]), total / took)
     progress(f"{NAMES[system]}: {rates.calls.show('reports/s')}, sustained {rates.sustained:.2f}")
     return rates
+
+
+def check_stored(run: Path, total: int) -> None:
+    from holdfast.train import Result
+
+    stored = Result.from_path(run).metrics_dataframe
+    steps = [] if stored is None else list(stored["step"])
+    if steps != list(range(total)):
+        raise BenchmarkError(f"{total} reports were made of each worker; of rank 0's, {len(steps)} are stored")
 
 
 def goals(ours: Rates) -> list[Goal]:

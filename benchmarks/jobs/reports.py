@@ -26,11 +26,11 @@ def train_fn(config):
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
-    result = TorchTrainer(
+    TorchTrainer(
         train_fn,
         train_loop_config=arguments,
         scaling_config=holdfast.train.ScalingConfig(num_workers=2),
         run_config=holdfast.train.RunConfig(name="reports", storage_path=arguments["storage"]),
     ).fit()
     with open(os.path.join(arguments["log"], "fit"), "w") as file:
-        json.dump({"ended": time.monotonic(), "metrics": result.metrics}, file)
+        file.write(str(time.monotonic()))
