@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -48,6 +48,8 @@ PRELOAD = _present(
     "torch.profiler._cupti_monitor",
     "torch._dynamo",
 )
+
+_ALL_FORMED = "all formed"
 
 
 @dataclass
@@ -100,6 +102,7 @@ class _InProcessGroup:
                 if session.world_size == 1 and dist.is_initialized():
                     dist.destroy_process_group()
                 raise
+            _await_all_formed(store)
             if dist.is_initialized():
                 dist.destroy_process_group()
             del store
@@ -129,7 +132,16 @@ def _form_group(session: Session, config: TorchConfig) -> Any:
         world_size=session.world_size,
         timeout=timeout,
     )
+    if store.add("formed", 1) == session.world_size:
+        store.set(_ALL_FORMED, "")
     return store
+
+
+def _await_all_formed(store: Any) -> None:
+    """A function may return while a peer still forms its side of the group; what it connects to must not go away.
+    A store that is gone went after rank 0 had seen all of them, and a peer that never comes is reported elsewhere."""
+    with suppress(RuntimeError):
+        store.wait([_ALL_FORMED])
 
 
 def _serve(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
