@@ -1,0 +1,100 @@
+"""A run's machine under test: it is fed back what it decides, and its journal is kept for a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run
+from holdfast.core.failures import Evidence
+from holdfast.core.state import CheckpointRecord, Phase, RunSpec, RunState, ValidationStatus
+
+C = TypeVar("C", bound=do.Command)
+CRASH = Evidence(signal=9)
+
+
+class Machine:
+    def __init__(self, journal: Iterable[ev.Event] = (), **limits: Any) -> None:
+        self.spec = RunSpec(**{"num_workers": 2, "max_failures": 3, **limits})
+        self.state = RunState()
+        self.journal = list(journal)
+        self.now = 0.0
+        for event in self.journal:
+            self.state = run.replay(self.state, event)
+
+    def feed(self, *events: ev.Event) -> list[do.Command]:
+        """Returns what was asked for by these events, without the decisions, which are fed back."""
+        asked: list[do.Command] = []
+        for event in events:
+            if event.durable:
+                self.journal.append(event)
+            self.state, commands, reason = run.step(self.state, event, self.now)
+            assert reason
+            for command in commands:
+                asked += self.feed(command.event) if isinstance(command, do.Decide) else [command]
+        return asked
+
+    def start(self, epoch: int = 1) -> list[do.Command]:
+        return self.feed(ev.DriverStarted(epoch, self.spec))
+
+    def restart(self) -> Machine:
+        """A new driver that has replayed the journal, and has not begun yet."""
+        fresh = Machine(self.journal)
+        fresh.spec = self.spec
+        return fresh
+
+    def ready(self) -> None:
+        self.feed(*(ev.WorkerReady(self.generation, rank) for rank in range(len(self.state.ranks))))
+
+    def training(self) -> Machine:
+        self.start()
+        self.ready()
+        assert self.state.phase is Phase.RUNNING
+        return self
+
+    def stage(self, index: int, *ranks: int, **options: Any) -> None:
+        self.feed(*(ev.ShardStaged(self.generation, rank, index, **options) for rank in ranks))
+
+    def seal(self, index: int, *ranks: int) -> list[do.Command]:
+        return self.feed(*(ev.ShardSealed(self.generation, rank, index) for rank in ranks))
+
+    def commit(self, index: int, score: float | None = None) -> list[do.Command]:
+        """All ranks bring files, and they become durable."""
+        everyone = range(len(self.state.ranks))
+        self.stage(index, *everyone)
+        command = only(do.Commit, self.seal(index, *everyone))
+        return self.committed(command, score)
+
+    def committed(self, command: do.Commit, score: float | None = None) -> list[do.Command]:
+        status = ValidationStatus.PENDING if command.validate else ValidationStatus.NONE
+        record = CheckpointRecord(command.id, command.report, score, status)
+        return self.feed(ev.Committed(record, command.generation, command.index))
+
+    def fail(self, rank: int = 0, evidence: Evidence = CRASH) -> list[do.Command]:
+        return self.feed(ev.WorkerFailed(self.generation, rank, evidence))
+
+    def gone(self) -> list[do.Command]:
+        return self.feed(ev.GroupGone(self.generation))
+
+    def all_return(self) -> list[do.Command]:
+        return self.feed(*(ev.WorkerReturned(self.generation, rank) for rank in range(len(self.state.ranks))))
+
+    @property
+    def generation(self) -> int:
+        return self.state.generation
+
+    @property
+    def ids(self) -> list[str]:
+        return [c.id for c in self.state.checkpoints]
+
+
+def every(kind: type[C], commands: Iterable[do.Command]) -> list[C]:
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def only(kind: type[C], commands: Iterable[do.Command]) -> C:
+    found = every(kind, commands)
+    assert len(found) == 1, f"{kind.__name__}: {found}"
+    return found[0]
