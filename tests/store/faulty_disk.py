@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import StorageFullError
+from holdfast.errors import StorageError, StorageFullError
 from holdfast.store.disk import Disk
 
 OPERATIONS = tuple(name for name, _ in inspect.getmembers(Disk, inspect.isfunction) if not name.startswith("_"))
@@ -70,6 +70,23 @@ class CrashingDisk(InterceptedDisk):
         elif self._moment == "half":
             do_half(name, args)
         raise Crash
+
+
+class BrokenDisk(InterceptedDisk):
+    """Fails with an error at operation number ``at``, and with ``for_good`` at all that follow."""
+
+    def __init__(self, at: int, for_good: bool) -> None:
+        super().__init__()
+        self.operations = 0
+        self._at = at
+        self._for_good = for_good
+
+    def intercept(self, name: str, args: tuple[Any, ...], do: Callable[[], Any]) -> Any:
+        number = self.operations
+        self.operations += 1
+        if number == self._at or (self._for_good and number > self._at):
+            raise StorageError(f"input/output error in {name} {args}")
+        return do()
 
 
 class FullDisk(InterceptedDisk):
@@ -211,6 +228,10 @@ def _play(top: Directory, name: str, args: list[Any]) -> None:
         _parent(top, args[1]).now[args[1].name] = _parent(top, path).now.pop(path.name)
     elif name == "unlink":
         _parent(top, path).now.pop(path.name, None)
+    elif name == "rmdir":
+        found = _parent(top, path).now.get(path.name)
+        if isinstance(found, Directory) and not found.now:
+            del _parent(top, path).now[path.name]
     elif name == "rmtree":
         removed = _parent(top, path).now.pop(path.name, None)
         if isinstance(removed, Directory):

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import OPERATIONS, TEARABLE, Crash, CrashingDisk, FullDisk, PowerCutDisk
+from faulty_disk import OPERATIONS, TEARABLE, BrokenDisk, Crash, CrashingDisk, FullDisk, PowerCutDisk
 
-from holdfast.errors import NotARunError, StorageFullError
+from holdfast.errors import NotARunError, StorageError, StorageFullError
 from holdfast.store import runfile
 from holdfast.store.checkpoints import CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
@@ -179,7 +179,7 @@ def power_cuts(prepare: Callable[[RunLayout], None], act: Callable[[RunLayout, D
     disk = PowerCutDisk(layout.root)
     act(layout, disk)
     for after in range(len(disk.log) + 1):
-        for seed in range(7):
+        for seed in range(5):
             keep = random.Random(seed) if seed else None
             target = base / f"cut-{after}-{seed}"
             disk.cut(after, target, keep)
@@ -211,10 +211,7 @@ def test_a_disk_that_is_full_at_any_write_of_a_commit(name: str, tmp_path: Path)
         case.prepare(layout)
         disk = FullDisk(at)
         store = CheckpointStore(layout, disk)
-        shards = [
-            Shard(rank, str(directory), CheckpointStore(layout).seal(directory))
-            for rank, directory in save(layout, 9, write_file)
-        ]
+        shards = sealed_shards(layout)
         manifest = Manifest(0, "new", 9, 0, 9, 2, 1.5, {}, [])
         try:
             store.commit(manifest, shards)
@@ -228,6 +225,38 @@ def test_a_disk_that_is_full_at_any_write_of_a_commit(name: str, tmp_path: Path)
         assert visible(layout, case, at) == case.kept | {"new"}
         CheckpointStore(layout).collect()
         assert leftovers(layout) == []
+    pytest.fail("no commit ever got through")
+
+
+def sealed_shards(layout: RunLayout) -> list[Shard]:
+    return [
+        Shard(rank, str(directory), CheckpointStore(layout).seal(directory))
+        for rank, directory in save(layout, 9, write_file)
+    ]
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.new_at_end])
+def test_an_error_in_any_operation_of_a_commit(name: str, for_good: bool, tmp_path: Path) -> None:
+    case = CASES[name]
+    manifest = Manifest(0, "new", 9, 0, 9, 2, 1.5, {}, [])
+    for at in range(100):
+        layout = RunLayout(tmp_path / str(at))
+        case.prepare(layout)
+        shards = sealed_shards(layout)
+        disk = BrokenDisk(at, for_good)
+        try:
+            CheckpointStore(layout, disk).commit(manifest, shards)
+        except StorageError:
+            offered = visible(layout, case, at)
+            assert for_good or "new" not in offered, f"an error at operation {at} that is no error"
+            if not for_good:
+                CheckpointStore(layout).commit(manifest, shards)
+        else:
+            assert "new" in visible(layout, case, at)
+        check(layout, case, at)
+        if at >= disk.operations:
+            return
     pytest.fail("no commit ever got through")
 
 

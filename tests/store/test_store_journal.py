@@ -83,6 +83,8 @@ def test_a_body_that_cannot_be_stored_leaves_the_journal_as_it_was(layout: RunLa
     journal, _, _ = Journal.open(layout, 1)
     with pytest.raises(TypeError, match=r"report\['x'\] is a"):
         journal.append([("good", {}), ("report", {"x": object()})], 1.0)
+    with pytest.raises(TypeError, match="keys of a report record must be strings"):
+        journal.append([("report", {0: "rank"})], 1.0)  # type: ignore[dict-item]
     journal.append([("next", {})], 1.0)
     journal.close()
     assert kinds(layout) == ["next"]

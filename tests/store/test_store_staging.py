@@ -84,7 +84,7 @@ def test_a_file_with_a_second_name_is_copied(store: CheckpointStore, layout: Run
     assert content(target) == FILES
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "dangling", "loop"])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "dangling", "loop", "name"])
 def test_what_no_checkpoint_can_hold_is_refused_before_anything_moves(
     store: CheckpointStore, layout: RunLayout, source: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,12 +95,14 @@ def test_what_no_checkpoint_can_hold_is_refused_before_anything_moves(
         monkeypatch.chdir(bad.parent)  # a socket's name must be short
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind("bad")
+    elif kind == "name":
+        Path(os.fsdecode(os.fsencode(bad) + b"\xff")).touch()
     elif kind == "dangling":
         bad.symlink_to("nowhere")
     else:
         bad.symlink_to(source)
     before = os.listdir(source)
-    with pytest.raises(StorageError, match=r"optim/bad cannot be part of a checkpoint"):
+    with pytest.raises(StorageError, match=r"optim/bad.? cannot be part of a checkpoint"):
         store.stage(source, layout.shard_dir(1, 0, 0), move=True)
     assert os.listdir(source) == before
 

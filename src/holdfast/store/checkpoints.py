@@ -233,7 +233,7 @@ class CheckpointStore:
             directory = self._layout.root / shard.directory
             with contextlib.suppress(StorageError, OSError):
                 self._disk.rmtree(directory)
-                directory.parent.rmdir()
+                self._disk.rmdir(directory.parent)
 
 
 def _is_user_metadata(path: str) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,12 +15,10 @@ from pathlib import Path
 
 from holdfast.errors import StorageError, StorageFullError
 
-if sys.platform != "win32":
-    import fcntl
-
 _CHUNK = 4 << 20
 _FICLONE = 0x40049409  # Linux: share the source's blocks instead of copying them (btrfs, XFS)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _MEANINGFUL = frozenset({errno.ENOENT, errno.EEXIST, errno.EXDEV})  # callers decide by these; they stay OSErrors
 
 
@@ -83,6 +83,11 @@ class Disk:
         with _named("remove", path), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
+    def rmdir(self, path: Path) -> None:
+        """Remove a directory if it is empty."""
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+
     def rmtree(self, path: Path) -> None:
         with _named("remove", path), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
@@ -119,7 +124,7 @@ def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
 
 def is_temporary(name: str) -> bool:
     """Whether a file of this name is what a crash in ``write_atomic`` left."""
-    return name.startswith(".") and name.endswith(".tmp")
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def ensure_dir(disk: Disk, path: Path) -> None:

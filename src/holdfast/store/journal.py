@@ -51,7 +51,7 @@ class Journal:
         """Read the history and begin this epoch's segment."""
         disk = disk or Disk()
         ensure_dir(disk, layout.journal_dir)
-        records, damage = read(layout, disk)
+        records, damage = read(layout)
         path = layout.segment_file(epoch)
         try:
             file = disk.open_append(path, new=True)
@@ -95,9 +95,8 @@ class Journal:
         self._torn = False
 
 
-def read(layout: RunLayout, disk: Disk | None = None) -> tuple[list[Record], list[Damage]]:
+def read(layout: RunLayout) -> tuple[list[Record], list[Damage]]:
     """Every intact record in order, and what is wrong with the rest."""
-    del disk  # reading changes nothing; the parameter keeps the place of an object store's client
     records: list[Record] = []
     damage: list[Damage] = []
     for _, path in layout.segments():
@@ -150,6 +149,8 @@ def _buried(line: bytes) -> Iterator[Record]:
 
 
 def _line(seq: int, time: float, kind: str, body: Mapping[str, Any]) -> bytes:
+    if not all(isinstance(key, str) for key in body):
+        raise TypeError(f"The keys of a {kind} record must be strings, not {list(body)!r}")
     parts = (seq, values.encode(time), values.encode(kind), values.encode(body, kind))
     return seal(b'{"seq":%d,"time":%s,"kind":%s,"body":%s}' % parts)
 

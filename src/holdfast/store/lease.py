@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import socket
-import sys
 import threading
 import time
 from typing import Any
@@ -22,9 +22,6 @@ from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal
-
-if sys.platform != "win32":
-    import fcntl
 
 _table_lock = threading.Lock()
 _held: dict[tuple[int, int, int], Lease] = {}  # by process id (a forked child holds nothing), device and inode

@@ -148,19 +148,26 @@ def _check_tree(directory: Path, above: frozenset[tuple[int, int]]) -> bool:
         for entry in entries:
             try:
                 status = os.stat(entry.path)
+                entry.name.encode()
             except OSError as error:
-                raise StorageError(f"{entry.path} cannot be part of a checkpoint: {error.strerror}") from error
+                raise _unfit(entry.path, f"{error.strerror}") from error
+            except UnicodeEncodeError:
+                raise _unfit(entry.path, "its name is not valid Unicode") from None
             if stat.S_ISDIR(status.st_mode):
                 if (status.st_dev, status.st_ino) in above:
-                    raise StorageError(f"{entry.path} cannot be part of a checkpoint: it links to a directory above it")
+                    raise _unfit(entry.path, "it links to a directory above it")
                 movable &= _check_tree(Path(entry.path), above)
             elif not stat.S_ISREG(status.st_mode):
-                raise StorageError(f"{entry.path} cannot be part of a checkpoint: it is no regular file or directory")
+                raise _unfit(entry.path, "it is no regular file or directory")
             elif status.st_nlink > 1:
                 movable = False
             if entry.is_symlink():
                 movable = False
     return movable
+
+
+def _unfit(path: str, why: str) -> StorageError:
+    return StorageError(f"{os.fsencode(path).decode(errors='replace')} cannot be part of a checkpoint: {why}")
 
 
 def _renamed(disk: Disk, source: Path, target: Path) -> bool:
