@@ -121,12 +121,13 @@ class FakeDriver:
     def _disturb(self, event: ev.Event) -> None:
         if self._faults.hit("message of an old group"):
             self._clock.after(self._rng.random() * 20.0, self._deliver_if_old, event)
-        if self._faults.hit("stop asked"):
-            self._faults.count("stop asked")
-            self.deliver(ev.StopAsked())
-            if self._rng.random() < 0.4:
-                self._clock.after(self._rng.random() * 5.0, self.deliver, ev.StopAsked(at_once=True))
-        if self._alive and self._faults.hit("stop asked at once"):
+        for kind in ("stop asked", "stop asked between groups"):
+            if (kind == "stop asked" or not self.state.group_lives) and self._faults.hit(kind):
+                self._faults.count(kind)
+                self.deliver(ev.StopAsked())
+                if self._rng.random() < 0.4:
+                    self._clock.after(self._rng.random() * 5.0, self.deliver, ev.StopAsked(at_once=True))
+        if self._faults.hit("stop asked at once"):
             self._faults.count("stop asked at once")
             self.deliver(ev.StopAsked(at_once=True))
 

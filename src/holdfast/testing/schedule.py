@@ -29,8 +29,9 @@ MEAN_CHANCE = {
     "driver killed": 60.0,
     "torn journal tail": 8.0,
     "stop asked": 25.0,
+    "stop asked between groups": 4.0,
     "stop asked at once": 25.0,
-    "message of an old group": 20.0,
+    "message of an old group": 10.0,
     "group gone said twice": 2.0,
     "timer fired while it was cancelled": 3.0,
 }
