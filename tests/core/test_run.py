@@ -193,6 +193,14 @@ def test_a_second_stop_ends_the_run_at_once() -> None:
     assert only(do.Finish, machine.feed(ev.StopAsked(at_once=True))).outcome is Outcome.STOPPED
 
 
+def test_a_stop_that_comes_too_late_changes_no_outcome() -> None:
+    machine = Machine().training()
+    machine.all_return()
+    machine.gone()
+    assert machine.feed(ev.StopAsked(), ev.StopAsked(at_once=True)) == []
+    assert machine.state.outcome is Outcome.FINISHED
+
+
 def test_a_stop_while_the_run_restores_or_waits_ends_it() -> None:
     restoring = Machine().training()
     restoring.commit(0)

@@ -412,6 +412,8 @@ def _run_ended(turn: _Turn, event: ev.RunEnded) -> str:
 
 def _stop_asked(turn: _Turn, event: ev.StopAsked) -> str:
     state = turn.state
+    if state.phase is Phase.ENDED:
+        return "the run has ended already"
     if event.at_once:
         _end(turn, Outcome.STOPPED, "it was asked to stop at once")
     elif state.group_lives:

@@ -141,8 +141,7 @@ class FakeDriver:
         """Step is pure, so the whole batch is decided first, then journalled in that order, and then carried out."""
         turns: list[Turn] = []
         for event in batch:
-            if not (turns and isinstance(turns[-1][1], ev.RunEnded)):
-                self._step(event, turns)
+            self._step(event, turns)
         for before, event, after, commands in turns:
             if event.durable:
                 self._append(event)
@@ -151,6 +150,8 @@ class FakeDriver:
             for command in commands:
                 self.die_here()
                 _CARRY_OUT[type(command)](self, command)
+                if not self._alive:
+                    return
 
     def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state

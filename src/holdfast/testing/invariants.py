@@ -62,6 +62,8 @@ class Judge:
             after = self.shadow = run.replay(before, event)
         except Exception as error:
             raise Violation("a replay never raises", f"{type(error).__name__}: {error} on {event}") from error
+        over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.GroupStarted)
+        _expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
         self._judge_budgets(before, event, after)
         self._judge_checkpoints(before, event, after)
         if isinstance(event, ev.DriverStarted):
@@ -131,6 +133,8 @@ class Judge:
             return
         had, has = {c.id: c for c in before.checkpoints}, {c.id: c for c in after.checkpoints}
         if isinstance(event, ev.Committed):
+            again = event.record.id in before.damaged
+            _expect(not again, "1 what was damaged is never offered again", event.record.id)
             had[event.record.id] = event.record
         elif isinstance(event, ev.Validated) and event.id in had:
             had[event.id] = structs.replace(had[event.id], validation=event.status)
