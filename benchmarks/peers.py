@@ -82,8 +82,8 @@ def command_for(system: str, script: Path, config: Mapping[str, object]) -> list
 class Job:
     """One run of a job under one system, in a session of its own; leaving the block ends all its processes.
 
-    ``log`` is a directory for what the job writes about itself, ``storage`` is its storage path; its temp directory is on
-    the same file system.
+    ``log`` is a directory for what the job writes about itself, ``storage`` is its storage path; its temp directory is
+    on the same file system.
     """
 
     def __init__(self, system: str, job: str, directory: Path, **config: object) -> None:
