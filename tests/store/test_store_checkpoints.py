@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,7 +237,16 @@ def test_a_directory_whose_manifest_vanished_can_be_quarantined(store: Checkpoin
 
 def test_quarantine_works_on_a_full_disk(layout: RunLayout) -> None:
     commit(layout, "c")
-    CheckpointStore(layout, FullDisk(0)).quarantine("c", "reason")
+    synced: list[Path] = []
+
+    class Recording(FullDisk):
+        def intercept(self, name: str, args: tuple[Any, ...], do: Any) -> Any:
+            if name == "fsync_dir":
+                synced.append(args[0])
+            return super().intercept(name, args, do)
+
+    CheckpointStore(layout, Recording(0)).quarantine("c", "reason")
+    assert synced == [layout.checkpoints_dir]
     assert CheckpointStore(layout).scan() == ([], [])
     assert content(layout.checkpoint_dir("c")) == FILES
 

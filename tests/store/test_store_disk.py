@@ -62,6 +62,27 @@ def test_files_are_only_ever_created_new(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x"
 
 
+def test_what_is_said_to_be_durable_is_synced_after_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []  # the size of each file when it is synced
+    monkeypatch.setattr("holdfast.store.disk._flush", lambda fd: synced.append(os.fstat(fd).st_size))
+    disk, path = Disk(), tmp_path / "file"
+    disk.write_new(path, b"12345")
+    disk.fsync_file(path)
+    disk.copy_file(path, tmp_path / "copy")
+    disk.copy_file(path, tmp_path / "quick", sync=False)
+    with disk.open_append(path, new=False) as file:
+        disk.append(file, b"67")
+        disk.sync(file)
+        disk.truncate(file, 3)
+    with disk.open_in_place(path) as file:
+        disk.overwrite(file, b"x")
+    assert synced == [5, 5, 5, 7, 3, 1]
+    disk.fsync_dir(tmp_path)
+    assert len(synced) == 7
+
+
 @pytest.mark.parametrize("size", [0, 1, (4 << 20) + 1])
 def test_copies_are_the_same(size: int, tmp_path: Path) -> None:
     content = os.urandom(size)

@@ -45,6 +45,8 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore:
+    """The checkpoints of one run."""
+
     def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
         self._layout = layout
         self._disk = disk or Disk()
