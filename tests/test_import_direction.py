@@ -25,7 +25,7 @@ BELOW = {
     **{folder: USER_SIDE | {"driver"} for folder in USER_SIDE},
 }
 # The entry point of a worker that is started anew belongs to the worker, and dies with its parent as the node's do.
-EXCEPTIONS = {("worker/__main__.py", "node")}
+EXCEPTIONS: set[tuple[str, str]] = set()
 MODULES = sorted(path for path in SRC.rglob("*.py") if path.parent != SRC)
 
 

@@ -38,7 +38,7 @@ TRAIN = {
     "ReportedCheckpointStatus": "COMMITTED PENDING_VALIDATION VALIDATED VALIDATION_TIMEOUT VALIDATION_FAILED",
     "Result": "(*, metrics=None, checkpoint=None, error=None, path='', rows=None, best_checkpoints=None, config=None, "
     "return_value=None, filesystem=None, ledger=None)",
-    "RunConfig": "(name=..., storage_path=..., storage_filesystem=None, failure_config=..., checkpoint_config=..., "
+    "RunConfig": "(name=None, storage_path=..., storage_filesystem=None, failure_config=..., checkpoint_config=..., "
     "callbacks=..., worker_runtime_env=..., logging_config=..., sync_config=..., verbose=None, stop=None, "
     "progress_reporter=None, log_to_file=False, engine=None, preload=())",
     "ScalingConfig": "(trainer_resources=None, num_workers=1, use_gpu=False, resources_per_worker=None, "

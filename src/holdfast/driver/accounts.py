@@ -74,17 +74,14 @@ class Accounts:
         if state.verdict is Verdict.RETRY:
             return f"retry {spent}{'' if limit < 0 else f' of {limit}'}"
         if limit == 0:
-            return "no retry: FailureConfig(max_failures=0)"
-        return f"no retry left: all {limit} of FailureConfig(max_failures={limit}) are used"
+            return "no retry, as FailureConfig(max_failures=0) says"
+        return f"no retry left, all {limit} of FailureConfig(max_failures={limit}) are used"
 
-    def error(self, state: RunState) -> TrainingFailedError:
+    def error(self, state: RunState, how_to_go_on: str) -> TrainingFailedError:
         failure = state.failure
         assert failure is not None
-        remedy = (
-            f"What was done: {self.action(state)}. "
-            f"{f'The run can go on from {state.newest.id}' if state.newest else 'There is no checkpoint yet'}: "
-            "mend the cause and run the same command again, or allow retries with FailureConfig(max_failures=...)."
-        )
+        saved = f"It can go on from {state.newest.id}" if state.newest else "There is no checkpoint to go on from"
+        remedy = f"What was done: {self.action(state)}. {saved}: mend the cause and {how_to_go_on}"
         if failure.kind is FailureKind.STORAGE:
             return ControllerError(StorageError(f"{failure.text}\n{remedy}"))
         detail = self._seen[failure.rank][1] if failure.rank in self._seen else ""

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import msgspec
@@ -44,6 +44,13 @@ from .storage import StorageThread
 
 log = logging.getLogger(__name__)
 _BATCH = 1000
+
+
+class _Turn(NamedTuple):
+    event: ev.Event
+    before: RunState
+    after: RunState
+    commands: list[do.Command]
 
 
 class Driver:
@@ -85,7 +92,7 @@ class Driver:
         self._past = read_past(records)
         self._state = self._past.state
         self._storage.store.collect()
-        found, more_damage = reconcile(self._state, self._storage.store, plan.score_attribute)
+        found, more_damage = reconcile(self._past, self._storage.store, plan.score_attribute)
         self._queue.extend(found)
         self._warnings = [f"{d.path} is damaged ({d.where}): {d.what}" for d in [*damage, *more_damage]]
         if self._past.ended is not None and self._past.ended.outcome is Outcome.FINISHED:
@@ -186,6 +193,8 @@ class Driver:
         for item in items:
             if isinstance(item, ev.Event):
                 self._queue.append(item)
+            elif isinstance(item, Exception):
+                raise item
             else:
                 self._hear(*item)
         now = time.monotonic()
@@ -195,27 +204,32 @@ class Driver:
         self._work_off()
 
     def _work_off(self) -> None:
+        """Step what has come in, journal it with one sync, and only then act on it."""
         while self._queue:
-            batch = list(self._queue)
-            self._queue.clear()
-            self._journal.append([_journalled(event) for event in batch if event.durable], time.time())
-            for event in batch:
-                self._step(event)
-        first_pending = next(iter(self._state.pending), math.inf)
-        self._book.call_back(first_pending)
+            turns: list[_Turn] = []
+            while self._queue:
+                self._step(self._queue.popleft(), turns)
+            self._journal.append([_journalled(turn.event) for turn in turns if turn.event.durable], time.time())
+            for turn in turns:
+                self._note(turn)
+                for command in turn.commands:
+                    self._carry_out(command)
+        self._book.call_back(next(iter(self._state.pending), math.inf))
         self._requests.settle(self._state)
 
-    def _step(self, event: ev.Event) -> None:
+    def _step(self, event: ev.Event, turns: list[_Turn]) -> None:
+        """One event, and at once the decisions that the core takes on it: nothing else may come in between."""
         before = self._state
         self._state, commands, reason = core.step(before, event, time.monotonic())
         log.debug("%s: %s", type(event).__name__, reason)
-        self._note(before, event)
+        turns.append(_Turn(event, before, self._state, [c for c in commands if not isinstance(c, do.Decide)]))
         for command in commands:
-            self._carry_out(command)
+            if isinstance(command, do.Decide):
+                self._step(command.event, turns)
 
-    def _note(self, before: RunState, event: ev.Event) -> None:
+    def _note(self, turn: _Turn) -> None:
         """Show what changed to the person and to the callbacks."""
-        state, show = self._state, self._display
+        event, before, state, show = turn.event, turn.before, turn.after, self._display
         if state.failure is not None and state.failure is not before.failure:
             show.failure(state.failure.text, self._accounts.action(state))
             if self._plan.on_failure is not None:
@@ -342,8 +356,6 @@ class Driver:
 
     def _carry_out(self, command: do.Command) -> None:
         match command:
-            case do.Decide(event):
-                self._queue.append(event)
             case do.StartGroup():
                 self._start_group(command)
             case do.StopGroup(generation, graceful):
@@ -430,7 +442,7 @@ class Driver:
 
     def _ending(self, finish: do.Finish) -> Ending:
         if finish.outcome is Outcome.FAILED:
-            return Ending(finish.outcome, self._accounts.error(self._state))
+            return Ending(finish.outcome, self._accounts.error(self._state, self._plan.how_to_go_on))
         value = cloudpickle.loads(self._returned[0]) if 0 in self._returned else None
         return Ending(finish.outcome, None, value, self._signal)
 
@@ -438,7 +450,7 @@ class Driver:
         newest = self._state.newest
         saved = f"last checkpoint: {newest.id}" if newest else "no checkpoint was saved"
         if ending.outcome is Outcome.STOPPED:
-            return f"{saved}. To go on, run the same command again: {' '.join(sys.orig_argv)}"
+            return f"{saved}. To go on, {self._plan.how_to_go_on}"
         if ending.error is not None:
             return str(ending.error).partition("\n")[0]
         return f"{saved}; results in {self._plan.layout.root}"

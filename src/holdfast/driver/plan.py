@@ -29,6 +29,7 @@ class Plan:
     on_report: Callable[[list[dict[str, Any]], str | None], None] | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
     display: str = "auto"
+    how_to_go_on: str = "run the same command again"
 
 
 @dataclass(frozen=True)

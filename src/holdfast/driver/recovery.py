@@ -27,6 +27,7 @@ class Past:
     ended: ev.RunEnded | None = None
     identity: dict[str, Any] | None = None
     failures: list[tuple[float, ev.WorkerFailed]] = field(default_factory=list)
+    given_up: set[tuple[int, int]] = field(default_factory=set)  # commits that failed, by (generation, index)
 
 
 IDENTITY = "RunConfigured"  # a record beside the machine's events: a second copy of run.json
@@ -58,6 +59,8 @@ def _remember(past: Past, event: ev.Event, time: float) -> None:
             past.groups.append(event)
         case ev.WorkerFailed():
             past.failures.append((time, event))
+        case ev.CommitFailed():
+            past.given_up.add((event.generation, event.index))
         case ev.Committed() if event.validation is not None:
             past.validations[event.record.id] = event.validation
         case ev.Validated():
@@ -66,23 +69,35 @@ def _remember(past: Past, event: ev.Event, time: float) -> None:
             past.ended = event
 
 
-def reconcile(
-    state: RunState, store: CheckpointStore, score_attribute: str | None
-) -> tuple[list[ev.Event], list[Damage]]:
-    """The events that make the journal's view agree with the manifests, which are what counts."""
+def reconcile(past: Past, store: CheckpointStore, score_attribute: str | None) -> tuple[list[ev.Event], list[Damage]]:
+    """The events that make the journal's view agree with the manifests, which are what counts.
+
+    What was given up for good stays so, whatever a crash left of it: another group may have gone another way since.
+    """
     manifests, damage = store.scan()
-    stored = {manifest.id: manifest for manifest in manifests}
-    known = {checkpoint.id for checkpoint in state.checkpoints}
+    stored = {manifest.id for manifest in manifests}
+    known = {checkpoint.id for checkpoint in past.state.checkpoints}
     events: list[ev.Event] = []
     for manifest in manifests:
-        if manifest.id not in known:
-            record = CheckpointRecord(manifest.id, manifest.report, score_of(manifest.metrics, score_attribute))
-            events.append(ev.Committed(record, manifest.generation))
+        if manifest.id in known:
+            continue
+        if (manifest.generation, manifest.index) in past.given_up:
+            store.delete(manifest.id)
+        elif manifest.id in past.state.damaged:
+            store.quarantine(manifest.id, "it was found damaged by an earlier driver")
+        else:
+            events.append(committed(manifest, score_attribute, index=-1))
     named = {d.path.rpartition("/")[2].removesuffix(".json"): d.what for d in damage}
-    for checkpoint in state.checkpoints:
+    for checkpoint in past.state.checkpoints:
         if checkpoint.id not in stored:
             events.append(ev.Damaged(checkpoint.id, named.get(checkpoint.id, "its manifest is gone")))
     return events, damage
+
+
+def committed(manifest: Manifest, score_attribute: str | None, index: int) -> ev.Committed:
+    status = ValidationStatus.NONE if manifest.validation is None else ValidationStatus.PENDING
+    record = CheckpointRecord(manifest.id, manifest.report, score_of(manifest.metrics, score_attribute), status)
+    return ev.Committed(record, manifest.generation, index, manifest.validation)
 
 
 def score_of(metrics: Any, attribute: str | None) -> float | None:
@@ -95,8 +110,3 @@ def score_of(metrics: Any, attribute: str | None) -> float | None:
         for part in attribute.split("/"):
             value = value.get(part) if isinstance(value, dict) else None
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def record_of(manifest: Manifest, attribute: str | None, validate: bool) -> CheckpointRecord:
-    status = ValidationStatus.PENDING if validate else ValidationStatus.NONE
-    return CheckpointRecord(manifest.id, manifest.report, score_of(manifest.metrics, attribute), status)

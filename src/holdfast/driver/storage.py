@@ -1,6 +1,6 @@
 """The driver's storage thread: commits, verifies and deletes, one after the other, so that the loop never waits for it.
 
-What comes of it goes into the inbox as events of the core.
+What comes of it goes into the inbox: events of the core, or the error that ends the run.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.engine.base import Inbox
+from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
 
-from .recovery import record_of
+from .recovery import committed
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +35,25 @@ class StorageThread:
     def commit(self, command: do.Commit, shards: Sequence[Shard], metrics: Any, validation: Any) -> None:
         def job() -> ev.Event:
             where = (command.id, command.generation, command.index, command.report, command.world_size)
-            manifest = Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[])
+            manifest = Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
             try:
                 manifest = self.store.commit(manifest, shards)
             except Exception as error:
                 return ev.CommitFailed(command.generation, command.index, str(error) or repr(error))
-            record = record_of(manifest, self._score_attribute, command.validate)
-            return ev.Committed(record, command.generation, command.index, validation)
+            return committed(manifest, self._score_attribute, command.index)
 
         self._submit(job)
 
     def verify(self, id: str) -> None:
-        def job() -> ev.Event:
+        """Damage sets the checkpoint aside; a store that cannot be read says nothing about it, and ends the run."""
+
+        def job() -> ev.Event | StorageError:
             try:
                 self.store.verify(id)
+            except CheckpointDamagedError as error:
+                return ev.Damaged(id, str(error))
             except Exception as error:
-                return ev.Damaged(id, str(error) or repr(error))
+                return StorageError(f"{id} could not be read: {error}")
             return ev.Verified(id)
 
         self._submit(job)
@@ -69,7 +73,7 @@ class StorageThread:
 
         self._submit(job)
 
-    def _submit(self, job: Callable[[], ev.Event | None]) -> None:
+    def _submit(self, job: Callable[[], ev.Event | StorageError | None]) -> None:
         def run() -> None:
             try:
                 event = job()

@@ -97,6 +97,7 @@ class _AgentProcess:
             self._inbox.put((NODE, message))
         self._process.wait()
         self._await_end_below()
+        self._channel.close()
         self._on_lost()
 
     def _note(self, pid: int) -> None:

@@ -63,7 +63,8 @@ class Agent:
         try:
             while not self._closing:
                 for key, mask in self._selector.select(self._timeout()):
-                    key.data(mask)
+                    if key.fileobj in self._selector.get_map():  # else it was let go of by an event before it
+                        key.data(mask)
                 self._on_time()
         except LauncherLostError:
             pass  # the driver sees this agent end, and starts another

@@ -92,7 +92,7 @@ class SpawnLauncher:
             self._theirs.send(_encoder.encode(event))
 
     def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
-        command = [sys.executable, "-m", "holdfast.worker", str(channel), str(payload), str(os.getpid())]
+        command = [sys.executable, "-m", "holdfast.node.spawned", str(channel), str(payload), str(os.getpid())]
         process = subprocess.Popen(
             command,
             pass_fds=[channel, payload],

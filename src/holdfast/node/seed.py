@@ -2,12 +2,12 @@
 
 A zygote that had to import torch anew would double the time to the first step. The seed costs a fork: it shares the
 script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
-no other thread runs, no CUDA context exists, and no module of the script's is half imported. Otherwise the agent starts
-a zygote of its own.
+no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -76,6 +76,7 @@ def plant() -> None:
     gc.unfreeze()
     theirs.close()
     ours.settimeout(10.0)
+    atexit.register(ours.close)
     _seed = Seed(pid, ours)
 
 
@@ -87,14 +88,16 @@ def _is_safe() -> bool:
     torch = sys.modules.get("torch")
     if torch is None or torch.cuda.is_initialized():
         return False
-    if any(not name.startswith("holdfast") for name in _half_imported()):
-        return False
     return len(os.listdir("/proc/self/task")) - 1 <= _fork_safe_threads()
 
 
-def _half_imported() -> list[str]:
+def _forget_half_imported() -> None:
+    """The imports that led here never return in this process: whoever needs those modules imports them anew."""
     specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
-    return [name for name, spec in specs.items() if getattr(spec, "_initializing", False)]
+    half = {name for name, spec in specs.items() if getattr(spec, "_initializing", False)} - {"holdfast"}
+    for name in specs:
+        if any(name == other or name.startswith(f"{other}.") for other in half):
+            del sys.modules[name]
 
 
 def _fork_safe_threads() -> int:
@@ -123,8 +126,7 @@ def _live(parent: int, wire: socket.socket) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     posix.die_with_parent(parent)
-    for name in _half_imported():  # the import that led here never returns in this process: do it anew
-        del sys.modules[name]
+    _forget_half_imported()
     importlib.import_module("holdfast.train.torch")
     sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
     while True:

@@ -34,6 +34,7 @@ class Manifest(msgspec.Struct, frozen=True):
     created: float
     metrics: Any
     files: list[FileEntry]
+    validation: Any = None  # what its validation is to be called with, if one was asked for
 
 
 class Shard(msgspec.Struct, frozen=True):

@@ -147,17 +147,17 @@ def _may_move(session: Session, directory: str, mode: CheckpointUploadMode, dele
 
 
 def _is_temporary(directory: str) -> bool:
-    """Whether ``tempfile`` made the directory or one that it lies in: such a one is private to its user, and lies where
-    temporary files go or has a name of that kind. Others in a temporary place may be shared by ranks, or kept."""
+    """Whether ``tempfile`` made the directory, or one above it: such a one is private to its user, and has a name of
+    that kind or lies where temporary files go. Others in a temporary place may be shared by ranks, or kept."""
     roots = {os.path.realpath(tempfile.gettempdir()), "/dev/shm"}
     path = Path(os.path.realpath(directory))
-    in_root = any(str(parent) in roots for parent in path.parents)
-    for part in (path, *path.parents):
-        if str(part) in roots:
-            break
-        if (in_root or _TEMPFILE_NAME.fullmatch(part.name)) and not stat.S_IMODE(part.stat().st_mode) & 0o077:
-            return True
-    return False
+    if str(path.parent) in roots and _is_private(path):
+        return True
+    return any(_TEMPFILE_NAME.fullmatch(part.name) and _is_private(part) for part in (path, *path.parents))
+
+
+def _is_private(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
 def _is_kept(session: Session, directory: str) -> bool:

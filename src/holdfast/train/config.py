@@ -308,7 +308,7 @@ class RunConfig:
     ``preload`` names modules that workers need and that take long to import: they are imported once for all workers and
     all their restarts."""
 
-    name: str = field(default_factory=_unique_name)
+    name: str = None  # type: ignore[assignment]  # None: a unique one is made
     storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)
     storage_filesystem: Any = None
     failure_config: FailureConfig = field(default_factory=FailureConfig)
@@ -348,6 +348,7 @@ class RunConfig:
 
     def _fill_defaults(self) -> None:
         """An explicit None means the default, as it does in scripts written for Ray."""
+        self.has_own_name = bool(self.name)  # else the same script does not find its run again
         self.name = self.name or _unique_name()
         self.storage_path = _default_storage_path() if self.storage_path is None else self.storage_path
         for name, kind in _NESTED.items():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -89,7 +91,7 @@ class DataParallelTrainer:
         if ending.outcome is Outcome.STOPPED:
             if ending.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM)
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(layout)}")
         return Result.from_history(layout.root, load(layout.root), return_value=ending.return_value)
 
     @classmethod
@@ -162,7 +164,13 @@ class DataParallelTrainer:
             on_report=_after_report(context) if run.callbacks else None,
             on_failure=_after_exception(context) if run.callbacks else None,
             display="off" if run.verbose == 0 else in_force.display,
+            how_to_go_on=self._how_to_go_on(layout),
         )
+
+    def _how_to_go_on(self, layout: RunLayout) -> str:
+        if self.run_config.has_own_name:
+            return f"run the same command again: {shlex.join(sys.orig_argv)}"
+        return f"use {type(self).__name__}.restore({str(layout.root)!r}, train_loop_per_worker=...)"
 
     def _identity(self) -> dict[str, Any]:
         """What run.json says: enough to go on with the run by ``restore``."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from holdfast.train.checks import check_number
 
 if TYPE_CHECKING:
-    from holdfast.train.checkpoint import Checkpoint
+    pass
 
 
 class ValidationFn(Protocol):
-    """Takes a checkpoint, returns the metrics to add to it."""
+    """Takes a checkpoint and the task's keyword arguments, returns the metrics to add to the checkpoint."""
 
-    def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
 
 
 @dataclass

@@ -1,11 +1,12 @@
-"""A worker started anew, where forking is not possible: ``python -m holdfast.worker CHANNEL PAYLOAD PARENT``."""
+"""A worker started anew, where forking is not possible: ``python -m holdfast.node.spawned CHANNEL PAYLOAD PARENT``."""
 
 from __future__ import annotations
 
 import sys
 
-from holdfast.node.posix import die_with_parent
 from holdfast.worker.main import leave, run
+
+from .posix import die_with_parent
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[3]))

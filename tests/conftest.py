@@ -1,0 +1,71 @@
+"""Every test ends by checking that it left no process, thread or file descriptor behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.node import posix, seed
+
+PATIENCE_S = 10.0
+posix.adopt_orphans()  # what a killed driver leaves behind becomes our child, so it is found whatever its parent was
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    threads, processes, files = set(threading.enumerate()), descendants(), open_files()
+    yield
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        left = descendants() - processes - seeds()
+        alive = [t for t in threading.enumerate() if t not in threads and not t.name.startswith("pytest_timeout")]
+        if not left and not alive and open_files() <= files + spare_files():
+            return
+        time.sleep(0.01)
+    assert not left, f"processes left behind: {[(pid, command(pid)) for pid in left]}"
+    assert not alive, f"threads left behind: {alive}"
+    assert open_files() <= files + spare_files(), "file descriptors left open"
+
+
+def descendants() -> set[int]:
+    """The living processes below this one."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != b"Z":
+            children.setdefault(int(parent), []).append(int(name))
+    found, todo = set(), [os.getpid()]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo.extend(below)
+    return found
+
+
+def seeds() -> set[int]:
+    planted = seed.planted()
+    return {planted.pid} if planted is not None else set()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def spare_files() -> int:
+    return 1 if seed.planted() is not None else 0  # the wire to a seed that the test's import planted
+
+
+def command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return "gone"
