@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from holdfast.core import checkpointing, run
 from holdfast.core import commands as do
-from holdfast.core import run
 from holdfast.core.state import Outcome, RunState, Verdict
 from holdfast.testing import simulator
 from holdfast.testing.schedule import KINDS
@@ -58,8 +58,8 @@ def commits_before_the_files_are_on_disk(monkeypatch: pytest.MonkeyPatch) -> Non
         turn.change(pending=pending)
         good(turn)
 
-    good = run._commit_next
-    monkeypatch.setattr(run, "_commit_next", broken)
+    good = checkpointing.commit_next
+    monkeypatch.setattr(checkpointing, "commit_next", broken)
 
 
 def forgets_what_was_spent_when_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +76,13 @@ def deletes_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
         gone = good(checkpoints, spec, pinned)
         return [max(checkpoints, key=lambda c: c.report).id] if gone else gone
 
-    good = run.superseded
-    monkeypatch.setattr(run, "superseded", broken)
+    good = checkpointing.superseded
+    monkeypatch.setattr(checkpointing, "superseded", broken)
 
 
 def deletes_what_the_group_resumed_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = run.superseded
-    monkeypatch.setattr(run, "superseded", lambda *situation, **_: good(*situation, pinned=()))
+    good = checkpointing.superseded
+    monkeypatch.setattr(checkpointing, "superseded", lambda *situation, **_: good(*situation, pinned=()))
 
 
 def starts_without_verifying(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
         if turn.state.verdict is Verdict.RETRY and turn.state.phase is run.Phase.STOPPING:
-            turn.move("group gone")
+            run._move(turn, "group gone")
             turn.change(pending={})
             run._settle(turn)
         return reason
@@ -122,24 +122,11 @@ def goes_on_before_the_last_checkpoint_is_durable(monkeypatch: pytest.MonkeyPatc
 
 
 def listens_to_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run._Turn, "is_current", lambda self, _generation: len(self.state.ranks) == 4)
+    monkeypatch.setattr(run.Turn, "is_current", lambda self, _generation: len(self.state.ranks) == 4)
 
 
 def never_looks_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_look_for_a_hang", lambda _turn: None)
-
-
-def forgets_to_commit_after_a_storage_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(turn: Any, event: Any) -> str:
-        monkeypatch.setattr(run, "_commit_next", lambda _turn: None)
-        try:
-            return good(turn, event)
-        finally:
-            monkeypatch.setattr(run, "_commit_next", commit_next)
-
-    good, commit_next = run._storage_failed, run._commit_next
-    monkeypatch.setitem(run._HANDLERS, run.ev.ShardFailed, broken)
-    monkeypatch.setitem(run._HANDLERS, run.ev.CommitFailed, broken)
 
 
 def leaves_the_manifest_of_a_failed_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +156,6 @@ MUTANTS = [
     goes_on_before_the_last_checkpoint_is_durable,
     listens_to_groups_that_are_gone,
     never_looks_for_a_hang,
-    forgets_to_commit_after_a_storage_failure,
     leaves_the_manifest_of_a_failed_commit,
     goes_back_to_the_beginning,
 ]

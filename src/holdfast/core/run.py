@@ -1,6 +1,7 @@
 """The run's machine: ``step(state, event, now) -> (state, commands, reason)``.
 
-All that decides how a run goes on is in this file; the state diagram in the docs is drawn from TRANSITIONS.
+All that decides how a run goes on is in this file and, for its checkpoints, in checkpointing.py; the state diagram in
+the docs is drawn from TRANSITIONS.
 What must survive the driver changes only by durable events. A decision taken on volatile ones (a time-out, say) is
 therefore itself an event: the machine asks for it with ``Decide``, and acts when it comes back, journalled.
 """
@@ -12,15 +13,13 @@ from typing import Any
 
 from msgspec import structs
 
+from . import checkpointing
 from . import commands as do
 from . import events as ev
 from .failures import Evidence, FailureKind, classify, describe
-from .retention import superseded
 from .state import (
-    CheckpointRecord,
     Failure,
     Outcome,
-    Pending,
     Phase,
     Rank,
     RankStatus,
@@ -29,6 +28,7 @@ from .state import (
     ValidationStatus,
     Verdict,
 )
+from .turn import Turn
 
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.IDLE, "driver started"): Phase.RESTORING,
@@ -53,8 +53,10 @@ Step = tuple[RunState, list[do.Command], str]
 
 def step(state: RunState, event: ev.Event, now: float) -> Step:
     """Take one event in; what to do comes out, with the reason in words."""
-    turn = _Turn(state, now)
+    turn = Turn(state, now)
     reason = _HANDLERS[type(event)](turn, event)
+    checkpointing.commit_next(turn)
+    _settle(turn)
     return turn.state, turn.commands, reason
 
 
@@ -67,43 +69,11 @@ def replay(state: RunState, event: ev.Event) -> RunState:
     return structs.replace(state, phase=Phase.IDLE)
 
 
-class _Turn:
-    """One step in the making."""
-
-    def __init__(self, state: RunState, now: float) -> None:
-        self.state = state
-        self.now = now
-        self.commands: list[do.Command] = []
-
-    def change(self, **fields: Any) -> None:
-        self.state = structs.replace(self.state, **fields)
-
-    def do(self, *commands: do.Command) -> None:
-        self.commands.extend(commands)
-
-    def move(self, trigger: str) -> None:
-        self.change(phase=TRANSITIONS[self.state.phase, trigger])
-
-    def jump(self, phase: Phase) -> None:
-        """Where a durable event leads from any phase: a replay has not seen the volatile events in between."""
-        self.change(phase=phase)
-
-    def is_current(self, generation: int) -> bool:
-        """Whether the group may still be heard: it is the newest one, and not yet known to be gone."""
-        alive = self.state.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-        return generation == self.state.generation and alive
-
-    def set_rank(self, rank: int, **fields: Any) -> None:
-        ranks = list(self.state.ranks)
-        ranks[rank] = structs.replace(ranks[rank], **fields)
-        self.change(ranks=tuple(ranks))
-
-    def set_pending(self, index: int, pending: Pending | None) -> None:
-        rest = {k: v for k, v in self.state.pending.items() if k != index}
-        self.change(pending=rest if pending is None else dict(sorted({**rest, index: pending}.items())))
+def _move(turn: Turn, trigger: str) -> None:
+    turn.change(phase=TRANSITIONS[turn.state.phase, trigger])
 
 
-def _driver_started(turn: _Turn, event: ev.DriverStarted) -> str:
+def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     was = turn.state
     if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
         turn.change(spent={}, streak=0)  # that run came to its verdict; this is a new attempt by a person
@@ -119,7 +89,7 @@ def _driver_started(turn: _Turn, event: ev.DriverStarted) -> str:
     return "a driver took the run over" if was.epoch > 0 else "the run begins"
 
 
-def _restore(turn: _Turn) -> None:
+def _restore(turn: Turn) -> None:
     newest = turn.state.newest
     if newest is not None:
         turn.do(do.Verify(newest.id))
@@ -127,7 +97,7 @@ def _restore(turn: _Turn) -> None:
         _proceed(turn)
 
 
-def _verified(turn: _Turn, event: ev.Verified) -> str:
+def _verified(turn: Turn, event: ev.Verified) -> str:
     newest = turn.state.newest
     if turn.state.phase is not Phase.RESTORING or newest is None or newest.id != event.id:
         return "nobody waits for that verification any more"
@@ -135,7 +105,7 @@ def _verified(turn: _Turn, event: ev.Verified) -> str:
     return f"{event.id} is intact"
 
 
-def _damaged(turn: _Turn, event: ev.Damaged) -> str:
+def _damaged(turn: Turn, event: ev.Damaged) -> str:
     rest = tuple(c for c in turn.state.checkpoints if c.id != event.id)
     if len(rest) == len(turn.state.checkpoints):
         return "already set aside"
@@ -146,10 +116,10 @@ def _damaged(turn: _Turn, event: ev.Damaged) -> str:
     return f"{event.id} is damaged"
 
 
-def _proceed(turn: _Turn) -> None:
+def _proceed(turn: Turn) -> None:
     delay = _backoff(turn.state) if turn.state.verdict is Verdict.RETRY else 0.0
     if delay > 0:
-        turn.move("back off")
+        _move(turn, "back off")
         turn.do(do.SetTimer("backoff", delay))
     else:
         _start(turn)
@@ -162,13 +132,13 @@ def _backoff(state: RunState) -> float:
     return min(state.spec.max_backoff_s, state.spec.backoff_s * 2.0 ** min(state.streak - 2, 32))
 
 
-def _start(turn: _Turn) -> None:
+def _start(turn: Turn) -> None:
     state, newest = turn.state, turn.state.newest
     resume, base = (newest.id, newest.report) if newest is not None else (None, 0)
     turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.spec.num_workers, resume, base)))
 
 
-def _group_started(turn: _Turn, event: ev.GroupStarted) -> str:
+def _group_started(turn: Turn, event: ev.GroupStarted) -> str:
     ranks = (Rank(seen=turn.now),) * event.world_size
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
     turn.change(ranks=ranks, pending={}, given_up=frozenset(), verdict=None, failure=None)
@@ -178,12 +148,12 @@ def _group_started(turn: _Turn, event: ev.GroupStarted) -> str:
     return f"group {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 
-def _worker_ready(turn: _Turn, event: ev.WorkerReady) -> str:
+def _worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
     if not turn.is_current(event.generation) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
         return "no news"
     turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
     if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
-        turn.move("all ready")
+        _move(turn, "all ready")
         turn.do(do.CancelTimer("start"))
         if turn.state.spec.hang_timeout_s > 0:
             turn.do(do.SetTimer("hang", turn.state.spec.hang_timeout_s))
@@ -191,104 +161,15 @@ def _worker_ready(turn: _Turn, event: ev.WorkerReady) -> str:
     return f"rank {event.rank} is training"
 
 
-def _progressed(turn: _Turn, event: ev.Progressed) -> str:
+def _progressed(turn: Turn, event: ev.Progressed) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
     rank = turn.state.ranks[event.rank]
     turn.set_rank(event.rank, reports=max(rank.reports, event.reports), seen=turn.now)
-    _commit_next(turn)
     return f"rank {event.rank} has made {event.reports} reports"
 
 
-def _shard_staged(turn: _Turn, event: ev.ShardStaged) -> str:
-    if not turn.is_current(event.generation):
-        turn.do(do.Discard(event.generation, event.index))
-        return "a group that is gone"
-    rank = turn.state.ranks[event.rank]
-    turn.set_rank(event.rank, reports=max(rank.reports, event.index + 1), seen=turn.now)
-    if event.index in turn.state.given_up:
-        turn.do(do.Discard(event.generation, event.index))
-        return "storage failed on another part of that checkpoint"
-    pending = turn.state.pending.get(event.index)
-    if pending is None:
-        report = turn.state.base + event.index + 1
-        pending = Pending(id=_free_id(turn.state, event.name, report), report=report)
-        if turn.state.spec.missing_warning_s > 0:
-            turn.do(do.SetTimer(f"missing:{event.index}", turn.state.spec.missing_warning_s))
-    staged = pending.staged | {event.rank}
-    validate = pending.validate or event.validate
-    turn.set_pending(event.index, structs.replace(pending, staged=staged, validate=validate))
-    return f"rank {event.rank} staged its part of {pending.id}"
-
-
-def _free_id(state: RunState, name: str | None, report: int) -> str:
-    """The name asked for; with the generation behind it where an earlier checkpoint has that name already."""
-    wanted = name or f"checkpoint_{report:06d}"
-    taken = {c.id for c in state.checkpoints} | {p.id for p in state.pending.values()} | state.damaged
-    if wanted not in taken:
-        return wanted
-    renamed = f"{wanted}-g{state.generation}"
-    return renamed if renamed not in taken else f"{renamed}-r{report}"
-
-
-def _shard_sealed(turn: _Turn, event: ev.ShardSealed) -> str:
-    pending = turn.state.pending.get(event.index)
-    if event.generation != turn.state.generation or pending is None:
-        turn.do(do.Discard(event.generation, event.index))
-        return "nobody waits for that shard any more"
-    turn.set_pending(event.index, structs.replace(pending, sealed=pending.sealed | {event.rank}))
-    _commit_next(turn)
-    return f"rank {event.rank}'s part of {pending.id} is on disk"
-
-
-def _commit_next(turn: _Turn) -> None:
-    """Commit in the order of the reports: the oldest pending checkpoint, when it is whole."""
-    index, pending = next(iter(turn.state.pending.items()), (-1, None))
-    if pending is None or pending.committing or pending.sealed != pending.staged or not turn.state.complete(index):
-        return
-    turn.set_pending(index, structs.replace(pending, committing=True))
-    world_size, ranks = len(turn.state.ranks), tuple(sorted(pending.staged))
-    where = (turn.state.generation, index, pending.id, pending.report)
-    turn.do(do.Commit(*where, world_size=world_size, ranks=ranks, validate=pending.validate))
-    turn.do(do.CancelTimer(f"missing:{index}"))
-
-
-def _committed(turn: _Turn, event: ev.Committed) -> str:
-    state, record = turn.state, event.record
-    if record.id in {c.id for c in state.checkpoints}:
-        return "known already"
-    turn.change(checkpoints=(*state.checkpoints, record), damaged=state.damaged - {record.id})
-    if event.index >= 0:
-        turn.change(streak=0)
-        if event.generation == state.generation:
-            turn.set_pending(event.index, None)
-    if record.validation is ValidationStatus.PENDING and event.index >= 0:  # else DriverStarted, next, asks for it
-        turn.do(do.Validate(record.id))
-    _retire(turn)
-    _commit_next(turn)
-    _settle(turn)
-    return f"{record.id} is durable"
-
-
-def _retire(turn: _Turn) -> None:
-    state = turn.state
-    gone = superseded(state.checkpoints, state.spec, pinned={state.resume} if state.resume else set())
-    turn.change(checkpoints=tuple(c for c in state.checkpoints if c.id not in gone))
-    turn.do(*(do.Delete(id) for id in gone))
-
-
-def _validated(turn: _Turn, event: ev.Validated) -> str:
-    def updated(record: CheckpointRecord) -> CheckpointRecord:
-        score = record.score if event.score is None else event.score
-        return structs.replace(record, validation=event.status, score=score)
-
-    turn.change(checkpoints=tuple(updated(c) if c.id == event.id else c for c in turn.state.checkpoints))
-    _retire(turn)
-    _settle(turn)
-    return f"validation of {event.id}: {event.status.value}"
-
-
-def _storage_failed(turn: _Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
+def _storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
     if event.generation != turn.state.generation:
         return "a group that is gone"
     pending = turn.state.pending.get(event.index)
@@ -298,20 +179,17 @@ def _storage_failed(turn: _Turn, event: ev.ShardFailed | ev.CommitFailed) -> str
     turn.change(given_up=turn.state.given_up | {event.index})
     turn.do(do.Discard(event.generation, event.index), do.CancelTimer(f"missing:{event.index}"))
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
-    reason = _fail(turn, rank, Evidence(storage=True, message=event.message))
-    _commit_next(turn)
-    _settle(turn)
-    return reason
+    return _fail(turn, rank, Evidence(storage=True, message=event.message))
 
 
-def _worker_failed(turn: _Turn, event: ev.WorkerFailed) -> str:
+def _worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
     turn.set_rank(event.rank, status=RankStatus.DEAD)
     return _fail(turn, event.rank, event.evidence)
 
 
-def _fail(turn: _Turn, rank: int, evidence: Evidence) -> str:
+def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
     """Count the first failure of a group and end the group; what follows from it is not counted again."""
     state = turn.state
     late = state.phase in (Phase.STOPPING, Phase.SETTLING) and state.verdict is Verdict.FINISH
@@ -324,7 +202,7 @@ def _fail(turn: _Turn, rank: int, evidence: Evidence) -> str:
     turn.change(spent=spent, streak=state.streak + 1, failure=Failure(state.generation, rank, kind, text))
     turn.change(verdict=Verdict.FAIL if _is_spent(turn.state, kind) else Verdict.RETRY)
     if state.group_lives:
-        turn.move("failure")
+        _move(turn, "failure")
         turn.do(do.StopGroup(state.generation, graceful=False))
         turn.do(do.CancelTimer("start"), do.CancelTimer("hang"))
     return text
@@ -343,23 +221,22 @@ def _is_spent(state: RunState, kind: FailureKind) -> bool:
     return 0 <= limit < state.spent.get(budget, 0)
 
 
-def _worker_returned(turn: _Turn, event: ev.WorkerReturned) -> str:
+def _worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
     turn.set_rank(event.rank, status=RankStatus.RETURNED)
-    _commit_next(turn)
     _leave_if_all_returned(turn)
     return f"rank {event.rank} returned"
 
 
-def _leave_if_all_returned(turn: _Turn) -> None:
+def _leave_if_all_returned(turn: Turn) -> None:
     if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
         turn.change(verdict=Verdict.FINISH)
-        turn.move("all returned")
+        _move(turn, "all returned")
         turn.do(do.StopGroup(turn.state.generation, graceful=True), do.CancelTimer("hang"))
 
 
-def _worker_stopped(turn: _Turn, event: ev.WorkerStopped) -> str:
+def _worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
     turn.set_rank(event.rank, stopped=event.stopped)
@@ -369,26 +246,24 @@ def _worker_stopped(turn: _Turn, event: ev.WorkerStopped) -> str:
     return f"rank {event.rank} was {'stopped' if event.stopped else 'continued'} by a signal"
 
 
-def _group_gone(turn: _Turn, event: ev.GroupGone) -> str:
+def _group_gone(turn: Turn, event: ev.GroupGone) -> str:
     if event.generation != turn.state.generation or turn.state.phase is not Phase.STOPPING:
         return "no news"
-    turn.move("group gone")
+    _move(turn, "group gone")
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
             turn.do(do.Discard(event.generation, index), do.CancelTimer(f"missing:{index}"))
             turn.set_pending(index, None)
-    _commit_next(turn)
-    _settle(turn)
     return f"group {event.generation} is gone"
 
 
-def _settle(turn: _Turn) -> None:
+def _settle(turn: Turn) -> None:
     """When the group is gone and all that it completed is durable, go on to what follows."""
     state = turn.state
     if state.phase is not Phase.SETTLING or state.pending:
         return
     if state.verdict is Verdict.RETRY:
-        turn.move("retry")
+        _move(turn, "retry")
         _restore(turn)
     elif state.verdict is Verdict.FAIL:
         assert state.failure is not None
@@ -399,18 +274,18 @@ def _settle(turn: _Turn) -> None:
         _end(turn, Outcome.FINISHED, "every rank returned")
 
 
-def _end(turn: _Turn, outcome: Outcome, reason: str) -> None:
+def _end(turn: Turn, outcome: Outcome, reason: str) -> None:
     turn.do(do.Decide(ev.RunEnded(outcome, reason)))
 
 
-def _run_ended(turn: _Turn, event: ev.RunEnded) -> str:
+def _run_ended(turn: Turn, event: ev.RunEnded) -> str:
     turn.change(outcome=event.outcome)
     turn.jump(Phase.ENDED)
     turn.do(do.Finish(event.outcome, event.reason))
     return f"the run {event.outcome.value}: {event.reason}"
 
 
-def _stop_asked(turn: _Turn, event: ev.StopAsked) -> str:
+def _stop_asked(turn: Turn, event: ev.StopAsked) -> str:
     state = turn.state
     if state.phase is Phase.ENDED:
         return "the run has ended already"
@@ -418,17 +293,16 @@ def _stop_asked(turn: _Turn, event: ev.StopAsked) -> str:
         _end(turn, Outcome.STOPPED, "it was asked to stop at once")
     elif state.group_lives:
         turn.change(verdict=Verdict.STOP)
-        turn.move("stop asked")
+        _move(turn, "stop asked")
         turn.do(do.StopGroup(state.generation, graceful=True), do.CancelTimer("start"), do.CancelTimer("hang"))
     elif state.phase in (Phase.RESTORING, Phase.WAITING):
         _end(turn, Outcome.STOPPED, "it was asked to stop")
     elif state.verdict in (Verdict.RETRY, Verdict.FINISH):
         turn.change(verdict=Verdict.STOP)
-        _settle(turn)
     return "a stop was asked for"
 
 
-def _timer_fired(turn: _Turn, event: ev.TimerFired) -> str:
+def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
     name, _, which = event.name.partition(":")
     if name == "backoff" and turn.state.phase is Phase.WAITING:
         _start(turn)
@@ -446,7 +320,7 @@ def _timer_fired(turn: _Turn, event: ev.TimerFired) -> str:
     return f"timer {event.name}"
 
 
-def _look_for_a_hang(turn: _Turn) -> None:
+def _look_for_a_hang(turn: Turn) -> None:
     limit = turn.state.spec.hang_timeout_s
     running: Iterable[int] = (r for r, k in enumerate(turn.state.ranks) if k.status is RankStatus.RUNNING)
     slowest = min(running, key=lambda r: turn.state.ranks[r].seen)
@@ -457,11 +331,11 @@ def _look_for_a_hang(turn: _Turn) -> None:
         turn.do(do.SetTimer("hang", limit - idle))
 
 
-def _declare(turn: _Turn, rank: int, evidence: Evidence) -> None:
+def _declare(turn: Turn, rank: int, evidence: Evidence) -> None:
     turn.do(do.Decide(ev.WorkerFailed(turn.state.generation, rank, evidence)))
 
 
-def _warn_of_missing(turn: _Turn, index: int) -> None:
+def _warn_of_missing(turn: Turn, index: int) -> None:
     missing = turn.state.missing(index)
     if not missing:
         return
@@ -476,23 +350,23 @@ def _warn_of_missing(turn: _Turn, index: int) -> None:
     )
 
 
-_HANDLERS: dict[type[ev.Event], Callable[[_Turn, Any], str]] = {
+_HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.DriverStarted: _driver_started,
     ev.GroupStarted: _group_started,
     ev.WorkerReady: _worker_ready,
     ev.Progressed: _progressed,
-    ev.ShardStaged: _shard_staged,
-    ev.ShardSealed: _shard_sealed,
+    ev.ShardStaged: checkpointing.shard_staged,
+    ev.ShardSealed: checkpointing.shard_sealed,
     ev.ShardFailed: _storage_failed,
     ev.WorkerReturned: _worker_returned,
     ev.WorkerFailed: _worker_failed,
     ev.WorkerStopped: _worker_stopped,
     ev.GroupGone: _group_gone,
-    ev.Committed: _committed,
+    ev.Committed: checkpointing.committed,
     ev.CommitFailed: _storage_failed,
     ev.Verified: _verified,
     ev.Damaged: _damaged,
-    ev.Validated: _validated,
+    ev.Validated: checkpointing.validated,
     ev.TimerFired: _timer_fired,
     ev.StopAsked: _stop_asked,
     ev.RunEnded: _run_ended,
