@@ -28,9 +28,8 @@ def train_fn(config):
         with contextlib.nullcontext(tempfile.mkdtemp()) if options else tempfile.TemporaryDirectory() as directory:
             torch.save(state, os.path.join(directory, "state.pt"))
             saved = time.monotonic()
-            holdfast.train.report(
-                {"step": step}, checkpoint=holdfast.train.Checkpoint.from_directory(directory), **options
-            )
+            checkpoint = holdfast.train.Checkpoint.from_directory(directory) if config["upload"] != "none" else None
+            holdfast.train.report({"step": step}, checkpoint=checkpoint, **options)
             reported = time.monotonic()
         times = {"save": saved - began, "report": reported - saved, "block": time.monotonic() - saved}
         with open(os.path.join(config["log"], f"{step}.json"), "w") as file:
