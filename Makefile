@@ -5,6 +5,7 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 SECONDS ?= 60
 KILLS ?= 50
+SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -32,7 +33,7 @@ simulate: setup ## fault schedules on the core for SECONDS=60
 	$(VENV)/bin/python -m holdfast.testing.simulator --seconds $(SECONDS)
 
 soak: setup ## kill the driver KILLS=50 times at random moments
-	SOAK_KILLS=$(KILLS) $(VENV)/bin/python -m pytest tests/soak -m soak
+	SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) $(VENV)/bin/python -m pytest tests/soak -m soak -s
 
 benchmark: $(BENCH_VENV)/.ready ## side by side with Ray Train and torchrun (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast.train as train
+from holdfast.driver.history import load
 
 STEPS = 40
 
@@ -77,8 +78,8 @@ def trainer(storage: str, name: str, config: dict[str, Any]) -> train.DataParall
 
 def main() -> None:
     result = trainer(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])).fit()
-    frame = result.metrics_dataframe
-    assert frame["step"].tolist() == list(range(1, len(frame) + 1)), "the history has a gap or a repetition"
+    steps = [row["step"] for row in load(Path(result.path)).rows]
+    assert steps == list(range(1, len(steps) + 1)), "the history has a gap or a repetition"
     print(result.return_value)
 
 
