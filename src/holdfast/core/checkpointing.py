@@ -65,9 +65,12 @@ def commit_next(turn: Turn) -> None:
 
 def committed(turn: Turn, event: ev.Committed) -> str:
     state, record = turn.state, event.record
-    if record.id in {c.id for c in state.checkpoints}:
+    if any(c.id == record.id for c in reversed(state.checkpoints)):
         return "known already"
-    turn.change(checkpoints=(*state.checkpoints, record), damaged=state.damaged - {record.id})
+    checkpoints = (*state.checkpoints, record)
+    if state.newest is not None and state.newest.report > record.report:
+        checkpoints = tuple(sorted(checkpoints, key=lambda c: c.report))
+    turn.change(checkpoints=checkpoints, damaged=state.damaged - {record.id})
     if event.index >= 0:
         turn.change(streak=0)
         if event.generation == state.generation:
@@ -81,8 +84,9 @@ def committed(turn: Turn, event: ev.Committed) -> str:
 def _retire(turn: Turn) -> None:
     state = turn.state
     gone = superseded(state.checkpoints, state.spec, pinned={state.resume} if state.resume else set())
-    turn.change(checkpoints=tuple(c for c in state.checkpoints if c.id not in gone))
-    turn.do(*(do.Delete(id) for id in gone))
+    if gone:
+        turn.change(checkpoints=tuple(c for c in state.checkpoints if c.id not in gone))
+        turn.do(*(do.Delete(id) for id in gone))
 
 
 def validated(turn: Turn, event: ev.Validated) -> str:

@@ -113,7 +113,7 @@ class RunState(Struct, frozen=True):
     ranks: tuple[Rank, ...] = ()
     pending: dict[int, Pending] = {}
     given_up: frozenset[int] = frozenset()  # the group's reports that storage failed on; never committed in part
-    checkpoints: tuple[CheckpointRecord, ...] = ()
+    checkpoints: tuple[CheckpointRecord, ...] = ()  # by report, the newest last
     damaged: frozenset[str] = frozenset()
     spent: dict[str, int] = {}  # failures so far, by budget
     streak: int = 0  # failures since the last commit
@@ -123,7 +123,7 @@ class RunState(Struct, frozen=True):
 
     @property
     def newest(self) -> CheckpointRecord | None:
-        return max(self.checkpoints, key=lambda c: c.report, default=None)
+        return self.checkpoints[-1] if self.checkpoints else None
 
     @property
     def group_lives(self) -> bool:
