@@ -53,7 +53,7 @@ def measure(work: Path) -> LongRun:
             done.set()
             watcher.join()
         fit = json.loads((job.log / "fit").read_text())
-        if fit != {"step": REPORTS - 1, "kept": KEEP}:
+        if fit != {"step": REPORTS - 1, "checkpoints": REPORTS // CHECKPOINT_EVERY, "kept": KEEP}:
             raise BenchmarkError(f"the run ended with {fit}")
         return LongRun(durations(job.log / "driver"), durations(job.log / "worker-0"), sizes)
 

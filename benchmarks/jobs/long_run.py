@@ -33,17 +33,19 @@ def train_fn(config):
 
 class Marks(holdfast.train.UserCallback):
     def __init__(self, config):
-        self.config, self.count = config, 0
+        self.config, self.count, self.checkpoints = config, 0, 0
         mark(config, "driver", 0)
 
     def after_report(self, run_context, metrics, checkpoint):
         self.count += 1
+        self.checkpoints += checkpoint is not None
         if self.count % self.config["stretch"] == 0:
             mark(self.config, "driver", self.count)
 
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
+    marks = Marks(arguments)
     result = TorchTrainer(
         train_fn,
         train_loop_config=arguments,
@@ -51,9 +53,10 @@ if __name__ == "__main__":
         run_config=holdfast.train.RunConfig(
             name="long_run",
             storage_path=arguments["storage"],
-            callbacks=[Marks(arguments)],
+            callbacks=[marks],
             checkpoint_config=holdfast.train.CheckpointConfig(num_to_keep=3),
         ),
     ).fit()
     with open(os.path.join(arguments["log"], "fit"), "w") as file:
-        json.dump({"step": result.metrics["step"], "kept": len(result.best_checkpoints)}, file)
+        kept = len(result.best_checkpoints)
+        json.dump({"step": result.metrics["step"], "checkpoints": marks.checkpoints, "kept": kept}, file)
