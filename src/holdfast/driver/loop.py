@@ -145,6 +145,7 @@ class Driver:
             payload=plan.payload,
             env={**os.environ, **plan.env},
             sys_path=list(sys.path),
+            essential=list(plan.essential),
             preload=list(plan.preload),
             start_method=self._settings.start_method,
             stop_grace_s=self._settings.stop_grace_s,

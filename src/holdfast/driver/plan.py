@@ -18,7 +18,8 @@ class Plan:
     spec: RunSpec
     payload: bytes  # a cloudpickle of the callable that each worker runs
     identity: Mapping[str, Any]  # what run.json says
-    preload: Sequence[str] = ()
+    essential: Sequence[str] = ()  # modules that every worker needs at once
+    preload: Sequence[str] = ()  # modules that workers need later, and that take long to import
     env: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     cpus_per_worker: float = 1.0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast import settings
 from holdfast.node import seed
 
 
-def prefork() -> None:
+def prefork(modules: Sequence[str]) -> None:
+    """Take the snapshot, with these modules imported in it, unless that is switched off."""
     in_force = settings.load()
     if in_force.prefork and in_force.start_method == "fork":
         import torch  # noqa: F401  the snapshot is taken for it
 
-        seed.plant()
+        seed.plant(modules)

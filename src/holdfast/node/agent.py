@@ -134,7 +134,7 @@ class Agent:
         self._to_preload = list(order.preload)
         if self._launcher is None:
             forking = order.start_method == "fork" and posix.LINUX
-            self._launcher = ZygoteLauncher.start(order.preload[:1]) if forking else SpawnLauncher()
+            self._launcher = ZygoteLauncher.start(order.essential) if forking else SpawnLauncher()
         self._watch_launcher(self._launcher)
         self._say(wire.NodeReady(order.node_id, os.getpid(), os.cpu_count() or 1))
 

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from multiprocessing import parent_process
 from typing import NoReturn
 
@@ -54,8 +55,8 @@ def planted() -> Seed | None:
     return _seed
 
 
-def plant() -> None:
-    """Take the snapshot, once, if that is safe here and now."""
+def plant(modules: Sequence[str]) -> None:
+    """Take the snapshot, once, if that is safe here and now; the modules are imported in it."""
     global _seed
     if _seed is not None or _inside or not _is_safe():
         return
@@ -70,7 +71,7 @@ def plant() -> None:
     if pid == 0:
         try:
             ours.close()
-            _live(parent, theirs)
+            _live(parent, theirs, modules)
         finally:
             os._exit(0)
     gc.unfreeze()
@@ -117,7 +118,7 @@ def _openblas_threads(path: str) -> int:
     return 1
 
 
-def _live(parent: int, wire: socket.socket) -> NoReturn:
+def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     global _inside
     _inside = True
     os.setsid()
@@ -127,7 +128,8 @@ def _live(parent: int, wire: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     posix.die_with_parent(parent)
     _forget_half_imported()
-    importlib.import_module("holdfast.train.torch")
+    for name in modules:
+        importlib.import_module(name)
     sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
     while True:
         data, fds, _, _ = socket.recv_fds(wire, 64, 1)

@@ -34,11 +34,10 @@ from holdfast.train.config import (
     warn_unused_in_training,
 )
 from holdfast.train.paths import local_path
+from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.result import Result
 from holdfast.train.validation import ValidationConfig
-from holdfast.worker.session import current
 
-TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
 T = TypeVar("T", bound="DataParallelTrainer")
 
 
@@ -143,8 +142,8 @@ class DataParallelTrainer:
 
     def _plan(self, layout: RunLayout, in_force: settings.Settings) -> Plan:
         run, scaling = self.run_config, self.scaling_config
-        entry = _Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
-        payload = _Payload(self.backend_config.wrap(entry), self.data_config.mark(self.datasets))
+        entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
+        payload = Payload(self.backend_config.wrap(entry), self.data_config.mark(self.datasets))
         context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
         source = self.resume_from_checkpoint
         return Plan(
@@ -153,7 +152,8 @@ class DataParallelTrainer:
             spec=_spec(run, scaling, in_force),
             payload=_pickled(payload),
             identity=self._identity(),
-            preload=tuple(getattr(self.backend_config, "preload", ())) + tuple(run.preload),
+            essential=(*self.backend_config.preload[:1], "holdfast.train.payload", "holdfast.train.api"),
+            preload=(*self.backend_config.preload[1:], *run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,
@@ -197,7 +197,7 @@ class DataParallelTrainer:
 
         def payload(directory: str, arguments: dict[str, Any]) -> bytes:
             return _pickled(
-                _Validation(fn, directory, {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})})
+                Validation(fn, directory, {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})})
             )
 
         return payload
@@ -222,37 +222,6 @@ class DataParallelTrainer:
             raise ValueError(f"resume_from_checkpoint={source!r}: there is no such directory")
         if self.validation_config is not None and not isinstance(self.validation_config, ValidationConfig):
             raise TypeError("validation_config: pass a holdfast.train.ValidationConfig")
-
-
-class _Entry:
-    """The innermost call: the group is formed, the user's function begins."""
-
-    def __init__(self, fn: TrainFn, config: dict[str, Any], takes_config: bool) -> None:
-        self.fn, self.config, self.takes_config = fn, config, takes_config
-
-    def __call__(self) -> Any:
-        current().ready()
-        return self.fn(self.config) if self.takes_config else self.fn()  # type: ignore[call-arg]
-
-
-class _Payload:
-    def __init__(self, fn: Callable[[], Any], datasets: dict[str, Any]) -> None:
-        self.fn, self.datasets = fn, datasets
-
-    def __call__(self) -> Any:
-        current().datasets = self.datasets
-        return self.fn()
-
-
-class _Validation:
-    """Runs in a process of its own: the validation function on one checkpoint."""
-
-    def __init__(self, fn: Any, directory: str, arguments: dict[str, Any]) -> None:
-        self.fn, self.directory, self.arguments = fn, directory, arguments
-
-    def __call__(self) -> Any:
-        current().ready()
-        return self.fn(Checkpoint(self.directory), **self.arguments)
 
 
 def _takes_config(fn: Any) -> bool:

@@ -26,7 +26,8 @@ class Configure(Message, frozen=True, tag=True):
     payload: bytes  # a cloudpickle of the callable that a worker runs
     env: dict[str, str]
     sys_path: list[str]
-    preload: list[str]
+    essential: list[str]  # modules that a zygote imports before its first fork
+    preload: list[str]  # modules that its successor imports behind the first report
     start_method: str
     stop_grace_s: float
     metadata: dict[str, Any]

@@ -53,4 +53,4 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 
-prefork()
+prefork([__name__, f"{__name__}.loop", "holdfast.train.payload", "holdfast.train.api", "holdfast.train.collective"])

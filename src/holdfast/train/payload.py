@@ -1,0 +1,42 @@
+"""What a worker unpickles and runs. Kept apart from the trainer, whose imports no worker needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.worker.session import current
+
+TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
+
+
+class Entry:
+    """The innermost call: the group is formed, the user's function begins."""
+
+    def __init__(self, fn: TrainFn, config: dict[str, Any], takes_config: bool) -> None:
+        self.fn, self.config, self.takes_config = fn, config, takes_config
+
+    def __call__(self) -> Any:
+        current().ready()
+        return self.fn(self.config) if self.takes_config else self.fn()  # type: ignore[call-arg]
+
+
+class Payload:
+    def __init__(self, fn: Callable[[], Any], datasets: dict[str, Any]) -> None:
+        self.fn, self.datasets = fn, datasets
+
+    def __call__(self) -> Any:
+        current().datasets = self.datasets
+        return self.fn()
+
+
+class Validation:
+    """Runs in a process of its own: the validation function on one checkpoint."""
+
+    def __init__(self, fn: Any, directory: str, arguments: dict[str, Any]) -> None:
+        self.fn, self.directory, self.arguments = fn, directory, arguments
+
+    def __call__(self) -> Any:
+        current().ready()
+        return self.fn(Checkpoint(self.directory), **self.arguments)
