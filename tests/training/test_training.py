@@ -334,6 +334,13 @@ def test_in_the_script_s_own_process(tmp_path: Path) -> None:
     assert ids(result) == ["checkpoint_000001", "checkpoint_000002"]
 
 
+def test_more_gpus_than_there_are_is_refused_at_once(tmp_path: Path) -> None:
+    config = train.RunConfig(name="run", storage_path=str(tmp_path), verbose=0)
+    scaling = train.ScalingConfig(num_workers=1000, use_gpu=True)
+    with pytest.raises(ValueError, match="ask for 1000 GPUs in all"):
+        train.DataParallelTrainer(lambda: None, scaling_config=scaling, run_config=config).fit()
+
+
 def test_what_cannot_be_sent_to_workers_is_refused_at_once(tmp_path: Path) -> None:
     lock = threading.Lock()
 

@@ -17,6 +17,9 @@ Inbox = queue.SimpleQueue[Any]
 
 
 class Engine(Protocol):
+    def check(self, gpus: float) -> None:
+        """Raise a ValueError that names the remedy if the workers can never get what they ask for."""
+
     def open(self, configure: Configure, inbox: Inbox) -> None:
         """Start the nodes. Each says ``NodeReady`` when it can be used."""
 

@@ -34,6 +34,9 @@ class InProcessEngine:
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
+    def check(self, gpus: float) -> None:
+        """The script's own process has what it has."""
+
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
         outcome: Future[T] = Future()
 

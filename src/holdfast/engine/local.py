@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import select
 import socket
@@ -29,6 +30,14 @@ _GONE_WITHIN_S = 10.0
 class LocalEngine:
     def __init__(self) -> None:
         self._agent: _AgentProcess | None = None
+
+    def check(self, gpus: float) -> None:
+        there = len(glob.glob("/dev/nvidia[0-9]*"))
+        if gpus > there:
+            raise ValueError(
+                f"the workers ask for {gpus:g} GPUs in all, and this machine has {there}: "
+                "use ScalingConfig(use_gpu=False), or fewer workers"
+            )
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> None:
         self._configure, self._inbox = msgspec.structs.replace(configure, node_id=NODE), inbox

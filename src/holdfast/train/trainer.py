@@ -80,6 +80,7 @@ class DataParallelTrainer:
         layout = RunLayout(self.run_config.run_dir)
         in_force = settings.load()
         engine = choose(self.run_config.engine or in_force.engine, in_process=self.scaling_config.num_workers == 0)
+        engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
         driver = Driver(self._plan(layout, in_force), engine, in_force)
         ending = engine.host(driver.run, driver.ask_to_stop)
         return self._result(layout, ending)
