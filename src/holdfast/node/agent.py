@@ -45,6 +45,7 @@ class Agent:
         self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
+        self._payloads: list[int] = []  # open files: what the session's workers run
         self._processes: dict[int, Process] = {}  # by token
         self._by_pid: dict[int, Process] = {}
         self._raised: list[Process] = []  # exceptions not yet passed on
@@ -81,7 +82,7 @@ class Agent:
         self._selector.close()
         for process in self._processes.values():
             process.close()
-        for fd in (self._wake, self._waker):
+        for fd in (self._wake, self._waker, *self._payloads):
             os.close(fd)
         self._driver.close()
 
@@ -130,7 +131,7 @@ class Agent:
         self._session = order
         self._layout = RunLayout(Path(order.run_dir))
         self._store = CheckpointStore(self._layout)
-        self._payload = posix.anonymous_file(order.payload)
+        self._payloads.append(posix.anonymous_file(order.payload))
         self._to_preload = list(order.preload)
         if self._launcher is None:
             forking = order.start_method == "fork" and posix.LINUX
@@ -149,7 +150,7 @@ class Agent:
             self._warm_at = time.monotonic() + _WARM_AFTER_S
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
-            process = self._launch(order.generation, place.rank, log, self._payload)
+            process = self._launch(order.generation, place.rank, log, self._payloads[0])
             process.send(self._assignment(order.generation, order.world_size, place, order.base, order.checkpoint_dir))
 
     def _run_task(self, order: wire.RunTask) -> None:
