@@ -249,7 +249,8 @@ class Driver:
         directory = str(self._plan.layout.checkpoint_dir(event.record.id))
         if event.index >= 0:
             self._shards.pop((event.generation, event.index), None)
-            self._past.validations[event.record.id] = event.validation
+            if event.validation is not None:
+                self._past.validations[event.record.id] = event.validation
             self._display.checkpoint(event.record.id, event.record.report)
         if event.index >= 0 and event.generation == self._state.generation:
             self._book.committed(event.index, directory)

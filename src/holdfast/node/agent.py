@@ -45,7 +45,7 @@ class Agent:
         self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
-        self._payloads: list[int] = []  # open files: what the session's workers run
+        self._payload: int | None = None  # an open file: what the session's workers run
         self._processes: dict[int, Process] = {}  # by token
         self._by_pid: dict[int, Process] = {}
         self._raised: list[Process] = []  # exceptions not yet passed on
@@ -82,8 +82,9 @@ class Agent:
         self._selector.close()
         for process in self._processes.values():
             process.close()
-        for fd in (self._wake, self._waker, *self._payloads):
-            os.close(fd)
+        for fd in (self._wake, self._waker, self._payload):
+            if fd is not None:
+                os.close(fd)
         self._driver.close()
 
     def close_soon(self) -> None:
@@ -131,7 +132,7 @@ class Agent:
         self._session = order
         self._layout = RunLayout(Path(order.run_dir))
         self._store = CheckpointStore(self._layout)
-        self._payloads.append(posix.anonymous_file(order.payload))
+        self._payload = posix.anonymous_file(order.payload)
         self._to_preload = list(order.preload)
         if self._launcher is None:
             forking = order.start_method == "fork" and posix.LINUX
@@ -148,9 +149,10 @@ class Agent:
         self._last_generation = order.generation
         if self._to_preload and self._warm_at is None:
             self._warm_at = time.monotonic() + _WARM_AFTER_S
+        assert self._payload is not None
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
-            process = self._launch(order.generation, place.rank, log, self._payloads[0])
+            process = self._launch(order.generation, place.rank, log, self._payload)
             process.send(self._assignment(order.generation, order.world_size, place, order.base, order.checkpoint_dir))
 
     def _run_task(self, order: wire.RunTask) -> None:
