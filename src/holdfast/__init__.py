@@ -6,3 +6,11 @@ if sys.platform == "win32":
     raise ImportError("Holdfast does not run on Windows. Use Linux, macOS, or Linux under WSL 2.")
 
 __version__ = "0.1.0"
+
+_LATER = {"tune", "data", "init", "shutdown", "put", "get", "LocalCluster"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        raise AttributeError(f"holdfast.{name} is not there yet in version {__version__}; holdfast.train is")
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

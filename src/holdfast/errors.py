@@ -58,12 +58,14 @@ class WorkerGroupError(TrainingFailedError):
 class ControllerError(TrainingFailedError):
     """The driver itself could not go on: storage, a user's callback, an engine that cannot start."""
 
-    def __init__(self, controller_failure: Exception) -> None:
-        super().__init__(f"The driver could not go on: {controller_failure}")
+    def __init__(self, controller_failure: Exception, remedy: str = "") -> None:
+        parts = [f"The driver could not go on: {controller_failure}", remedy]
+        super().__init__("\n".join(part for part in parts if part))
         self.controller_failure = controller_failure
+        self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.controller_failure,)
+        return type(self), (self.controller_failure, self.remedy)
 
 
 class PreemptionError(TrainingFailedError):

@@ -30,8 +30,11 @@ def load() -> Settings:
         try:
             values[field.name] = _parse(text, type(field.default))
         except ValueError:
-            raise ValueError(f"{name}={text!r} is not a {type(field.default).__name__}") from None
+            raise ValueError(f"{name}={text!r}: give {_WANTED[type(field.default)]}") from None
     return Settings(**values)  # type: ignore[arg-type]
+
+
+_WANTED = {bool: "1, true, yes, on or 0, false, no, off", float: "a number", str: "a text"}
 
 
 def _parse(text: str, kind: type) -> object:

@@ -22,7 +22,7 @@ TRAIN = {
     "checkpoint_frequency=0, checkpoint_at_end=None)",
     "CheckpointConsistencyMode": "COMMITTED VALIDATED",
     "CheckpointUploadMode": "ASYNC SYNC NO_UPLOAD",
-    "ControllerError": "(controller_failure)",
+    "ControllerError": "(controller_failure, remedy='')",
     "DataConfig": "(datasets_to_split='all', execution_options=None, enable_shard_locality=True)",
     "DataParallelTrainer": "(train_loop_per_worker, *, train_loop_config=None, backend_config=None, "
     "scaling_config=None, run_config=None, datasets=None, dataset_config=None, resume_from_checkpoint=None, "

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from fault_training import STEPS, losses, notes, strike, train_fn, trainer, weights
 
 import holdfast.train as train
+from holdfast.store import journal
+from holdfast.store.layout import RunLayout
 from holdfast.train.torch import TorchConfig, TorchTrainer
 
 Undisturbed = Callable[[], train.Result]
@@ -33,7 +35,7 @@ def test_a_fault_in_mid_run(
 
 
 def test_a_hang_is_found_by_its_time_out(tmp_path: Path, undisturbed: Undisturbed) -> None:
-    failure = train.FailureConfig(max_failures=1, hang_timeout_s=1.5)
+    failure = train.FailureConfig(max_failures=1, hang_timeout_s=5.0)
     result = trainer(tmp_path, {"fault": "hang", "at": 3}, failure_config=failure).fit()
     assert weights(result) == weights(undisturbed())
 
@@ -166,3 +168,20 @@ def test_workers_of_a_zygote_that_the_agent_starts(
     monkeypatch.setattr("holdfast.node.seed.planted", lambda: None)
     result = trainer(tmp_path, {"fault": "SIGKILL", "at": STEPS - 1}, max_failures=1).fit()
     assert weights(result) == weights(undisturbed())
+
+
+def test_an_exception_while_peers_are_killed_does_not_hurt_the_agent(tmp_path: Path) -> None:
+    """Events of processes that are gone by the time their turn comes."""
+
+    def fn() -> None:
+        train.collective.barrier()
+        if train.get_context().get_world_rank() == 1:
+            raise ValueError("planned failure")
+        train.collective.barrier()
+
+    failure = train.FailureConfig(max_failures=8, backoff_s=0.001, max_backoff_s=0.001)
+    with pytest.raises(train.WorkerGroupError, match="rank 1 raised ValueError") as caught:
+        trainer(tmp_path, {}, fn=fn, num_workers=4, failure_config=failure).fit()
+    assert "all 8 of FailureConfig(max_failures=8) are used" in str(caught.value)
+    records, _ = journal.read(RunLayout(tmp_path / "run"))
+    assert not any(r.kind == "WorkerFailed" and r.body["evidence"]["node_lost"] for r in records)

@@ -20,6 +20,7 @@ class StandIn:
         self.local_rank, self.local_world_size = rank, world_size
         self.node_rank, self.node_id = 0, "node-0"
         self.devices: list[int] = []
+        self.validates = True
         self.generation = 1
         self.run_name, self.run_dir = run_dir.name, str(run_dir)
         self.metadata: dict[str, Any] = {"owner": "tests"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -185,7 +186,7 @@ def test_a_callback_that_raises_ends_the_run_with_a_clear_error(tmp_path: Path) 
         def after_report(self, run_context: Any, metrics: Any, checkpoint: Any) -> None:
             raise KeyError("mine")
 
-    with pytest.raises(train.ControllerError, match="mine"):
+    with pytest.raises(train.ControllerError, match=r"Callback\.after_report raised KeyError: 'mine'"):
         fit(tmp_path, lambda: save(1), callbacks=[Callback()])
     assert train.Result.from_path(tmp_path / "run").error is not None
 
@@ -215,6 +216,50 @@ def test_validation_beside_training(tmp_path: Path) -> None:
         ("COMMITTED", None),
     ]
     assert result.best_checkpoints[0][1]["pid"] != os.getpid()
+
+
+def test_the_default_time_limit_of_validations(tmp_path: Path) -> None:
+    def fn() -> list[str]:
+        save(1, validation=True)
+        return [c.status.value for c in train.get_all_reported_checkpoints()]
+
+    task = train.ValidationTaskConfig(fn_kwargs={"how": "slowly"}, timeout_s=0.5)
+    result = fit(tmp_path, fn, workers=1, validation_config=train.ValidationConfig(validate, task))
+    assert result.return_value == ["VALIDATION_TIMEOUT"]
+
+
+def test_validation_without_a_function_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(train.TrainingFailedError, match="pass validation_config="):
+        fit(tmp_path, lambda: save(1, validation=True), workers=1)
+
+
+def test_a_return_value_that_cannot_be_sent_does_not_undo_the_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fn() -> Any:
+        save(1)
+        return threading.Lock()
+
+    result = fit(tmp_path, fn, verbose=1)
+    assert result.return_value is None
+    assert ids(result) == ["checkpoint_000001"]
+    assert "Result.return_value is None, as what was returned cannot be sent" in capfd.readouterr().out
+
+
+def test_temporary_files_of_a_killed_worker_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+
+    def fn() -> None:
+        Path(tempfile.mkdtemp(), "half a checkpoint").write_bytes(bytes(1000))
+        Path(tempfile.gettempdir(), "a cache").touch()
+        train.report({})
+        train.collective.barrier()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(train.TrainingFailedError):
+        fit(tmp_path, fn)
+    assert [path.name for path in (tmp_path / "tmp").iterdir()] == ["a cache"]
 
 
 def test_a_finished_train_function_waits_for_its_validations(tmp_path: Path) -> None:
@@ -348,8 +393,10 @@ def test_what_cannot_be_sent_to_workers_is_refused_at_once(tmp_path: Path) -> No
         with lock:
             pass
 
-    with pytest.raises(TypeError, match="cannot be sent to workers"):
+    with pytest.raises(TypeError, match="the train function cannot be sent to workers"):
         fit(tmp_path, fn)
+    with pytest.raises(TypeError, match="train_loop_config cannot be sent to workers"):
+        fit(tmp_path, print, train_loop_config={"lock": lock})
     assert not (tmp_path / "run").exists()
 
 

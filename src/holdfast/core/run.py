@@ -250,6 +250,9 @@ def _group_gone(turn: Turn, event: ev.GroupGone) -> str:
     if event.generation != turn.state.generation or turn.state.phase is not Phase.STOPPING:
         return "no news"
     _move(turn, "group gone")
+    for rank, known in enumerate(turn.state.ranks):
+        if known.status is not RankStatus.RETURNED:
+            turn.set_rank(rank, status=RankStatus.DEAD)
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
             turn.do(do.Discard(event.generation, index), do.CancelTimer(f"missing:{index}"))

@@ -72,7 +72,7 @@ class Painter(Protocol):
 def make(kind: str = "auto", stream: TextIO | None = None) -> Display:
     """A display of the kind that ``settings.display`` names; "auto" is live on a terminal and plain elsewhere."""
     if kind not in KINDS:
-        raise ValueError(f"display={kind!r} is not one of {', '.join(KINDS)}")
+        raise ValueError(f"HOLDFAST_DISPLAY={kind!r} is not one of {', '.join(KINDS)}")
     out, err = (stream or sys.stdout), (stream or sys.stderr)
     if kind == "off" or out is None or err is None:
         return OffDisplay()

@@ -72,4 +72,5 @@ def line_text(line: Line, colour: bool = False) -> str:
     text = clean(line.text, colour)
     if line.rank is None:
         return text
-    return f"\x1b[36m(rank {line.rank})\x1b[0m {text}" if colour else f"(rank {line.rank}) {text}"
+    who = f"(rank {line.rank})" if line.rank >= 0 else "(validation)"
+    return f"\x1b[36m{who}\x1b[0m {text}" if colour else f"{who} {text}"

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a run is on: the first asks for a graceful stop, the second for one at once."""
+"""SIGINT, SIGTERM and SIGHUP while a run is on: the first asks for a graceful stop, the second for one at once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def handled(ask: Callable[[int, bool], None]) -> Iterator[None]:
-    """Call ``ask(signal, at_once)`` for each signal; what was in force before is in force again afterwards."""
+    """Call ``ask(signal, at_once)`` for each signal; what was in force before is in force again afterwards. A signal
+    that is ignored (as under nohup) stays so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -24,7 +25,8 @@ def handled(ask: Callable[[int, bool], None]) -> Iterator[None]:
         asked += 1
         ask(number, asked > 1)
 
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heeded}
     try:
         yield
     finally:

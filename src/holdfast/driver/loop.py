@@ -22,7 +22,7 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.failures import Evidence
-from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus
+from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus, Verdict
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, StorageError, TrainingFailedError
 from holdfast.settings import Settings
@@ -36,6 +36,7 @@ from holdfast.wire import messages as wire
 from . import display as displays
 from . import interrupt
 from .accounts import Accounts, evidence_of
+from .history import read_ledger
 from .plan import Ending, Plan
 from .recovery import IDENTITY, read_past, reconcile, score_of
 from .reports import ReportBook, metrics_in
@@ -74,7 +75,11 @@ class Driver:
 
     def run(self) -> Ending:
         """Run to the end. A killed driver's run goes on from where its journal and checkpoints leave it."""
-        lease = Lease.acquire(self._plan.layout)
+        try:
+            lease = Lease.acquire(self._plan.layout)
+        except OSError as error:
+            where = self._plan.layout.root
+            raise StorageError(f"{where} cannot be written: {error}. Choose another storage_path.") from error
         try:
             self._open(lease.epoch)
             with interrupt.handled(self.ask_to_stop):
@@ -97,7 +102,7 @@ class Driver:
         self._warnings = [f"{d.path} is damaged ({d.where}): {d.what}" for d in [*damage, *more_damage]]
         if self._past.ended is not None and self._past.ended.outcome is Outcome.FINISHED:
             self._warnings.append(
-                f"the run {plan.name!r} had finished already; it goes on from its last checkpoint. "
+                f"the run {plan.name!r} had finished already; it goes on from its last checkpoint, if it has one. "
                 "Give another RunConfig(name=...) to start a new run."
             )
 
@@ -115,11 +120,12 @@ class Driver:
                 self._take_in(self._wait())
             ending = self._ending(self._finish)
             outcome, text = ending.outcome.value, self._closing_words(ending)
+            text += f"\n{read_ledger(self._plan.layout).summary()}"
             return ending
         except Exception as error:
             text = f"the driver could not go on: {error}"
             self._record_end(str(error))
-            raise ControllerError(error) from error
+            raise ControllerError(error, f"Mend the cause and {self._plan.how_to_go_on}") from error
         finally:
             self._close()
             self._display.finish(outcome, text)
@@ -150,6 +156,7 @@ class Driver:
             start_method=self._settings.start_method,
             stop_grace_s=self._settings.stop_grace_s,
             metadata=dict(plan.metadata),
+            validates=plan.validation is not None,
         )
 
     def _close(self) -> None:
@@ -242,8 +249,7 @@ class Driver:
         if [r.status for r in state.ranks] != [r.status for r in before.ranks]:
             show.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
         if state.phase is not before.phase:
-            starting = state.phase is Phase.STARTING
-            show.state(state.phase.value, f"from {state.resume or 'the beginning'}" if starting else "")
+            show.state(state.phase.value, _detail(state))
 
     def _is_durable(self, event: ev.Committed) -> None:
         directory = str(self._plan.layout.checkpoint_dir(event.record.id))
@@ -419,8 +425,8 @@ class Driver:
             self._queue.append(ev.Validated(id, ValidationStatus.NONE))
             return
         arguments = self._past.validations.get(id) or {}
-        payload = self._plan.validation(str(self._plan.layout.checkpoint_dir(id)), arguments)
-        self._tasks[id] = wire.RunTask(id, payload, arguments.get("timeout_s"))
+        payload, timeout_s = self._plan.validation(str(self._plan.layout.checkpoint_dir(id)), arguments)
+        self._tasks[id] = wire.RunTask(id, payload, timeout_s)
         for node in self._nodes[:1]:
             self._engine.send(node, self._tasks[id])
 
@@ -456,6 +462,15 @@ class Driver:
         if ending.error is not None:
             return str(ending.error).partition("\n")[0]
         return f"{saved}; results in {self._plan.layout.root}"
+
+
+def _detail(state: RunState) -> str:
+    """What a person wants to know beside the phase."""
+    if state.phase is Phase.STARTING:
+        return f"from {state.resume or 'the beginning'}"
+    if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
+        return "gracefully; another Ctrl+C stops at once"
+    return ""
 
 
 def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:

@@ -10,6 +10,9 @@ from holdfast.core.state import Outcome, RunSpec
 from holdfast.errors import TrainingFailedError
 from holdfast.store.layout import RunLayout
 
+# (a checkpoint's directory, the arguments of its report) -> the payload of a task, and its time limit
+Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -26,7 +29,7 @@ class Plan:
     gpus_per_worker: float = 0.0
     score_attribute: str | None = None
     initial_checkpoint: str | None = None  # offered while the run has no checkpoint of its own
-    validation: Callable[[str, dict[str, Any]], bytes] | None = None  # (directory, arguments) -> a task's payload
+    validation: Validator | None = None
     on_report: Callable[[list[dict[str, Any]], str | None], None] | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
     display: str = "auto"

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.node import posix, seed
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Channel
+from holdfast.worker.temporary import remove_temporary_files
 
 from .base import Inbox
 
@@ -68,7 +69,7 @@ class _AgentProcess:
     """The agent, the thread that hears it, and the pids below it."""
 
     def __init__(self, configure: wire.Configure, inbox: Inbox, on_lost: Any) -> None:
-        self._inbox, self._on_lost = inbox, on_lost
+        self._inbox, self._on_lost, self._env = inbox, on_lost, configure.env
         self._below: dict[int, int] = {}  # pid -> a file descriptor that tells of its end
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "holdfast.node.agent", str(theirs.fileno()), str(os.getpid())]
@@ -127,6 +128,7 @@ class _AgentProcess:
                 posix.kill_group(pid)
                 select.select([fd], [], [], 1.0)
             os.close(fd)
+            remove_temporary_files(pid, self._env)
         self._below.clear()
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
+from holdfast.worker.temporary import remove_temporary_files
 
 from . import posix
 from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
@@ -31,6 +32,7 @@ from .process import Process
 _BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
 _PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
 _WARM_AFTER_S = 15.0
+_ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
 
 
 class Agent:
@@ -49,12 +51,12 @@ class Agent:
         self._processes: dict[int, Process] = {}  # by token
         self._by_pid: dict[int, Process] = {}
         self._raised: list[Process] = []  # exceptions not yet passed on
+        self._unswept: set[int] = set()  # processes whose temporary files may still be there
         self._closing = False
         self._listening = True
         self._tokens = 0
         self._oom_kills = 0
         self._warm_at: float | None = None
-        self._last_generation = -1
 
     def run(self) -> None:
         """Serve until the driver is gone or says so."""
@@ -64,7 +66,8 @@ class Agent:
         try:
             while not self._closing:
                 for key, mask in self._selector.select(self._timeout()):
-                    if key.fileobj in self._selector.get_map():  # else it was let go of by an event before it
+                    now = self._selector.get_map().get(key.fd)
+                    if now is not None and now.fileobj is key.fileobj:  # else an event before it let go of it
                         key.data(mask)
                 self._on_time()
         except LauncherLostError:
@@ -79,6 +82,11 @@ class Agent:
         for launcher in self._launchers:
             launcher.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        deadline = time.monotonic() + _ENDED_WITHIN_S
+        for pid in list(self._unswept):
+            while pid and not posix.is_ending(pid) and time.monotonic() < deadline:
+                time.sleep(0.002)
+            self._sweep(pid)
         self._selector.close()
         for process in self._processes.values():
             process.close()
@@ -146,7 +154,6 @@ class Agent:
 
     def _start_group(self, order: wire.StartWorkers) -> None:
         self._oom_kills = posix.oom_kills()
-        self._last_generation = order.generation
         if self._to_preload and self._warm_at is None:
             self._warm_at = time.monotonic() + _WARM_AFTER_S
         assert self._payload is not None
@@ -167,7 +174,7 @@ class Agent:
         self, generation: int, world: int, place: wire.Place, base: int, source: str | None
     ) -> wire.Assignment:
         s = self._session
-        common = (s.node_id, s.run_name, s.run_dir, source, s.env, s.sys_path, s.metadata)
+        common = (s.node_id, s.run_name, s.run_dir, source, s.env, s.sys_path, s.metadata, s.validates)
         return wire.Assignment(generation, world, base, place, *common)
 
     def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process:
@@ -259,6 +266,7 @@ class Agent:
             if isinstance(event, wire.Forked):
                 process = self._processes[event.token]
                 process.pid = event.pid
+                self._unswept.add(event.pid)
                 self._by_pid[event.pid] = process
                 self._say(wire.WorkerStarted(process.generation, process.rank, event.pid))
                 continue
@@ -318,16 +326,22 @@ class Agent:
         process.ended, process.status = True, status
         self._hear_worker(process)
         self._hear_output(process)
-        for source in (process.channel, process.output):
+        for source in (process.channel.fileno(), process.output):
             if source in self._selector.get_map():
                 self._selector.unregister(source)
         if not (process.returned or process.raised or process.failed or process.stopping):
             self._tell_failure(process)
         process.close()
         del self._processes[process.token], self._by_pid[process.pid]
+        self._pool.submit(self._sweep, process.pid)
         self._pass_exceptions_on()
         if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
             self._say(wire.WorkersGone(process.generation))
+
+    def _sweep(self, pid: int) -> None:
+        if pid:
+            remove_temporary_files(pid, self._session.env)
+        self._unswept.discard(pid)
 
     def _tell_failure(self, process: Process) -> None:
         process.failed = True

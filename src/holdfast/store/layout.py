@@ -82,14 +82,14 @@ class RunLayout:
         return path.relative_to(self.root).as_posix()
 
 
-def check_name(name: str) -> None:
-    """Refuse a run's or checkpoint's name that is not one safe path component."""
+def check_name(name: str, argument: str = "name") -> None:
+    """Refuse a run's or checkpoint's name that is not one safe path component; the error names the argument."""
     if not isinstance(name, str):
-        raise TypeError(f"A name must be a string, not {type(name).__name__}")
+        raise TypeError(f"{argument}={name!r}: a name must be a string, not {type(name).__name__}")
     problem = _name_problem(name)
     if problem:
         raise ValueError(
-            f"{name[:60]!r} cannot be the name of a run or checkpoint: {problem}. "
+            f"{argument}={name[:60]!r} cannot be the name of a run or checkpoint: {problem}. "
             "Use letters, digits, '-', '_' and '.', for example 'epoch-0005'."
         )
 

@@ -33,7 +33,7 @@ from holdfast.train.validation import ValidationTaskConfig
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
 
-_TEMPFILE_NAME = re.compile(r"tmp[a-z0-9_]{8}")
+_TEMPFILE_NAME = re.compile(r"(tmp|holdfast-\d+-)[a-z0-9_]{8}")
 
 
 def session_for(function: str) -> Session:
@@ -76,7 +76,9 @@ def report(
         "report(checkpoint_upload_mode", checkpoint_upload_mode, CheckpointUploadMode, "use a CheckpointUploadMode"
     )
     if checkpoint_dir_name is not None:
-        check_name(checkpoint_dir_name)
+        check_name(checkpoint_dir_name, "report(checkpoint_dir_name")
+    if validation and not session.validates:
+        raise ValueError("report(validation=…): pass validation_config=ValidationConfig(fn) to the trainer first")
     task = _validation_task(validation)
     original = _existing_directory(checkpoint)
     directory = original

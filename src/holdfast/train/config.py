@@ -359,7 +359,7 @@ class RunConfig:
 
     def _check_name(self) -> None:
         check_type("RunConfig(name", self.name, str, "pass a str")
-        check_name(self.name)
+        check_name(self.name, "RunConfig(name")
 
     def _check_callbacks(self) -> None:
         if not isinstance(self.callbacks, (list, tuple)):
@@ -387,8 +387,14 @@ _NESTED: dict[str, type] = {
 def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig) -> None:
     """Say once, for each option that a train function cannot make use of, that it is set in vain."""
     files = not isinstance(run.log_to_file, bool)
+    other = sorted(set(run.worker_runtime_env) - {"env_vars"})
     for option, given, reason in (
         ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
+        ("ScalingConfig(accelerator_type)", scaling.accelerator_type, _ONE_MACHINE),
+        ("ScalingConfig(label_selector)", scaling.label_selector, _ONE_MACHINE),
+        ("ScalingConfig(use_tpu)", scaling.use_tpu, "TPUs are not supported yet"),
+        ("ScalingConfig(topology)", scaling.topology, "TPUs are not supported yet"),
+        (f"RunConfig(worker_runtime_env={other})", other, "workers run in the script's own environment"),
         ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
         ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
         ("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/"),
@@ -400,4 +406,5 @@ def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig) -> None:
             warn_once(option, f"{option} has no effect on a train function: {reason}.")
 
 
+_ONE_MACHINE = "on one machine all workers are on the same node"
 _SAVES_BY_REPORT = "it saves when it calls report(metrics, checkpoint=…)"

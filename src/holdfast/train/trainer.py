@@ -7,7 +7,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,11 +19,11 @@ from holdfast import settings
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.driver.history import load, read_identity
 from holdfast.driver.loop import Driver
-from holdfast.driver.plan import Ending, Plan
+from holdfast.driver.plan import Ending, Plan, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError
 from holdfast.store.layout import RunLayout
-from holdfast.train.callback import TrainRunContext
+from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
     BackendConfig,
@@ -89,8 +90,8 @@ class DataParallelTrainer:
         if ending.error is not None:
             raise ending.error
         if ending.outcome is Outcome.STOPPED:
-            if ending.signal == signal.SIGTERM:
-                raise SystemExit(128 + signal.SIGTERM)
+            if ending.signal not in (None, signal.SIGINT):
+                raise SystemExit(128 + ending.signal)
             raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(layout)}")
         return Result.from_history(layout.root, load(layout.root), return_value=ending.return_value)
 
@@ -151,7 +152,9 @@ class DataParallelTrainer:
             name=run.name,
             layout=layout,
             spec=_spec(run, scaling, in_force),
-            payload=_pickled(payload),
+            payload=_pickled(
+                "the train function", payload, train_loop_config=self.train_loop_config, datasets=self.datasets
+            ),
             identity=self._identity(),
             essential=(*self.backend_config.preload[:1], "holdfast.train.payload", "holdfast.train.api"),
             preload=(*self.backend_config.preload[1:], *run.preload),
@@ -190,18 +193,18 @@ class DataParallelTrainer:
             "metadata": self.metadata if _storable(self.metadata) else {},
         }
 
-    def _validation(self) -> Callable[[str, dict[str, Any]], bytes] | None:
+    def _validation(self) -> Validator | None:
         config = self.validation_config
         if config is None:
             return None
         fn, default = config.fn, config.task_config
 
-        def payload(directory: str, arguments: dict[str, Any]) -> bytes:
-            return _pickled(
-                Validation(fn, directory, {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})})
-            )
+        def task(directory: str, arguments: dict[str, Any]) -> tuple[bytes, float | None]:
+            timeout_s = arguments.get("timeout_s") or default.timeout_s
+            kwargs = {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}
+            return _pickled("the validation function", Validation(fn, directory, kwargs)), timeout_s
 
-        return payload
+        return task
 
     def _check_types(self) -> None:
         for argument, value, kind in (
@@ -241,14 +244,26 @@ def _takes_config(fn: Any) -> bool:
     return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
 
 
-def _pickled(payload: Any) -> bytes:
+def _pickled(what: str, payload: Any, **parts: Any) -> bytes:
+    """For the workers; an error names the part that cannot be sent."""
+    if "__mp_main__" in sys.modules:  # the script's own module in a child of multiprocessing: no worker can import it
+        cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
     try:
         return bytes(cloudpickle.dumps(payload))
     except Exception as error:
+        blamed = next((name for name, part in parts.items() if not _can_be_sent(part)), what)
         raise TypeError(
-            f"the train function cannot be sent to workers: {error}. It must not hold locks, open files, sockets or "
-            "running threads: make those inside the function."
+            f"{blamed} cannot be sent to workers: {error}. It must not hold locks, open files, sockets, generators or "
+            "running threads: make those inside the train function."
         ) from error
+
+
+def _can_be_sent(part: Any) -> bool:
+    try:
+        cloudpickle.dumps(part)
+    except Exception:
+        return False
+    return True
 
 
 def _storable(value: Any) -> bool:
@@ -297,10 +312,19 @@ def _scaling_config(identity: dict[str, Any]) -> ScalingConfig:
     return ScalingConfig(**fields)
 
 
+@contextmanager
+def _named(callback: UserCallback, method: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}") from error
+
+
 def _after_report(context: TrainRunContext) -> Callable[[list[dict[str, Any]], str | None], None]:
     def tell(metrics: list[dict[str, Any]], directory: str | None) -> None:
         for callback in context.run_config.callbacks:
-            callback.after_report(context, metrics, None if directory is None else Checkpoint(directory))
+            with _named(callback, "after_report"):
+                callback.after_report(context, metrics, None if directory is None else Checkpoint(directory))
 
     return tell
 
@@ -308,6 +332,7 @@ def _after_report(context: TrainRunContext) -> Callable[[list[dict[str, Any]], s
 def _after_exception(context: TrainRunContext) -> Callable[[dict[int, Exception]], None]:
     def tell(exceptions: dict[int, Exception]) -> None:
         for callback in context.run_config.callbacks:
-            callback.after_exception(context, exceptions)
+            with _named(callback, "after_exception"):
+                callback.after_exception(context, exceptions)
 
     return tell

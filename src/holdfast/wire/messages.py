@@ -31,6 +31,7 @@ class Configure(Message, frozen=True, tag=True):
     start_method: str
     stop_grace_s: float
     metadata: dict[str, Any]
+    validates: bool  # whether the run has a validation function
 
 
 class Place(Message, frozen=True, tag=True):
@@ -230,6 +231,7 @@ class Assignment(Message, frozen=True, tag=True):
     env: dict[str, str]
     sys_path: list[str]
     metadata: dict[str, Any]
+    validates: bool
 
 
 # Agent and zygote

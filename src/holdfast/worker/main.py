@@ -21,6 +21,7 @@ from holdfast.wire.channel import Channel
 from holdfast.wire.messages import TO_WORKER, Assignment, Raised, Returned
 
 from . import session as sessions
+from .temporary import mark_temporary_files
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -43,7 +44,7 @@ def perform(
     session = sessions.Session(assignment, channel, on_lost)
     sessions.install(session)
     try:
-        body = cloudpickle.dumps(load()())
+        value = load()()
     except BaseException as error:
         error.__traceback__ = _of_the_user(error.__traceback__)
         traceback.print_exception(error)
@@ -55,8 +56,18 @@ def perform(
     finally:
         sessions.install(None)
         _flush()
-    channel.send(Returned(body))
+    channel.send(Returned(_sendable(value if assignment.place.rank == 0 else None)))
     return 0
+
+
+def _sendable(value: Any) -> bytes:
+    """The return value for the driver. One that cannot be sent must not undo a training that is done."""
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:
+        print(f"holdfast: Result.return_value is None, as what was returned cannot be sent: {error}", file=sys.stderr)
+        _flush()
+        return bytes(cloudpickle.dumps(None))
 
 
 def leave(code: int) -> None:
@@ -78,6 +89,7 @@ def _adopt(assignment: Assignment) -> None:
         if "torch" in sys.modules:  # it has read the variable already
             sys.modules["torch"].set_num_threads(threads)
     sys.path[:] = assignment.sys_path
+    mark_temporary_files(os.getpid())
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()

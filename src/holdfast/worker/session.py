@@ -49,6 +49,7 @@ class Session:
         self.generation = assignment.generation
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
         self.metadata = assignment.metadata
+        self.validates = assignment.validates
         self.checkpoint_dir = assignment.checkpoint_dir
         self.datasets: dict[str, Any] = {}
         self.started = False

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -49,7 +49,7 @@ PRELOAD = _present(
     "torch._dynamo",
 )
 
-_ALL_FORMED = "all formed"
+_ALL_FORMED, _ALL_SEEN = "all formed", "all seen"
 
 
 @dataclass
@@ -102,7 +102,8 @@ class _InProcessGroup:
                 if session.world_size == 1 and dist.is_initialized():
                     dist.destroy_process_group()
                 raise
-            _await_all_formed(store)
+            if session.rank == 0:
+                store.wait([_ALL_SEEN])
             if dist.is_initialized():
                 dist.destroy_process_group()
             del store
@@ -132,16 +133,18 @@ def _form_group(session: Session, config: TorchConfig) -> Any:
         world_size=session.world_size,
         timeout=timeout,
     )
-    if store.add("formed", 1) == session.world_size:
-        store.set(_ALL_FORMED, "")
+    _await_all_formed(session, store)
     return store
 
 
-def _await_all_formed(store: Any) -> None:
-    """A function may return while a peer still forms its side of the group; what it connects to must not go away.
-    A store that is gone went after rank 0 had seen all of them, and a peer that never comes is reported elsewhere."""
-    with suppress(RuntimeError):
-        store.wait([_ALL_FORMED])
+def _await_all_formed(session: Session, store: Any) -> None:
+    """A function may return at once; what a peer that still forms its side of the group connects to must not go away.
+    Rank 0, which serves the store, stays until all have seen that (see ``_InProcessGroup``)."""
+    if store.add("formed", 1) == session.world_size:
+        store.set(_ALL_FORMED, "")
+    store.wait([_ALL_FORMED])
+    if store.add("seen", 1) == session.world_size:
+        store.set(_ALL_SEEN, "")
 
 
 def _serve(session: Session, timeout: timedelta) -> tuple[str, int, Any]:

@@ -1,0 +1,36 @@
+"""Temporary files of a worker that is killed: it cannot remove them, so they bear its mark, and the agent does.
+
+Only the default prefix of ``tempfile`` changes. Where temporary files lie does not: caches there outlive a worker.
+"""
+
+from __future__ import annotations
+
+import glob
+import multiprocessing
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+
+def mark_temporary_files(pid: int) -> None:
+    """In the worker: let what it and its data loaders make be found by the worker's pid."""
+    tempfile.tempdir = None  # found anew, as the variables may be others than the zygote's
+    tempfile.template = _prefix(pid)
+    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    config["tempdir"] = tempfile.mkdtemp()
+
+
+def remove_temporary_files(pid: int, env: Mapping[str, str]) -> None:
+    """In the agent, when the worker is gone."""
+    for place in {env.get("TMPDIR") or tempfile.gettempdir(), "/dev/shm"}:
+        for path in glob.glob(os.path.join(glob.escape(place), _prefix(pid) + "*")):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+
+
+def _prefix(pid: int) -> str:
+    return f"holdfast-{pid}-"
