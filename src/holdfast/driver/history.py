@@ -11,10 +11,14 @@ from holdfast.core.state import Outcome
 from holdfast.errors import StorageError, TrainingFailedError, WorkerGroupError
 from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import read_metrics
 
+from .ledger import Ledger, account
 from .recovery import Past, read_past
+
+Reports = dict[int, list[dict[str, Any]]]  # rank 0's, by generation
 
 
 @dataclass
@@ -24,7 +28,7 @@ class History:
     checkpoints: list[tuple[str, Path, dict[str, Any]]] = field(default_factory=list)
     config: dict[str, Any] | None = None
     error: TrainingFailedError | None = None
-    ledger: Any = None
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 def load(root: Path) -> History:
@@ -33,7 +37,8 @@ def load(root: Path) -> History:
     records, _ = journal.read(layout)
     past = read_past(records)
     manifests, _ = CheckpointStore(layout).scan()
-    rows = _surviving_rows(layout, past)
+    reports = _read_reports(layout, past)
+    rows = _surviving_rows(past, reports)
     return History(
         metrics=rows[-1] if rows else None,
         rows=rows,
@@ -43,7 +48,25 @@ def load(root: Path) -> History:
         ],
         config=identity.get("train_loop_config"),
         error=_error(past),
+        ledger=_account(records, reports),
     )
+
+
+def read_ledger(layout: RunLayout) -> Ledger:
+    """Empty if the files cannot be read: the end of a run must not fail for it."""
+    try:
+        records, _ = journal.read(layout)
+        return _account(records, _read_reports(layout, read_past(records)))
+    except OSError:
+        return Ledger()
+
+
+def _account(records: list[Record], reports: Reports) -> Ledger:
+    stamps = {
+        generation: [(row["index"], row["time"]) for row in rows if isinstance(row["time"], (int, float))]
+        for generation, rows in reports.items()
+    }
+    return account(records, stamps)
 
 
 def read_identity(root: Path) -> dict[str, Any]:
@@ -59,13 +82,16 @@ def read_identity(root: Path) -> dict[str, Any]:
         return identity
 
 
-def _surviving_rows(layout: RunLayout, past: Past) -> list[dict[str, Any]]:
+def _read_reports(layout: RunLayout, past: Past) -> Reports:
+    return {group.generation: read_metrics(layout, group.generation, 0)[0] for group in past.groups}
+
+
+def _surviving_rows(past: Past, reports: Reports) -> list[dict[str, Any]]:
     """Rank 0's reports, each group's cut where the next one started from, so that no report is there twice."""
     rows: list[dict[str, Any]] = []
     for group in past.groups:
         del rows[group.base :]
-        reports, _ = read_metrics(layout, group.generation, 0)
-        rows.extend(report["metrics"] for report in reports)
+        rows.extend(report["metrics"] for report in reports[group.generation])
     return rows
 
 

@@ -1,0 +1,269 @@
+"""Where the wall-clock time of a run went, over all its drivers, from its journal and the times of rank 0's reports.
+
+Every stretch of time goes to exactly one part, so the parts add up to the whole. A clock that is set back stands still
+for that stretch, and what is damaged or missing makes the account coarser: nothing here is negative, or an exception.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run as core
+from holdfast.core.state import CheckpointRecord, Failure, Phase, RunState
+from holdfast.store.journal import Record
+
+from .display_picture import duration
+from .recovery import IDENTITY
+
+Reports = Mapping[int, Sequence[tuple[int, float]]]  # generation -> (index, time) of rank 0's reports
+
+_GRID = 2.0**22  # ticks a second, of which the clock's times are multiples already; their sums are exact in floats
+_TIMES = 2.0**32  # a time beyond this is no time
+
+
+class Part(str, Enum):
+    PRODUCTIVE = "productive"
+    REDONE = "redone"
+    STARTING = "starting"
+    RECOVERING = "recovering"
+    WAITING = "waiting"
+    DOWN = "down"
+    FINISHING = "finishing"
+
+
+class FailureEntry(Struct, frozen=True):
+    time: float
+    generation: int
+    rank: int  # -1: no single rank
+    kind: str
+    text: str
+    recovered_s: float | None = None  # until the first report of a later group; None if there is none
+
+    def __str__(self) -> str:
+        then = "no report since" if self.recovered_s is None else f"{_spell(self.recovered_s)} to the next report"
+        return f"{self.text} [{self.kind}]: {then}"
+
+
+class Ledger(Struct, frozen=True):
+    """The parts, in seconds. They add up to ``wall_clock_s``, from the first driver's start to the run's last sign.
+
+    productive: between reports that are in the history. redone: behind the report that the next group started from.
+    starting: from a group's start to its first report. recovering: from a failure to the next group's start, without
+    waiting: the back-off before it. down: no driver lived. finishing: from the last report to the end.
+    """
+
+    wall_clock_s: float = 0.0
+    productive_s: float = 0.0
+    redone_s: float = 0.0
+    starting_s: float = 0.0
+    recovering_s: float = 0.0
+    waiting_s: float = 0.0
+    down_s: float = 0.0
+    finishing_s: float = 0.0
+    failures: tuple[FailureEntry, ...] = ()
+
+    @property
+    def goodput(self) -> float:
+        """The productive part of the wall-clock time, from 0 to 1."""
+        return self.productive_s / self.wall_clock_s if self.wall_clock_s > 0 else 0.0
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return {part.value: getattr(self, f"{part.value}_s") for part in Part}
+
+    def summary(self) -> str:
+        """One line."""
+        if not self.wall_clock_s:
+            return "nothing is known of where the time went"
+        count = len(self.failures)
+        lost = [f"{_spell(s)} {name}" for name, s in self.parts.items() if name != "productive" and s >= 0.05]
+        failed = f" ({count} failure{'' if count == 1 else 's'})" if count else ""
+        return f"{_spell(self.wall_clock_s)}: {', '.join([f'{_percent(self.goodput)} productive', *lost])}{failed}"
+
+    def __str__(self) -> str:
+        whole = self.wall_clock_s or 1.0
+        shown = {"wall-clock": self.wall_clock_s, **{name: s for name, s in self.parts.items() if s > 0}}
+        rows = [f"{name:<11} {_spell(s):>9} {_percent(s / whole):>6}" for name, s in shown.items()]
+        return "\n".join([*rows, *map(str, self.failures)])
+
+
+def account(records: Sequence[Record], reports: Reports) -> Ledger:
+    """The ledger of a run with these journal records and these reports of rank 0, by generation."""
+    events = [_event(record) for record in records]
+    early = _written_early(records)
+    times = (record.time for record, skip in zip(records, early, strict=True) if not skip)
+    bookkeeper = _Bookkeeper(next(filter(_is_time, times), 0.0), reports, _limits(events))
+    state = RunState()
+    for record, event, skip in zip(records, events, early, strict=True):
+        before, state = state, _replayed(state, event)
+        if not skip:
+            failure = state.failure if state.failure is not before.failure else None
+            bookkeeper.enter(record.time, event, failure, before)
+    return bookkeeper.close()
+
+
+def _event(record: Record) -> ev.Event | None:
+    try:
+        return msgspec.convert(record.body, ev.DURABLE[record.kind])
+    except (KeyError, msgspec.ValidationError):
+        return None
+
+
+def _replayed(state: RunState, event: ev.Event | None) -> RunState:
+    try:
+        return state if event is None else core.replay(state, event)
+    except LookupError:  # it speaks of what a record that is lost had brought
+        return state
+
+
+def _limits(events: Sequence[ev.Event | None]) -> list[float]:
+    """For each group in turn: where its reports were cut, in the run's numbers, as a later group began there."""
+    bases = [event.base for event in events if isinstance(event, ev.GroupStarted)]
+    limits = [math.inf]
+    for base in reversed(bases[1:]):
+        limits.append(min(base, limits[-1]))
+    return limits[::-1]
+
+
+def _written_early(records: Sequence[Record]) -> list[bool]:
+    """Which records a driver wrote just before it said that it started: they are no signs of its predecessor's life."""
+    early: list[bool] = []
+    start = math.nan
+    for record in reversed(records):
+        if record.kind == ev.DriverStarted.__name__:
+            start = record.time
+            early.append(False)
+            continue
+        found = record.kind in (ev.Committed.__name__, ev.Damaged.__name__) and record.time == start
+        early.append(record.kind == IDENTITY or found)
+        if not early[-1]:
+            start = math.nan
+    return early[::-1]
+
+
+class _Clock:
+    """Seconds since the run began: goes on as the times that it is shown do, stands still where they go back."""
+
+    def __init__(self, time: float, at: float) -> None:
+        self.time, self.at = _on_grid(time), at
+
+    def show(self, time: float) -> float:
+        if _is_time(time):
+            time = _on_grid(time)
+            self.at += max(0.0, time - self.time)
+            self.time = time
+        return self.at
+
+
+class _Group(Struct):
+    generation: int
+    base: int
+    limit: float
+    clock: _Clock  # of its reports: they may come from another machine
+
+
+class _Bookkeeper:
+    """Charges the time since the last charge to a part, up to ever later moments."""
+
+    def __init__(self, begin: float, reports: Reports, limits: Sequence[float]) -> None:
+        self._reports, self._limits = reports, iter(limits)
+        self._seconds = dict.fromkeys(Part, 0.0)
+        self._clock = _Clock(begin, 0.0)
+        self._charged = self._alive = 0.0
+        self._group: _Group | None = None
+        self._between = Part.STARTING  # what the driver is at when there is no group
+        self._failures: list[FailureEntry] = []
+        self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
+
+    def enter(self, time: float, event: ev.Event | None, failure: Failure | None, before: RunState) -> None:
+        at = self._clock.show(time)
+        match event:
+            case ev.DriverStarted():
+                self._leave(self._alive, at, Part.REDONE)
+                self._charge(at, Part.DOWN)
+                self._between = Part.STARTING
+            case ev.GroupStarted():
+                self._begin_group(event, at, before)
+            case ev.RunEnded():
+                self._between = Part.FINISHING
+                self._leave(at, at, Part.FINISHING)
+        if failure is not None:
+            self._leave(at, at, Part.REDONE)
+            self._between = Part.RECOVERING
+            self._open[len(self._failures)] = at
+            where = (failure.generation, failure.rank, failure.kind.value, failure.text)
+            self._failures.append(FailureEntry(self._clock.time, *where))
+        self._alive = at
+
+    def close(self) -> Ledger:
+        self._leave(self._alive, math.inf, Part.FINISHING)
+        seconds = {f"{part.value}_s": s for part, s in self._seconds.items()}
+        return Ledger(self._charged, **seconds, failures=tuple(self._failures))
+
+    def _begin_group(self, event: ev.GroupStarted, at: float, before: RunState) -> None:
+        if self._group is not None:  # the record of its end is lost
+            self._leave(self._alive, at, Part.REDONE)
+            self._between = Part.RECOVERING
+        if self._between is Part.RECOVERING:
+            waited = max(0.0, min(at - self._charged, _backoff_s(before)))
+            self._charge(at - _on_grid(waited), Part.RECOVERING)
+            self._charge(at, Part.WAITING)
+        self._charge(at, self._between)
+        self._group = _Group(event.generation, event.base, next(self._limits), _Clock(self._clock.time, at))
+
+    def _charge(self, until: float, part: Part) -> None:
+        self._seconds[part] += max(0.0, until - self._charged)
+        self._charged = max(until, self._charged)
+
+    def _leave(self, until: float, end: float, rest: Part) -> None:
+        """Charge what the group did, by its reports up to ``end``, and the rest, if any, up to ``until``."""
+        group, self._group = self._group, None
+        if group is None:
+            self._charge(until, self._between)
+            return
+        reports = self._reports.get(group.generation, ())
+        for number, (index, time) in enumerate(reports):
+            at = min(end, group.clock.show(time))
+            if number == 0:
+                self._charge(at, Part.STARTING)
+                self._recovered(at)
+            else:
+                self._charge(at, Part.PRODUCTIVE if group.base + index < group.limit else Part.REDONE)
+        self._charge(until, rest if reports else Part.STARTING)
+
+    def _recovered(self, at: float) -> None:
+        for number, failed in self._open.items():
+            self._failures[number] = structs.replace(self._failures[number], recovered_s=max(0.0, at - failed))
+        self._open.clear()
+
+
+def _backoff_s(state: RunState) -> float:
+    """How long the core makes a retry wait. It is asked, so that the rule stays where it is."""
+    restored = structs.replace(state, phase=Phase.RESTORING, checkpoints=(CheckpointRecord("newest", 0),))
+    _, commands, _ = core.step(restored, ev.Verified("newest"), 0.0)
+    return sum(c.after_s for c in commands if isinstance(c, do.SetTimer) and c.name == "backoff")
+
+
+def _is_time(time: float) -> bool:
+    return 0 <= time < _TIMES
+
+
+def _on_grid(seconds: float) -> float:
+    return round(seconds * _GRID) / _GRID
+
+
+def _spell(seconds: float) -> str:
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

@@ -1,0 +1,120 @@
+"""Runs made up step by step: what is written of them, and where their time went as the one who made them up knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+from hypothesis import strategies as st
+
+from holdfast.core import events as ev
+from holdfast.core.failures import Evidence
+from holdfast.core.state import CheckpointRecord, Outcome, RunSpec, ValidationStatus
+from holdfast.driver.ledger import Part
+from holdfast.store.journal import Record
+
+BEGIN = 1_790_000_000.0
+SPEC = RunSpec(max_failures=-1, backoff_s=0.5, max_backoff_s=2.0)
+SOME_TIME = st.integers(0, 4096).map(lambda n: n / 1024)
+
+
+@dataclass
+class Run:
+    """Its steps take times that are drawn; each adds them to the part that they belong to."""
+
+    draw: st.DrawFn
+    now: float = BEGIN
+    end: float = BEGIN
+    records: list[Record] = field(default_factory=list)
+    reports: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    rows: list[float] = field(default_factory=list)  # the time that each surviving report took
+    expected: dict[str, float] = field(default_factory=lambda: {part.value: 0.0 for part in Part})
+    failures: list[tuple[float, float | None]] = field(default_factory=list)
+    streak: int = 0
+    generation: int = 0
+    last: bool = True
+
+    @property
+    def first(self) -> int:
+        return next(n for n, record in enumerate(self.records) if record.kind == "DriverStarted")
+
+    def write(self, event: ev.Event) -> None:
+        self.records.append(Record(len(self.records) + 1, self.now, type(event).__name__, msgspec.to_builtins(event)))
+        self.end = self.now
+
+    def spend(self, part: Part, seconds: float | None = None) -> float:
+        taken = self.draw(SOME_TIME) if seconds is None else seconds
+        self.now += taken
+        self.expected[part.value] += taken
+        return taken
+
+    def drive(self, last: bool) -> None:
+        """One driver, from its start to its end or death."""
+        self.last = last
+        self.records.append(Record(0, self.now, "RunConfigured", {}))
+        if self.draw(st.booleans()):
+            self.write(ev.Committed(CheckpointRecord(f"found-{len(self.records)}", len(self.rows))))
+        self.write(ev.DriverStarted(1, SPEC))
+        self.spend(Part.STARTING)
+        fate = self.train()
+        while fate == "failure" and self.draw(st.booleans()):
+            self.recover()
+            fate = self.train()
+        if fate == "end":
+            self.write(ev.RunEnded(Outcome.FINISHED, ""))
+            self.streak = 0
+
+    def recover(self) -> None:
+        seconds = self.draw(SOME_TIME)
+        backoff = min(SPEC.max_backoff_s, SPEC.backoff_s * 2 ** (self.streak - 2)) if self.streak > 1 else 0.0
+        waited = min(seconds, backoff)
+        self.spend(Part.RECOVERING, seconds - waited)
+        self.spend(Part.WAITING, waited)
+
+    def train(self) -> str:
+        """One group, to its end."""
+        self.generation += 1
+        base = self.draw(st.integers(0, len(self.rows)))
+        self.expected["productive"] -= sum(self.rows[base:])
+        self.expected["redone"] += sum(self.rows[base:])
+        del self.rows[base:]
+        self.write(ev.GroupStarted(self.generation, 1, None, base))
+        count = self.draw(st.integers(0, 4))
+        for index in range(count):
+            self.report(index)
+        fate = self.draw(st.sampled_from(["end", "death", "failure"]))
+        if fate == "death" and self.draw(st.booleans()):
+            return fate
+        lost = fate == "failure" or (fate == "death" and not self.last)
+        self.spend(Part.STARTING if not count else Part.REDONE if lost else Part.FINISHING)
+        if fate == "death":
+            self.write(ev.Validated("", ValidationStatus.NONE))
+        if fate == "failure":
+            self.write(ev.WorkerFailed(self.generation, 0, Evidence(exit_code=1)))
+            self.failures.append((self.now, None))
+            self.streak += 1
+        return fate
+
+    def report(self, index: int) -> None:
+        taken = self.spend(Part.PRODUCTIVE if index else Part.STARTING)
+        self.rows.append(taken if index else 0.0)
+        self.reports.setdefault(self.generation, []).append((index, self.now))
+        self.end = self.now
+        if index == 0:
+            self.failures = [(at, self.now - at if took is None else took) for at, took in self.failures]
+        if self.draw(st.booleans()):
+            id = f"checkpoint-{self.generation}-{index}"
+            self.write(ev.Committed(CheckpointRecord(id, len(self.rows)), self.generation, index))
+            self.streak = 0
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    run = Run(draw)
+    more = draw(st.integers(0, 3))
+    run.drive(last=not more)
+    while more:
+        more -= 1
+        run.spend(Part.DOWN, draw(st.integers(1, 4096)) / 1024)
+        run.drive(last=not more)
+    return run
