@@ -1,0 +1,79 @@
+"""List the checkpoints of a run: report, size, metrics and validation. Their files are not read: see verify."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from holdfast.cli import output, paths, reading
+from holdfast.core.state import ValidationStatus
+from holdfast.driver.display_picture import headline
+from holdfast.store.layout import RunLayout
+
+HELP = "list the checkpoints of a run"
+HEADER = ("REPORT", "CHECKPOINT", "COMMITTED", "SIZE", "FILES", "VALIDATION", "METRICS")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", help="a run's directory, or its name in the default storage path")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    root = paths.run_directory(arguments.run_path)
+    layout = RunLayout(root)
+    kept = kept_checkpoints(reading.read(root))
+    damage = reading.confirmed(reading.manifest_damage, layout)
+    set_aside = reading.quarantined(layout)
+    if arguments.json:
+        output.print_json(
+            {
+                "path": str(root),
+                "checkpoints": as_json(kept),
+                "quarantined": [{"id": id, "why": why} for id, why in set_aside],
+                "damage": output.damage_json(damage),
+            }
+        )
+        return 1 if damage else 0
+    if kept:
+        output.print_table(HEADER, map(cells, kept))
+    elif not damage:
+        output.note(f"{root} has no checkpoint")
+    for id, why in set_aside:
+        print(f"quarantined: {id}: {headline(why)}")
+    for found in damage:
+        print(f"damaged: {output.damage_text(found)}")
+    return 1 if damage else 0
+
+
+def kept_checkpoints(run: reading.Reading) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": manifest.id,
+            "report": manifest.report,
+            "committed": manifest.created,
+            "size": sum(entry.size for entry in manifest.files),
+            "files": len(manifest.files),
+            "world_size": manifest.world_size,
+            "attempt": manifest.generation,
+            "validation": run.validation(manifest).value,
+            "metrics": run.metrics(manifest),
+        }
+        for manifest in run.manifests
+    ]
+
+
+def as_json(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**checkpoint, "committed": output.iso_time(checkpoint["committed"])} for checkpoint in kept]
+
+
+def cells(checkpoint: dict[str, Any]) -> tuple[str, ...]:
+    status = checkpoint["validation"]
+    return (
+        f"{checkpoint['report']:,}",
+        checkpoint["id"],
+        output.local_time(checkpoint["committed"]),
+        output.size_text(checkpoint["size"]),
+        str(checkpoint["files"]),
+        "-" if status == ValidationStatus.NONE.value else status,
+        output.metrics_text(checkpoint["metrics"]),
+    )

@@ -1,0 +1,84 @@
+"""How things are put on the screen: aligned text for people, strict JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from holdfast.driver.display_picture import clean, duration, pick_metrics, value_text
+from holdfast.store.sealed import Damage
+
+_SHOWN_METRICS = 6
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """The value as strict JSON has it: NaN and infinities, and what else JSON lacks, become strings."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "") -> None:
+    """Columns as wide as their widest cell; the last one is left as long as it is."""
+    lines = [tuple(header), *(tuple(map(clean, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        print(f"{indent}{'  '.join(cells)}".rstrip())
+
+
+def note(text: str) -> None:
+    """For the person only: never mixed into what a program reads."""
+    print(text, file=sys.stderr)
+
+
+def local_time(seconds: float | None) -> str:
+    return "-" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def iso_time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    milliseconds = round(seconds * 1000)
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
+    return f"{whole}.{milliseconds % 1000:03}Z"
+
+
+def size_text(size: int) -> str:
+    value, units = float(size), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.3g} {units[0]}"
+
+
+def elapsed_text(seconds: float) -> str:
+    return f"+{seconds:.2f} s" if seconds < 60 else f"+{duration(seconds)}"
+
+
+def metrics_text(metrics: Any) -> str:
+    if not isinstance(metrics, Mapping) or not metrics:
+        return "-"
+    shown = [f"{name} {value_text(value)}" for name, value in pick_metrics(metrics, _SHOWN_METRICS)]
+    more = len(metrics) - len(shown)
+    return ", ".join(shown) + (f", {more} more" if more else "")
+
+
+def damage_text(damage: Damage) -> str:
+    return clean(f"{damage.path} ({damage.where}): {damage.what}".replace("\n", " "))
+
+
+def damage_json(found: Iterable[Damage]) -> list[dict[str, str]]:
+    return [{"path": d.path, "where": d.where, "what": d.what} for d in found]

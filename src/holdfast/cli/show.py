@@ -1,0 +1,130 @@
+"""Show a run: its state and configuration, what happened and when, failures with causes, checkpoints, damage."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from holdfast.cli import checkpoints, output, paths, reading, timeline
+from holdfast.driver.display_picture import ago, headline
+from holdfast.store.sealed import Damage
+
+HELP = "show a run's state, history, failures and checkpoints"
+_SHOWN_CHECKPOINTS = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", help="a run's directory, or its name in the default storage path")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    root = paths.run_directory(arguments.run_path)
+    found = reading.read(root)
+    told = timeline.moments(found.layout, found.records)
+    damage = _damage(found)
+    if arguments.json:
+        output.print_json(_as_json(found, told, damage))
+    else:
+        _print_summary(found)
+        _print_history(told)
+        _print_checkpoints(found)
+        _print_damage(damage)
+    return 1 if damage else 0
+
+
+def _damage(found: reading.Reading) -> list[Damage]:
+    looks = (reading.run_file_damage, reading.journal_damage, reading.manifest_damage)
+    return [damage for look in looks for damage in reading.confirmed(look, found.layout)]
+
+
+def _as_json(found: reading.Reading, told: list[timeline.Moment], damage: list[Damage]) -> dict[str, Any]:
+    reports, row = found.last_report
+    driver = found.driver
+    events = [{**moment._asdict(), "time": output.iso_time(moment.time)} for moment in told]
+    return {
+        "name": found.layout.root.name,
+        "path": str(found.layout.root),
+        "state": found.state,
+        "driver": driver and {"pid": driver.pid, "host": driver.host, "since": output.iso_time(driver.since)},
+        "reports": reports,
+        "metrics": row and row["metrics"],
+        "last_change": output.iso_time(found.last_change),
+        "failures_counted": found.past.state.spent,
+        "configuration": reading.identity(found.layout),
+        "timeline": events,
+        "failures": [event for event in events if event["kind"] == "failure"],
+        "checkpoints": checkpoints.as_json(checkpoints.kept_checkpoints(found)),
+        "quarantined": [{"id": id, "why": why} for id, why in reading.quarantined(found.layout)],
+        "damage": output.damage_json(damage),
+    }
+
+
+def _print_summary(found: reading.Reading) -> None:
+    reports, row = found.last_report
+    changed = found.last_change
+    since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
+    lines = [
+        ("run", found.layout.root.name),
+        ("path", str(found.layout.root)),
+        ("state", f"{found.state}{_driver_text(found)}"),
+        ("reports", f"{reports:,}{since}"),
+        ("metrics", output.metrics_text(row and row["metrics"])),
+        *_configuration(reading.identity(found.layout)),
+    ]
+    for name, text in lines:
+        print(f"{name:<12}{headline(text, 400)}")
+
+
+def _driver_text(found: reading.Reading) -> str:
+    driver = found.driver
+    if driver is None:
+        return ""
+    who = f"process {driver.pid}" if driver.pid else "a process"
+    host = f" on {driver.host}" if driver.host else ""
+    return f": {who}{host}{f' since {output.local_time(driver.since)}' if driver.since else ''}"
+
+
+def _configuration(identity: dict[str, Any]) -> list[tuple[str, str]]:
+    if not identity:
+        return [("trainer", "not known")]
+    scaling, failure, checkpoint = (identity.get(part) or {} for part in ("scaling", "failure", "checkpoint"))
+    workers = scaling.get("num_workers")
+    gpu = " with a GPU each" if scaling.get("use_gpu") else ""
+    keep, score = checkpoint.get("num_to_keep"), checkpoint.get("checkpoint_score_attribute")
+    by = f" by {checkpoint.get('checkpoint_score_order')} {score}" if score else ""
+    lines = [
+        ("trainer", f"{identity.get('trainer')}, num_workers={workers}{gpu}"),
+        ("retries", f"max_failures={failure.get('max_failures')}"),
+        ("keeps", f"{'all checkpoints' if keep is None else f'{keep} checkpoints'}{by}"),
+        ("config", output.metrics_text(identity.get("train_loop_config"))),
+    ]
+    return [*lines, ("datasets", ", ".join(identity["datasets"]))] if identity.get("datasets") else lines
+
+
+def _print_history(told: list[timeline.Moment]) -> None:
+    print("\nhistory")
+    for number, moment in enumerate(told):
+        elapsed = "" if number == 0 else output.elapsed_text(moment.time - told[0].time)
+        done = f" [{moment.cause}]; {moment.action}" if moment.cause else ""
+        print(f"  {output.local_time(moment.time)}  {elapsed:>9}  {headline(moment.text)}{done}")
+
+
+def _print_checkpoints(found: reading.Reading) -> None:
+    kept = checkpoints.kept_checkpoints(found)
+    print(f"\ncheckpoints{'' if kept else ': none'}")
+    if len(kept) > _SHOWN_CHECKPOINTS:
+        print(f"  the newest {_SHOWN_CHECKPOINTS} of {len(kept)}; holdfast checkpoints lists all")
+    if kept:
+        output.print_table(checkpoints.HEADER, map(checkpoints.cells, kept[-_SHOWN_CHECKPOINTS:]), indent="  ")
+    for id, why in reading.quarantined(found.layout):
+        print(f"  quarantined: {id}: {headline(why)}")
+
+
+def _print_damage(damage: list[Damage]) -> None:
+    if not damage:
+        return
+    print("\ndamage")
+    for one in damage:
+        print(f"  {output.damage_text(one)}")
+    print("  The checkpoints' own files were not read: holdfast verify does that.")

@@ -1,0 +1,67 @@
+"""Commands and jobs as processes of their own, as a person starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+JOB = Path(__file__).with_name("watched_job.py")
+PATIENCE_S = 60.0
+
+
+def holdfast(*arguments: object, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def holdfast_json(*arguments: object, code: int = 0) -> Any:
+    def no_constants(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(holdfast(*arguments, "--json", code=code).stdout, parse_constant=no_constants)
+
+
+def start_job(storage: Path, name: str = "run", **config: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, str(JOB), str(storage), name, json.dumps({"steps": 5, **config})]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish_job(process: subprocess.Popen[str], code: int = 0) -> None:
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code, errors
+
+
+def wait_for_checkpoint(storage: Path, report: int, name: str = "run") -> None:
+    path = storage / name / "checkpoints" / f"checkpoint_{report:06d}.json"
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(0.005)
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    """All that is there: names, times of change, content."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def flip(path: Path, at: int = -3) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
