@@ -36,7 +36,7 @@ TRAIN = {
     "PreemptionInfo": "(deadline_ms, preempted_node_to_ranks)",
     "ReportedCheckpoint": "(checkpoint, metrics, status)",
     "ReportedCheckpointStatus": "COMMITTED PENDING_VALIDATION VALIDATED VALIDATION_TIMEOUT VALIDATION_FAILED",
-    "Result": "(*, metrics=None, checkpoint=None, error=None, path='', rows=None, best_checkpoints=None, config=None, "
+    "Result": "(*, metrics=None, checkpoint=None, error=None, path='', rows=(), best_checkpoints=None, config=None, "
     "return_value=None, filesystem=None, ledger=None)",
     "RunConfig": "(name=None, storage_path=..., storage_filesystem=None, failure_config=..., checkpoint_config=..., "
     "callbacks=..., worker_runtime_env=..., logging_config=..., sync_config=..., verbose=None, stop=None, "
@@ -105,6 +105,7 @@ MEMBERS = {
     },
     "PreemptionInfo": {"preempted_node_ids": "property", "preempted_ranks": "property"},
     "Result": {
+        "ledger": "property",
         "from_history": "(root, history, *, error=None, return_value=None)",
         "from_path": "(path, storage_filesystem=None)",
         "get_best_checkpoint": "(metric, mode)",
@@ -210,6 +211,5 @@ def test_results_have_the_fields_that_scripts_read() -> None:
         "config",
         "return_value",
         "filesystem",
-        "ledger",
     }
     assert read <= vars(holdfast.train.Result()).keys()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +14,69 @@ from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import read_metrics
+from holdfast.store.metrics import read_last_metrics, read_metrics
 
 from .ledger import Ledger, account
 from .recovery import Past, read_past
 
 Reports = dict[int, list[dict[str, Any]]]  # rank 0's, by generation
+_QUICKLY_READ = 16 << 20  # bytes
 
 
-@dataclass
 class History:
-    metrics: dict[str, Any] | None = None
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    checkpoints: list[tuple[str, Path, dict[str, Any]]] = field(default_factory=list)
-    config: dict[str, Any] | None = None
-    error: TrainingFailedError | None = None
-    ledger: Ledger = field(default_factory=Ledger)
+    """The reports, of which there may be millions, are read when they are asked for."""
+
+    def __init__(self, layout: RunLayout, identity: dict[str, Any]) -> None:
+        self._layout = layout
+        self._records, _ = journal.read(layout)
+        self._past = read_past(self._records)
+        manifests, _ = CheckpointStore(layout).scan()
+        found = self._past.validated
+        self.checkpoints: list[tuple[str, Path, dict[str, Any]]] = [
+            (m.id, layout.checkpoint_dir(m.id), {**(m.metrics or {}), **(found.get(m.id) or {})}) for m in manifests
+        ]
+        self.config: dict[str, Any] | None = identity.get("train_loop_config")
+        self.error = _error(self._past)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any] | None:
+        """The last report."""
+        last = read_last_metrics(self._layout, self._past.groups[-1].generation, 0) if self._past.groups else None
+        if last is not None:
+            metrics: dict[str, Any] = last["metrics"]
+            return metrics
+        return self.rows[-1] if self.rows else None
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The metrics of every report in the surviving history."""
+        return _surviving_rows(self._past, self._reports)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return _account(self._records, self._reports)
+
+    @cached_property
+    def _reports(self) -> Reports:
+        return {g.generation: read_metrics(self._layout, g.generation, 0)[0] for g in self._past.groups}
 
 
 def load(root: Path) -> History:
-    layout = RunLayout(root)
-    identity = read_identity(root)
-    records, _ = journal.read(layout)
-    past = read_past(records)
-    manifests, _ = CheckpointStore(layout).scan()
-    reports = _read_reports(layout, past)
-    rows = _surviving_rows(past, reports)
-    return History(
-        metrics=rows[-1] if rows else None,
-        rows=rows,
-        checkpoints=[
-            (m.id, layout.checkpoint_dir(m.id), {**(m.metrics or {}), **(past.validated.get(m.id) or {})})
-            for m in manifests
-        ],
-        config=identity.get("train_loop_config"),
-        error=_error(past),
-        ledger=_account(records, reports),
-    )
+    return History(RunLayout(root), read_identity(root))
 
 
-def read_ledger(layout: RunLayout) -> Ledger:
-    """Empty if the files cannot be read: the end of a run must not fail for it."""
+def closing_account(layout: RunLayout) -> str:
+    """A line for the end of a run. None where it would take long: the end of a run must not wait or fail for it."""
     try:
         records, _ = journal.read(layout)
-        return _account(records, _read_reports(layout, read_past(records)))
+        groups = read_past(records).groups
+        size = sum(os.path.getsize(layout.metrics_file(g.generation, 0)) for g in groups)
+        if size > _QUICKLY_READ:
+            return ""
+        reports = {g.generation: read_metrics(layout, g.generation, 0)[0] for g in groups}
+        return _account(records, reports).summary()
     except OSError:
-        return Ledger()
+        return ""
 
 
 def _account(records: list[Record], reports: Reports) -> Ledger:
@@ -80,10 +98,6 @@ def read_identity(root: Path) -> dict[str, Any]:
         if identity is None:
             raise error
         return identity
-
-
-def _read_reports(layout: RunLayout, past: Past) -> Reports:
-    return {group.generation: read_metrics(layout, group.generation, 0)[0] for group in past.groups}
 
 
 def _surviving_rows(past: Past, reports: Reports) -> list[dict[str, Any]]:

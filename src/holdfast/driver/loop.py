@@ -36,7 +36,7 @@ from holdfast.wire import messages as wire
 from . import display as displays
 from . import interrupt
 from .accounts import Accounts, evidence_of
-from .history import read_ledger
+from .history import closing_account
 from .plan import Ending, Plan
 from .recovery import IDENTITY, read_past, reconcile, score_of
 from .reports import ReportBook, metrics_in
@@ -120,7 +120,7 @@ class Driver:
                 self._take_in(self._wait())
             ending = self._ending(self._finish)
             outcome, text = ending.outcome.value, self._closing_words(ending)
-            text += f"\n{read_ledger(self._plan.layout).summary()}"
+            text = "\n".join(filter(None, (text, closing_account(self._plan.layout))))
             return ending
         except Exception as error:
             text = f"the driver could not go on: {error}"

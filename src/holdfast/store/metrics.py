@@ -14,6 +14,8 @@ from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import Damage, seal, unseal
 
+_TAIL = 1 << 20  # bytes
+
 
 def line(index: int, time: float, metrics: Any) -> bytes:
     """The line for a rank's report number ``index``; a metric that cannot be stored is a TypeError that names it."""
@@ -91,6 +93,18 @@ def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[di
         elif content:
             damage.append(Damage(name, f"line {number}", "it is not an intact report"))
     return rows, damage
+
+
+def read_last_metrics(layout: RunLayout, generation: int, rank: int) -> dict[str, Any] | None:
+    """The last intact report near the end of the file, however long that is; None if there is none."""
+    try:
+        with open(layout.metrics_file(generation, rank), "rb") as file:
+            file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    rows = (parse_line(content) for content in reversed(lines) if content)
+    return next((row for row in rows if row is not None), None)
 
 
 def parse_line(content: bytes) -> dict[str, Any] | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ class Result:
         checkpoint: Checkpoint | None = None,
         error: TrainingFailedError | None = None,
         path: str = "",
-        rows: list[dict[str, Any]] | None = None,
+        rows: Sequence[dict[str, Any]] | Callable[[], Sequence[dict[str, Any]]] = (),
         best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None,
         config: dict[str, Any] | None = None,
         return_value: Any = None,
@@ -47,8 +48,8 @@ class Result:
         self.config = config
         self.return_value = return_value
         self.filesystem = filesystem
-        self.ledger = ledger
-        self._rows = rows or []
+        self._ledger = ledger
+        self._rows = rows
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
@@ -69,12 +70,17 @@ class Result:
             checkpoint=checkpoints[-1][0] if checkpoints else None,
             error=error or history.error,
             path=str(root),
-            rows=history.rows,
+            rows=partial(getattr, history, "rows"),
             best_checkpoints=checkpoints,
             config=history.config,
             return_value=return_value,
-            ledger=history.ledger,
+            ledger=partial(getattr, history, "ledger"),
         )
+
+    @property
+    def ledger(self) -> Any:
+        """Where the wall-clock time went, goodput, and the failures with their causes."""
+        return self._ledger() if callable(self._ledger) else self._ledger
 
     @property
     def metrics_dataframe(self) -> Any:
@@ -83,7 +89,8 @@ class Result:
             import pandas
         except ImportError as error:
             raise ImportError("Result.metrics_dataframe needs pandas: run pip install 'holdfast[dataframe]'") from error
-        return pandas.DataFrame([dict(_flat(row)) for row in self._rows]) if self._rows else None
+        rows = self._rows() if callable(self._rows) else self._rows
+        return pandas.DataFrame([dict(_flat(row)) for row in rows]) if rows else None
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The kept checkpoint with the highest ("max") or lowest ("min") ``metric``; "a/b" looks into nested metrics.
