@@ -70,7 +70,8 @@ def closing_account(layout: RunLayout) -> str:
     try:
         records, _ = journal.read(layout)
         groups = read_past(records).groups
-        size = sum(os.path.getsize(layout.metrics_file(g.generation, 0)) for g in groups)
+        files = [layout.metrics_file(g.generation, 0) for g in groups]
+        size = sum(os.path.getsize(file) for file in files if file.exists())
         if size > _QUICKLY_READ:
             return ""
         reports = {g.generation: read_metrics(layout, g.generation, 0)[0] for g in groups}
