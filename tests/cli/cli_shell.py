@@ -12,6 +12,7 @@ from typing import Any
 
 JOB = Path(__file__).with_name("watched_job.py")
 PATIENCE_S = 60.0
+_background: list[subprocess.Popen[str]] = []
 
 
 def holdfast(*arguments: object, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -35,9 +36,21 @@ def holdfast_json(*arguments: object, code: int = 0) -> Any:
     return json.loads(holdfast(*arguments, "--json", code=code).stdout, parse_constant=no_constants)
 
 
+def start(command: list[str]) -> subprocess.Popen[str]:
+    """A process that ``end_all`` ends, should the test fail before it does."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _background.append(process)
+    return process
+
+
+def end_all() -> None:
+    while _background:
+        with _background.pop() as process:  # closes its pipes and waits for it
+            process.kill()
+
+
 def start_job(storage: Path, name: str = "run", **config: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, str(JOB), str(storage), name, json.dumps({"steps": 5, **config})]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return start([sys.executable, str(JOB), str(storage), name, json.dumps({"steps": 5, **config})])
 
 
 def finish_job(process: subprocess.Popen[str], code: int = 0) -> None:
@@ -46,10 +59,11 @@ def finish_job(process: subprocess.Popen[str], code: int = 0) -> None:
 
 
 def wait_for_checkpoint(storage: Path, report: int, name: str = "run") -> None:
-    path = storage / name / "checkpoints" / f"checkpoint_{report:06d}.json"
+    """Wait until the checkpoint of that report or of a later one is committed: it may be deleted again quickly."""
+    directory = storage / name / "checkpoints"
     deadline = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not come"
+    while not any(int(path.stem.removeprefix("checkpoint_")) >= report for path in directory.glob("*.json")):
+        assert time.monotonic() < deadline, f"no checkpoint of report {report} came"
         time.sleep(0.005)
 
 

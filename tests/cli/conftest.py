@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_shell import finish_job, start_job, wait_for_checkpoint
+from cli_shell import end_all, finish_job, start_job, wait_for_checkpoint
 
 GOLDEN = Path(__file__).resolve().parent.parent / "compat" / "golden" / "run-0.1"
+
+
+@pytest.fixture(autouse=True)
+def ends_what_it_started() -> Iterator[None]:
+    yield
+    end_all()
 
 
 @pytest.fixture(scope="session")

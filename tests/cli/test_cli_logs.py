@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from cli_shell import PATIENCE_S, finish_job, holdfast, start_job, wait_for_checkpoint
+from cli_shell import PATIENCE_S, finish_job, holdfast, start, start_job, wait_for_checkpoint
 
 
 def follow(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "holdfast", "logs", *map(str, arguments), "--follow"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return start([sys.executable, "-m", "holdfast", "logs", *map(str, arguments), "--follow"])
 
 
 def read_until(stream: IO[str] | None, wanted: str) -> list[str]:

@@ -112,15 +112,17 @@ def test_quarantined_is_named_and_is_no_new_damage(golden: Path) -> None:
 
 
 def test_a_run_that_is_driven_has_no_damage(tmp_path: Path) -> None:
-    """Its driver commits and deletes a checkpoint every few milliseconds while it is verified."""
-    process = start_job(tmp_path, steps=100_000, keep=1)
+    """Its driver commits and deletes checkpoints all the time while it is verified, and is killed doing so.
+
+    The job is paced: without a pause it stages faster than the driver commits, and there would be no end to that.
+    """
+    process = start_job(tmp_path, steps=100_000, keep=1, pause_s=0.02)
     wait_for_checkpoint(tmp_path, 3)
     for _ in range(8):
         assert process.poll() is None, process.communicate()
         report = holdfast_json("verify", tmp_path / "run")
         assert report["good"]
         assert report["resume"] is not None
-    process.terminate()
+    process.kill()
     process.communicate(timeout=60)
-    assert process.returncode == 143
     assert holdfast_json("verify", tmp_path / "run")["good"]
