@@ -18,8 +18,9 @@ import msgspec
 
 from holdfast.wire.messages import Exited, Fork, Forked, Paused, Preload, Warm
 
-from . import zygote
+from . import posix, zygote
 
+_GONE_WITHIN_S = 0.5
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -76,7 +77,12 @@ class ZygoteLauncher:
 
     def close(self) -> None:
         self.socket.close()
-        if self._process is not None:
+        if self._process is None:
+            return
+        try:
+            self._process.wait(_GONE_WITHIN_S)
+        except subprocess.TimeoutExpired:  # it is in the middle of an import, say
+            self._process.kill()
             self._process.wait()
 
 
@@ -87,7 +93,7 @@ class SpawnLauncher:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.setblocking(False)
 
-    def say(self, event: Forked | Exited) -> None:
+    def say(self, event: Forked | Exited | Paused) -> None:
         with contextlib.suppress(OSError):  # the agent closed down meanwhile
             self._theirs.send(_encoder.encode(event))
 
@@ -105,9 +111,21 @@ class SpawnLauncher:
         threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        if posix.LINUX:
+            self._tell_pauses(process.pid)
+            posix.kill_group(process.pid)  # before it is reaped, so its number cannot be another's yet
         code = process.wait()
         status = -code if code < 0 else code << 8
         self.say(Exited(process.pid, status))
+
+    def _tell_pauses(self, pid: int) -> None:
+        """Until the process has ended."""
+        while True:
+            seen = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOWAIT)
+            if seen is None or seen.si_code not in (os.CLD_STOPPED, os.CLD_CONTINUED):
+                return
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+            self.say(Paused(pid, seen.si_code == os.CLD_STOPPED))
 
     def warmed(self, modules: Sequence[str]) -> Launcher | None:
         """Nothing to warm: no two workers share an interpreter."""

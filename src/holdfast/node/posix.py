@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
 import signal
 import sys
 import tempfile
+import threading
+import weakref
 
 LINUX = sys.platform == "linux"
 _PF_EXITING = 0x4  # a flag of the kernel's, in /proc/PID/stat
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NAME = 1, 36, 15
+_forking = threading.local()
 _libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 
 
@@ -23,10 +27,49 @@ def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
         os._exit(1)
 
 
+def tie_children() -> None:
+    """From now on, a process that this one forks (a data loader's, say) ends when this one ends.
+
+    The kernel would end it with the thread that forked it, so only the main thread's are tied. Those of other threads
+    go with the process group, which whoever sees this process end kills.
+    """
+    if LINUX:
+        os.register_at_fork(before=_note_forking_thread, after_in_child=_die_with_main_thread)
+
+
+def _note_forking_thread() -> None:
+    _forking.thread = threading.get_native_id()
+
+
+def _die_with_main_thread() -> None:
+    if _forking.thread == os.getppid():
+        die_with_parent(os.getppid())
+
+
+def children() -> list[int]:
+    """The processes whose parent is this one, the adopted too; none where the system does not say."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
+
+
 def adopt_orphans() -> None:
     """Become the parent of what descendants leave behind."""
     if _libc is not None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def forget_exit_functions() -> None:
+    """In a fork that runs exit functions of its own: what the parent registered is the parent's to do, once."""
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False  # a TemporaryDirectory of the parent's, say
+    atexit._clear()
+    for module, name in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
+        if module in sys.modules:
+            atexit.register(getattr(sys.modules[module], name))
+    atexit.register(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
 
 
 def set_name(name: str) -> None:

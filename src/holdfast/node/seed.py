@@ -12,7 +12,6 @@ import ctypes
 import gc
 import importlib
 import os
-import re
 import signal
 import socket
 import sys
@@ -35,20 +34,21 @@ class Seed:
         self.pid = pid
         self._owner = os.getpid()
         self._wire = wire
+        self._one_at_a_time = threading.Lock()  # an answer does not say whose it is
 
     def grow(self) -> tuple[int, socket.socket] | None:
         """Fork a zygote; its pid and control socket, or None if there is no seed (any more)."""
         if os.getpid() != self._owner:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            with theirs:
+        with theirs, self._one_at_a_time:
+            try:
                 socket.send_fds(self._wire, [b"grow"], [theirs.fileno()])
-            answer = self._wire.recv(64)
-            return int(answer), ours
-        except (OSError, ValueError):
-            ours.close()
-            return None
+                return int(self._wire.recv(64)), ours
+            except (OSError, ValueError):
+                self._wire.close()  # it is gone, or so late that its answers would be taken for later ones
+                ours.close()
+                return None
 
 
 def planted() -> Seed | None:
@@ -99,17 +99,21 @@ def _forget_half_imported() -> None:
     for name in specs:
         if any(name == other or name.startswith(f"{other}.") for other in half):
             del sys.modules[name]
+            importlib._bootstrap._module_locks.pop(name, None)  # type: ignore[attr-defined]  # held, for ever
 
 
 def _fork_safe_threads() -> int:
     """The threads of OpenBLAS, which numpy starts at import; it stops and restarts them around a fork by itself."""
     with open("/proc/self/maps") as maps:
-        libraries = set(re.findall(r"/\S*openblas\S*\.so\S*", maps.read()))
-    return sum(_openblas_threads(path) - 1 for path in libraries)
+        mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "openblas" in line}
+    return sum(_openblas_threads(path) - 1 for path in mapped if ".so" in path)
 
 
 def _openblas_threads(path: str) -> int:
-    library = ctypes.CDLL(path)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:
+        return 1
     for prefix in ("", "scipy_"):
         for suffix in ("", "64_"):
             count = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
@@ -128,6 +132,7 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     posix.die_with_parent(parent)
     _forget_half_imported()
+    posix.forget_exit_functions()
     for name in modules:
         importlib.import_module(name)
     sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
@@ -140,7 +145,7 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         if pid == 0:
             wire.close()
             os.setsid()
-            posix.die_with_parent(me)
+            posix.die_with_parent(me, signal.SIGTERM)
             zygote.serve(socket.socket(fileno=fds[0]))
         os.close(fds[0])
         wire.send(str(pid).encode())

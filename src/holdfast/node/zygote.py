@@ -7,6 +7,7 @@ What takes long to import is not imported here, where it would hold up everythin
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -14,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import types
 from collections.abc import Sequence
 from typing import NoReturn
@@ -25,6 +27,7 @@ from holdfast.worker import main as worker
 
 from . import posix
 
+_GONE_WITHIN_S = 0.5
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
 answers: msgspec.msgpack.Decoder[Forked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
@@ -44,13 +47,15 @@ def serve(control: socket.socket, modules: Sequence[str] = ()) -> NoReturn:
 class _Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
+        self._pid = os.getpid()
         self._children: set[int] = set()
+        self._successors: set[int] = set()
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, lambda *_: self._leave())
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         posix.adopt_orphans()
         posix.set_name("hf-zygote")
@@ -83,7 +88,7 @@ class _Zygote:
         for name in modules:
             try:
                 importlib.import_module(name)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
         gc.collect()
         gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
@@ -92,16 +97,18 @@ class _Zygote:
 
     def _fork_successor(self, request: Preload, control: int) -> None:
         parent = os.getpid()
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
-                posix.die_with_parent(parent)
+                posix.die_with_parent(parent, signal.SIGTERM)
                 os.setsid()
                 self._control.close()
                 serve(socket.socket(fileno=control), request.modules)
             finally:
                 os._exit(1)
         os.close(control)
+        self._successors.add(pid)
 
     def _fork(self, request: Fork, fds: list[int]) -> None:
         channel, output, payload = fds
@@ -123,12 +130,13 @@ class _Zygote:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         posix.die_with_parent(parent)
         os.setsid()
         os.close(self._wake)
         self._control.close()
         posix.set_name("hf-worker")
-        os.register_at_fork(after_in_child=_die_with_worker)
+        posix.tie_children()
         gc.enable()
         capture_output(output)
 
@@ -154,6 +162,9 @@ class _Zygote:
             if pid in self._children:
                 self._children.discard(pid)
                 self._say(Exited(pid, status))
+            self._successors.discard(pid)
+            if not self._children:
+                self._kill_adopted()
 
     def _drain_wake(self) -> None:
         try:
@@ -168,18 +179,36 @@ class _Zygote:
         except OSError:
             pass  # the agent is gone; the loop ends at its next turn
 
+    def _kill_adopted(self) -> None:
+        """What workers left behind in process groups of its own goes when the last of them has gone."""
+        for pid in posix.children():
+            if pid not in self._successors:
+                posix.kill_group(pid)
+
+    def _leave(self) -> None:
+        """Told to end, most likely by the kernel because the parent did."""
+        if os.getpid() == self._pid:  # else a fork that has not yet become a worker
+            self.end_children()
+        os._exit(0)
+
     def end_children(self) -> None:
+        """All that is below: the children of those that we kill become ours, until there are none."""
         for pid in self._children:
             posix.kill_group(pid)
-
-
-def _die_with_worker() -> None:
-    """In a process that a worker forks (a data loader's, say): end when the worker ends."""
-    if posix.LINUX:
-        posix.die_with_parent(os.getppid())
+        deadline = time.monotonic() + _GONE_WITHIN_S
+        while (left := posix.children()) and time.monotonic() < deadline:
+            for pid in left:
+                posix.kill_group(pid)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.002)
 
 
 def capture_output(fd: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # what the script reads is the script's, not its workers' children's
+    if nothing > 0:
+        os.close(nothing)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     if fd > 2:
@@ -192,7 +221,7 @@ def capture_output(fd: int) -> None:
 def main() -> None:
     """Started as a process of its own: ``python -m holdfast.node.zygote FD PARENT MODULE...``"""
     control = socket.socket(fileno=int(sys.argv[1]))
-    posix.die_with_parent(int(sys.argv[2]))
+    posix.die_with_parent(int(sys.argv[2]), signal.SIGTERM)
     serve(control, sys.argv[3:])
 
 
