@@ -5,18 +5,21 @@ The driver's loop and the agent run in threads of the same process; everything e
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from types import FrameType
 from typing import Any, TypeVar
 
 import cloudpickle
 import msgspec
 
+from holdfast.errors import HoldfastError
 from holdfast.node.agent import Agent
 from holdfast.node.launch import SpawnLauncher
 from holdfast.wire import messages as wire
@@ -28,11 +31,14 @@ from .base import Inbox
 T = TypeVar("T")
 NODE = "in-process"
 _NO_PID = 0  # there is no process that anybody could end
+_one_at_a_time = threading.RLock()  # there is one session in a process: runs in several threads take turns
 
 
 class InProcessEngine:
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._channel: Channel[Any] | None = None
+        self._closed = False
 
     def check(self, gpus: float) -> None:
         """The script's own process has what it has."""
@@ -49,16 +55,18 @@ class InProcessEngine:
                 self._work.put(None)
 
         driver = threading.Thread(target=drive, name="holdfast-driver")
-        driver.start()
-        while True:
-            try:
-                job = self._work.get()
-                if job is None:
-                    break
-                job()
-            except KeyboardInterrupt:
-                ask_to_stop(signal.SIGINT, False)
-        driver.join()
+        with _one_at_a_time, _stop_before_interrupt(ask_to_stop) as passed_on:
+            driver.start()
+            while True:
+                try:
+                    job = self._work.get()
+                    if job is None:
+                        break
+                    job()
+                except KeyboardInterrupt:
+                    if not passed_on:
+                        ask_to_stop(signal.SIGINT, False)
+            driver.join()
         return outcome.result()
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> None:
@@ -66,23 +74,52 @@ class InProcessEngine:
         agent = Agent(theirs, _MainThreadLauncher(self._work.put))
         self._agent = threading.Thread(target=agent.run, name="holdfast-node")
         self._agent.start()
-        self._channel: Channel[Any] = Channel(ours, wire.TO_DRIVER)
-        self._ears = threading.Thread(target=self._hear, args=(inbox,), name="holdfast-agent")
+        self._channel = Channel(ours, wire.TO_DRIVER)
+        self._ears = threading.Thread(target=self._hear, args=(self._channel, inbox), name="holdfast-agent")
         self._ears.start()
         self.send(NODE, msgspec.structs.replace(configure, node_id=NODE))
 
-    def _hear(self, inbox: Inbox) -> None:
-        for message in self._channel.receive():
+    def _hear(self, channel: Channel[Any], inbox: Inbox) -> None:
+        for message in channel.receive():
             inbox.put((NODE, message))
+        if not self._closed:
+            inbox.put(HoldfastError("the agent's thread ended; what it printed says why"))
 
     def send(self, _node_id: str, message: wire.Message) -> None:
+        assert self._channel is not None
         self._channel.send(message)
 
     def close(self) -> None:
-        self.send(NODE, wire.Shutdown())
+        self._closed = True
+        if self._channel is None:
+            return
+        with contextlib.suppress(OSError):  # the agent is gone already
+            self.send(NODE, wire.Shutdown())
         self._agent.join()
         self._channel.close()
         self._ears.join()
+
+
+@contextlib.contextmanager
+def _stop_before_interrupt(ask_to_stop: Callable[[int, bool], None]) -> Iterator[bool]:
+    """Ask for the stop before the train function is interrupted, so that its end is not taken for a failure."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield False
+        return
+    asked = 0
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        ask_to_stop(number, asked > 1)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield True
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _MainThreadLauncher(SpawnLauncher):

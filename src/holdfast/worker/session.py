@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,11 @@ def current(what: str = "this function") -> Session:
     return _current
 
 
-def install(session: Session | None) -> None:
+def install(session: Session | None) -> Session | None:
+    """Make it the current one; returns the one before, for a run inside a train function."""
     global _current
-    _current = session
+    before, _current = _current, session
+    return before
 
 
 class Session:
@@ -61,6 +64,7 @@ class Session:
         self._reports = 0
         self._requests = 0
         self._report_lock = threading.Lock()
+        self._reporting: int | None = None  # the thread in report()
         self._answers = threading.Condition()
         self._answered: dict[int, Reply] = {}
         self._closed = False
@@ -81,7 +85,12 @@ class Session:
         wait: bool = False,
         validation: dict[str, Any] | None = None,
     ) -> None:
-        with self._report_lock:
+        if self._reporting == threading.get_ident():
+            raise RuntimeError(
+                "report() was called by a signal handler that had interrupted report(): "
+                "set a flag in the handler, and report from the training loop"
+            )
+        with self._report_lock, self._as_reporter():
             index = self._reports
             line = metrics_line(index, time.time(), metrics)
             arguments = b"" if validation is None else values.encode(validation)
@@ -92,6 +101,14 @@ class Session:
             self._reports = index + 1
         if wait and directory is not None:
             self.request("durable", None, None)
+
+    @contextmanager
+    def _as_reporter(self) -> Iterator[None]:
+        self._reporting = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._reporting = None
 
     def current_checkpoint(self) -> str | None:
         """The directory of the newest checkpoint that is known to be durable."""
