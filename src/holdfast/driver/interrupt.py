@@ -25,7 +25,8 @@ def handled(ask: Callable[[int, bool], None]) -> Iterator[None]:
         asked += 1
         ask(number, asked > 1)
 
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    # None: a handler of a host program's, which could not be put back
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     before = {number: signal.signal(number, handle) for number in heeded}
     try:
         yield

@@ -24,7 +24,7 @@ from holdfast.core import run as core
 from holdfast.core.failures import Evidence
 from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus, Verdict
 from holdfast.engine.base import Engine, Inbox
-from holdfast.errors import ControllerError, StorageError, TrainingFailedError
+from holdfast.errors import CheckpointDamagedError, ControllerError, StorageError, TrainingFailedError
 from holdfast.settings import Settings
 from holdfast.store import runfile
 from holdfast.store.checkpoints import FileEntry, Shard
@@ -149,8 +149,10 @@ class Driver:
             run_name=plan.name,
             run_dir=str(plan.layout.root),
             payload=plan.payload,
-            env={**os.environ, **plan.env},
-            sys_path=list(sys.path),
+            env={os.fsencode(name): os.fsencode(value) for name, value in {**os.environ, **plan.env}.items()},
+            sys_path=[os.fsencode(path) for path in sys.path],
+            argv=[os.fsencode(argument) for argument in sys.argv],
+            cwd=_working_directory(),
             essential=list(plan.essential),
             preload=list(plan.preload),
             start_method=self._settings.start_method,
@@ -161,12 +163,10 @@ class Driver:
 
     def _close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""
-        self._engine.close()
-        self._storage.close()
-        for resource in (self._book, self._journal):
+        for close in (self._engine.close, self._storage.close, self._book.close, self._journal.close):
             try:
-                resource.close()
-            except StorageError as error:
+                close()
+            except Exception as error:  # the others are closed all the same
                 log.warning("%s", error)
 
     def _record_end(self, reason: str) -> None:
@@ -354,7 +354,7 @@ class Driver:
 
     def _node_lost(self, node: str) -> None:
         """Its processes are gone with it. What they staged is on disk, and is sealed by the node that follows."""
-        self._nodes.remove(node)
+        self._nodes = [other for other in self._nodes if other != node]  # it may not have been ready yet
         generation = self._state.generation
         if self._state.group_lives:
             self._queue.append(ev.WorkerFailed(generation, 0, Evidence(node_lost=True)))
@@ -367,7 +367,7 @@ class Driver:
             case do.StartGroup():
                 self._start_group(command)
             case do.StopGroup(generation, graceful):
-                self._tell_nodes(wire.StopWorkers(generation, graceful))
+                self._stop_group(generation, graceful)
             case do.Commit():
                 self._commit(command)
             case do.Discard(generation, index):
@@ -408,6 +408,13 @@ class Driver:
         order = wire.StartWorkers(command.generation, command.world_size, command.base, source, places)
         self._engine.send(self._nodes[0], order)
 
+    def _stop_group(self, generation: int, graceful: bool) -> None:
+        if self._start is None:
+            self._tell_nodes(wire.StopWorkers(generation, graceful))
+        else:  # no node has heard of it yet, and none must
+            self._start = None
+            self._queue.append(ev.GroupGone(generation))
+
     def _place(self, rank: int, world_size: int) -> wire.Place:
         gpus = math.ceil(self._plan.gpus_per_worker)
         devices = list(range(rank * gpus, (rank + 1) * gpus))
@@ -440,7 +447,11 @@ class Driver:
     def _list_checkpoints(self) -> list[dict[str, Any]]:
         listed = []
         for checkpoint in sorted(self._state.checkpoints, key=lambda c: c.report):
-            manifest = self._storage.store.read_manifest(checkpoint.id)
+            try:
+                manifest = self._storage.store.read_manifest(checkpoint.id)
+            except CheckpointDamagedError as error:
+                self._inbox.put(ev.Damaged(checkpoint.id, str(error)))
+                continue
             metrics = {**manifest.metrics, **(self._past.validated.get(checkpoint.id) or {})}
             path = str(self._plan.layout.checkpoint_dir(checkpoint.id))
             listed.append({"path": path, "metrics": metrics, "status": checkpoint.validation.value})
@@ -471,6 +482,13 @@ def _detail(state: RunState) -> str:
     if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
         return "gracefully; another Ctrl+C stops at once"
     return ""
+
+
+def _working_directory() -> bytes:
+    try:
+        return os.getcwdb()
+    except FileNotFoundError:  # somebody removed it
+        return b""
 
 
 def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,8 +37,9 @@ _ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent
 
 
 class Agent:
-    def __init__(self, driver: socket.socket, launcher: Launcher | None = None) -> None:
+    def __init__(self, driver: socket.socket, launcher: Launcher | None = None, *, alone: bool = False) -> None:
         self._driver = driver
+        self._alone = alone  # the process is the agent's own, and ends with it
         self._launcher = launcher  # the one that starts processes now
         self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
         self._orders: Unpacker[Any] = Unpacker(wire.TO_AGENT)
@@ -79,9 +81,11 @@ class Agent:
         for process in self._processes.values():
             if process.pid:
                 posix.kill_group(process.pid)
+        if self._launcher is not None and not self._launchers:
+            self._launcher.close()
         for launcher in self._launchers:
             launcher.close()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=not self._alone, cancel_futures=True)  # hashing a large file takes its time
         deadline = time.monotonic() + _ENDED_WITHIN_S
         for pid in list(self._unswept):
             while pid and not posix.is_ending(pid) and time.monotonic() < deadline:
@@ -174,8 +178,9 @@ class Agent:
         self, generation: int, world: int, place: wire.Place, base: int, source: str | None
     ) -> wire.Assignment:
         s = self._session
-        common = (s.node_id, s.run_name, s.run_dir, source, s.env, s.sys_path, s.metadata, s.validates)
-        return wire.Assignment(generation, world, base, place, *common)
+        common = (s.node_id, s.run_name, s.run_dir, source)
+        process = (s.env, s.sys_path, s.argv, s.cwd)
+        return wire.Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
 
     def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process:
         assert self._launcher is not None
@@ -209,6 +214,8 @@ class Agent:
 
     def _watch(self, process: Process) -> None:
         """Wait for just what can happen on the worker's channel now."""
+        if process.ended:
+            return
         wanted = selectors.EVENT_WRITE if process.has_unsent else 0
         if self._listening and not process.silent:
             wanted |= selectors.EVENT_READ
@@ -225,8 +232,7 @@ class Agent:
             process.flush()
         if mask & selectors.EVENT_READ:
             self._hear_worker(process)
-        if not process.ended:
-            self._watch(process)
+        self._watch(process)
 
     # What the files' threads say
 
@@ -259,6 +265,18 @@ class Agent:
     # What the processes say
 
     def _hear_launcher(self, launcher: Launcher) -> None:
+        try:
+            self._hear_events(launcher)
+        except LauncherLostError:
+            if launcher is self._launcher or launcher is not self._launchers[-1]:
+                raise
+            # It died of what it was to import, and nothing depends on it yet: go on without.
+            print(f"holdfast: preloading {', '.join(self._session.preload)} failed", file=sys.stderr, flush=True)
+            self._selector.unregister(launcher.socket)
+            self._launchers.remove(launcher)
+            launcher.close()
+
+    def _hear_events(self, launcher: Launcher) -> None:
         for event in launcher.events():
             if isinstance(event, wire.Warm):
                 self._launcher = launcher
@@ -311,12 +329,15 @@ class Agent:
             case wire.Raised():
                 process.raised = message
                 self._raised.append(process)
+            case wire.Request() if process.task:
+                error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
+                self._send_to(wire.Reply(generation, rank, message.request, b"", error), lambda p: p is process)
             case wire.Request():
                 self._say(wire.Asked(generation, rank, message))
 
     def _hear_output(self, process: Process) -> None:
         lines = process.lines()
-        if lines:
+        if lines and self._listening:  # a driver that takes nothing in must not make us grow; the log has them
             self._say(wire.Output(process.rank, lines))
         if process.mute and process.output in self._selector.get_map():
             self._selector.unregister(process.output)
@@ -435,10 +456,15 @@ def main(arguments: Sequence[str]) -> None:
     posix.set_name("hf-agent")
     driver = socket.socket(fileno=int(arguments[0]))
     launcher = ZygoteLauncher(socket.socket(fileno=int(arguments[2]))) if len(arguments) > 2 else None
-    agent = Agent(driver, launcher)
+    agent = Agent(driver, launcher, alone=True)
     signal.signal(signal.SIGTERM, lambda *_: agent.close_soon())
     posix.die_with_parent(int(arguments[1]), signal.SIGTERM)
-    agent.run()
+    try:
+        agent.run()
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(0)  # without waiting for threads that still hash
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +31,7 @@ class Process:
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request] = Unpacker(FROM_WORKER)
         self._partial = b""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._log = _open_log(log)
         self.channel, self.their_channel = socket.socketpair()
         self.output, self.their_output = os.pipe()
         self.channel.setblocking(False)
@@ -104,6 +104,15 @@ class Process:
         self.channel.close()
         os.close(self.output)
         os.close(self._log)
+
+
+def _open_log(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        print(f"holdfast: there will be no log, as {path} cannot be written: {error}", file=sys.stderr, flush=True)
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _write_log(fd: int, data: bytes) -> None:

@@ -24,8 +24,10 @@ class Configure(Message, frozen=True, tag=True):
     run_name: str
     run_dir: str
     payload: bytes  # a cloudpickle of the callable that a worker runs
-    env: dict[str, str]
-    sys_path: list[str]
+    env: dict[bytes, bytes]  # bytes, as the system has them: they need not be text
+    sys_path: list[bytes]
+    argv: list[bytes]
+    cwd: bytes
     essential: list[str]  # modules that a zygote imports before its first fork
     preload: list[str]  # modules that its successor imports behind the first report
     start_method: str
@@ -228,8 +230,10 @@ class Assignment(Message, frozen=True, tag=True):
     run_name: str
     run_dir: str
     checkpoint_dir: str | None
-    env: dict[str, str]
-    sys_path: list[str]
+    env: dict[bytes, bytes]
+    sys_path: list[bytes]
+    argv: list[bytes]
+    cwd: bytes
     metadata: dict[str, Any]
     validates: bool
 

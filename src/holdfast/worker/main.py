@@ -42,19 +42,20 @@ def perform(
 ) -> int:
     """Run the payload in a session; also used where the train function runs in the script's own process."""
     session = sessions.Session(assignment, channel, on_lost)
-    sessions.install(session)
+    before = sessions.install(session)
     try:
         value = load()()
     except BaseException as error:
         error.__traceback__ = _of_the_user(error.__traceback__)
-        traceback.print_exception(error)
+        with contextlib.suppress(Exception):  # the function may have closed its streams
+            traceback.print_exception(error)
         _flush()
         channel.send(_raised(error, session.started))
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
         return 1
     finally:
-        sessions.install(None)
+        sessions.install(before)
         _flush()
     channel.send(Returned(_sendable(value if assignment.place.rank == 0 else None)))
     return 0
@@ -82,13 +83,16 @@ def leave(code: int) -> None:
 def _adopt(assignment: Assignment) -> None:
     """Become what a fresh process of the script's environment would be: its variables, paths and randomness."""
     os.environ.clear()
-    os.environ.update(assignment.env)
+    os.environb.update(assignment.env)
+    with contextlib.suppress(OSError):  # it may have been removed
+        os.chdir(assignment.cwd)
     if "OMP_NUM_THREADS" not in os.environ:
         threads = max(1, int(assignment.place.cpus))
         os.environ["OMP_NUM_THREADS"] = str(threads)
         if "torch" in sys.modules:  # it has read the variable already
             sys.modules["torch"].set_num_threads(threads)
-    sys.path[:] = assignment.sys_path
+    sys.path[:] = [os.fsdecode(path) for path in assignment.sys_path]
+    sys.argv[:] = [os.fsdecode(argument) for argument in assignment.argv]
     mark_temporary_files(os.getpid())
     random.seed()
     if "numpy" in sys.modules:
@@ -110,7 +114,19 @@ def _raised(error: BaseException, started: bool) -> Raised:
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
     text = "".join(traceback.format_exception(error))
-    return Raised(time.monotonic(), kind, str(error), text, _pickled(error), started)
+    return Raised(time.monotonic(), _sayable(kind), _words(error), _sayable(text), _pickled(error), started)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return _sayable(str(error))
+    except Exception:
+        return "(its message cannot be shown)"
+
+
+def _sayable(text: str) -> str:
+    """Without what is no character, as in the name of a file that is not in UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
@@ -129,10 +145,10 @@ def _pickled(error: BaseException) -> bytes:
             return bytes(body)
     except Exception:
         pass
-    return bytes(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}")))
+    return bytes(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {_words(error)}")))
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(Exception):  # the function may have put anything in their place
             stream.flush()

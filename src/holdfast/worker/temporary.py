@@ -22,9 +22,9 @@ def mark_temporary_files(pid: int) -> None:
     config["tempdir"] = tempfile.mkdtemp()
 
 
-def remove_temporary_files(pid: int, env: Mapping[str, str]) -> None:
+def remove_temporary_files(pid: int, env: Mapping[bytes, bytes]) -> None:
     """In the agent, when the worker is gone."""
-    for place in {env.get("TMPDIR") or tempfile.gettempdir(), "/dev/shm"}:
+    for place in {os.fsdecode(env.get(b"TMPDIR", b"")) or tempfile.gettempdir(), "/dev/shm"}:
         for path in glob.glob(os.path.join(glob.escape(place), _prefix(pid) + "*")):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
