@@ -38,7 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error, 2)
     except PermissionError as error:
         return _complain(f"{error.filename} cannot be read: {error.strerror}. Run this as a user who may read it.", 1)
-    except (HoldfastError, OSError) as error:
+    except HoldfastError as error:
+        return _complain(error, 1)
+    except OSError as error:
+        with open(os.devnull, "w") as nowhere:  # what stdout did not take must not be tried again at the end
+            os.dup2(nowhere.fileno(), 1)
         return _complain(error, 1)
 
 
