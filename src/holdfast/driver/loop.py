@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import queue
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -24,10 +22,9 @@ from holdfast.core import run as core
 from holdfast.core.failures import Evidence
 from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus, Verdict
 from holdfast.engine.base import Engine, Inbox
-from holdfast.errors import CheckpointDamagedError, ControllerError, StorageError, TrainingFailedError
+from holdfast.errors import CheckpointDamagedError, ControllerError, StorageError
 from holdfast.settings import Settings
 from holdfast.store import runfile
-from holdfast.store.checkpoints import FileEntry, Shard
 from holdfast.store.disk import Disk
 from holdfast.store.journal import Journal
 from holdfast.store.lease import Lease
@@ -36,6 +33,7 @@ from holdfast.wire import messages as wire
 from . import display as displays
 from . import interrupt
 from .accounts import Accounts, evidence_of
+from .fleet import Fleet
 from .history import closing_account
 from .plan import Ending, Plan
 from .recovery import IDENTITY, read_past, reconcile, score_of
@@ -56,21 +54,16 @@ class _Turn(NamedTuple):
 
 class Driver:
     def __init__(self, plan: Plan, engine: Engine, settings: Settings) -> None:
-        self._plan, self._engine, self._settings = plan, engine, settings
+        self._plan = plan
+        self._fleet = Fleet(plan, engine, settings)
         self._inbox: Inbox = queue.SimpleQueue()
         self._display = displays.make(plan.display)
         self._state = RunState()
         self._timers: dict[str, float] = {}
         self._queue: deque[ev.Event] = deque()
-        self._nodes: list[str] = []
-        self._start: do.StartGroup | None = None  # a group that waits for a node
-        self._shards: dict[tuple[int, int], dict[int, Shard]] = {}  # (generation, index) -> rank -> sealed shard
-        self._unsealed: dict[tuple[int, int, int], wire.Seal] = {}
-        self._tasks: dict[str, wire.RunTask] = {}  # validations on their way, by checkpoint id
         self._arguments: dict[tuple[int, int], Any] = {}  # validation arguments by (generation, index)
         self._returned: dict[int, bytes] = {}
         self._finish: do.Finish | None = None
-        self._error: TrainingFailedError | None = None
         self._signal: int | None = None
 
     def run(self) -> Ending:
@@ -92,7 +85,7 @@ class Driver:
         self._storage = StorageThread(plan.layout, self._inbox, plan.score_attribute)
         self._book = ReportBook(plan.layout, plan.on_report)
         self._accounts = Accounts(plan.layout)
-        self._requests = Requests(lambda reply: self._tell_nodes(reply), self._list_checkpoints)
+        self._requests = Requests(self._fleet.tell, self._list_checkpoints)
         self._journal, records, damage = Journal.open(plan.layout, epoch)
         self._past = read_past(records)
         self._state = self._past.state
@@ -113,7 +106,7 @@ class Driver:
             for warning in self._warnings:
                 self._warn(warning)
             self._identify()
-            self._engine.open(self._configuration(), self._inbox)
+            self._fleet.open(self._inbox)
             self._queue.append(ev.DriverStarted(epoch, self._plan.spec))
             self._work_off()
             while self._finish is None:
@@ -142,28 +135,9 @@ class Driver:
         if self._past.identity != identity:
             self._journal.append([(IDENTITY, identity)], time.time())
 
-    def _configuration(self) -> wire.Configure:
-        plan = self._plan
-        return wire.Configure(
-            node_id="",
-            run_name=plan.name,
-            run_dir=str(plan.layout.root),
-            payload=plan.payload,
-            env={os.fsencode(name): os.fsencode(value) for name, value in {**os.environ, **plan.env}.items()},
-            sys_path=[os.fsencode(path) for path in sys.path],
-            argv=[os.fsencode(argument) for argument in sys.argv],
-            cwd=_working_directory(),
-            essential=list(plan.essential),
-            preload=list(plan.preload),
-            start_method=self._settings.start_method,
-            stop_grace_s=self._settings.stop_grace_s,
-            metadata=dict(plan.metadata),
-            validates=plan.validation is not None,
-        )
-
     def _close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""
-        for close in (self._engine.close, self._storage.close, self._book.close, self._journal.close):
+        for close in (self._fleet.close, self._storage.close, self._book.close, self._journal.close):
             try:
                 close()
             except Exception as error:  # the others are closed all the same
@@ -254,13 +228,13 @@ class Driver:
     def _is_durable(self, event: ev.Committed) -> None:
         directory = str(self._plan.layout.checkpoint_dir(event.record.id))
         if event.index >= 0:
-            self._shards.pop((event.generation, event.index), None)
+            self._fleet.forget(event.generation, event.index)
             if event.validation is not None:
                 self._past.validations[event.record.id] = event.validation
             self._display.checkpoint(event.record.id, event.record.report)
         if event.index >= 0 and event.generation == self._state.generation:
             self._book.committed(event.index, directory)
-            self._tell_nodes(wire.Durable(directory))
+            self._fleet.tell(wire.Durable(directory))
 
     # What the agents say
 
@@ -293,7 +267,7 @@ class Driver:
                 for line in lines:
                     self._display.output(rank, line)
             case wire.NodeReady():
-                self._node_ready(node)
+                self._fleet.ready(node)
             case wire.NodeLost():
                 self._node_lost(node)
 
@@ -307,9 +281,7 @@ class Driver:
                 if validate:
                     self._arguments[generation, report.index] = arguments
                 self._queue.append(ev.ShardStaged(generation, rank, report.index, report.name, validate))
-                seal = wire.Seal(generation, rank, report.index)
-                self._unsealed[generation, rank, report.index] = seal
-                self._engine.send(node, seal)
+                self._fleet.seal(node, generation, rank, report.index)
         last = message.reports[-1]
         if not last.staged:
             self._queue.append(ev.Progressed(generation, rank, last.index + 1))
@@ -317,18 +289,12 @@ class Driver:
             self._display.progress(self._state.base + last.index + 1, metrics_in(newest))
 
     def _hear_sealed(self, message: wire.Sealed) -> None:
-        generation, rank, index = message.generation, message.rank, message.index
-        self._unsealed.pop((generation, rank, index), None)
-        if message.error:
-            self._queue.append(ev.ShardFailed(generation, rank, index, message.error))
-            return
-        directory = str(self._plan.layout.shard_dir(generation, index, rank))
-        files = [FileEntry(*entry) for entry in message.files]
-        self._shards.setdefault((generation, index), {})[rank] = Shard(rank, directory, files)
-        self._queue.append(ev.ShardSealed(generation, rank, index))
+        self._fleet.sealed(message)
+        where = (message.generation, message.rank, message.index)
+        self._queue.append(ev.ShardFailed(*where, message.error) if message.error else ev.ShardSealed(*where))
 
     def _hear_task(self, message: wire.TaskDone) -> None:
-        if self._tasks.pop(message.task, None) is None:
+        if not self._fleet.task_done(message.task):
             return
         metrics: Any = None
         error = message.error
@@ -345,16 +311,9 @@ class Driver:
         score = score_of(metrics, self._plan.score_attribute)
         self._queue.append(ev.Validated(message.task, ValidationStatus.DONE, score, metrics))
 
-    def _node_ready(self, node: str) -> None:
-        self._nodes.append(node)
-        for message in (*self._unsealed.values(), *self._tasks.values()):
-            self._engine.send(node, message)
-        if self._start is not None:
-            self._start_group(self._start)
-
     def _node_lost(self, node: str) -> None:
-        """Its processes are gone with it. What they staged is on disk, and is sealed by the node that follows."""
-        self._nodes = [other for other in self._nodes if other != node]  # it may not have been ready yet
+        """Its processes are gone with it."""
+        self._fleet.lost(node)
         generation = self._state.generation
         if self._state.group_lives:
             self._queue.append(ev.WorkerFailed(generation, 0, Evidence(node_lost=True)))
@@ -367,11 +326,12 @@ class Driver:
             case do.StartGroup():
                 self._start_group(command)
             case do.StopGroup(generation, graceful):
-                self._stop_group(generation, graceful)
+                if self._fleet.stop(generation, graceful):
+                    self._queue.append(ev.GroupGone(generation))
             case do.Commit():
                 self._commit(command)
             case do.Discard(generation, index):
-                self._shards.pop((generation, index), None)
+                self._fleet.forget(generation, index)
                 self._storage.discard(generation, index, self._plan.spec.num_workers)
             case do.Delete(id):
                 self._storage.delete(id)
@@ -393,39 +353,17 @@ class Driver:
                 self._finish = command
 
     def _start_group(self, command: do.StartGroup) -> None:
-        if not self._nodes:
-            self._start = command
-            return
-        self._start = None
         self._accounts.begin(command.generation)
         self._book.begin(command.generation, command.world_size)
         self._returned.clear()
         self._display.group(command.generation, command.world_size)
-        source = self._plan.initial_checkpoint
-        if command.resume is not None:
-            source = str(self._plan.layout.checkpoint_dir(command.resume))
-        places = [self._place(rank, command.world_size) for rank in range(command.world_size)]
-        order = wire.StartWorkers(command.generation, command.world_size, command.base, source, places)
-        self._engine.send(self._nodes[0], order)
-
-    def _stop_group(self, generation: int, graceful: bool) -> None:
-        if self._start is None:
-            self._tell_nodes(wire.StopWorkers(generation, graceful))
-        else:  # no node has heard of it yet, and none must
-            self._start = None
-            self._queue.append(ev.GroupGone(generation))
-
-    def _place(self, rank: int, world_size: int) -> wire.Place:
-        gpus = math.ceil(self._plan.gpus_per_worker)
-        devices = list(range(rank * gpus, (rank + 1) * gpus))
-        return wire.Place(rank, rank, world_size, 0, self._plan.cpus_per_worker, devices)
+        self._fleet.start(command)
 
     def _commit(self, command: do.Commit) -> None:
         self._book.sync()  # the history up to a checkpoint is as durable as the checkpoint
-        shards = self._shards[command.generation, command.index]
         metrics = self._book.metrics_of(command.index)
         arguments = self._arguments.pop((command.generation, command.index), None)
-        self._storage.commit(command, [shards[rank] for rank in command.ranks], metrics, arguments)
+        self._storage.commit(command, self._fleet.shards(command), metrics, arguments)
 
     def _validate(self, id: str) -> None:
         if self._plan.validation is None:
@@ -433,13 +371,7 @@ class Driver:
             return
         arguments = self._past.validations.get(id) or {}
         payload, timeout_s = self._plan.validation(str(self._plan.layout.checkpoint_dir(id)), arguments)
-        self._tasks[id] = wire.RunTask(id, payload, timeout_s)
-        for node in self._nodes[:1]:
-            self._engine.send(node, self._tasks[id])
-
-    def _tell_nodes(self, message: wire.Message) -> None:
-        for node in self._nodes:
-            self._engine.send(node, message)
+        self._fleet.run_task(id, payload, timeout_s)
 
     def _warn(self, text: str) -> None:
         self._display.warning(text)
@@ -482,13 +414,6 @@ def _detail(state: RunState) -> str:
     if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
         return "gracefully; another Ctrl+C stops at once"
     return ""
-
-
-def _working_directory() -> bytes:
-    try:
-        return os.getcwdb()
-    except FileNotFoundError:  # somebody removed it
-        return b""
 
 
 def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:
