@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -107,6 +108,15 @@ def test_an_interrupt_in_process_is_a_stop_and_no_failure(tmp_path: Path, monkey
     with pytest.raises(KeyboardInterrupt, match="the run was stopped"):
         fit(tmp_path, lambda: signal.raise_signal(signal.SIGINT), workers=0)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_temporary_files_of_a_worker_that_returned_are_its_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    path = fit(tmp_path, lambda: tempfile.mkdtemp()).return_value
+    assert [str(left) for left in (tmp_path / "tmp").iterdir()] == [path]
 
 
 def test_a_run_within_a_run_in_process(tmp_path: Path) -> None:

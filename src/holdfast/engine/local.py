@@ -58,7 +58,7 @@ class LocalEngine:
             while agent is not None:
                 for message in agent.messages():
                     self._pass_on(message)
-                agent.await_end()
+                agent.await_end(lost=not self._closed)
                 agent = self._replace()
         except Exception as error:
             self._inbox.put(error)  # else the driver would wait for ever
@@ -137,7 +137,7 @@ class _AgentProcess:
                 self._note(message.pid)
             yield message
 
-    def await_end(self) -> None:
+    def await_end(self, lost: bool) -> None:
         """A group that is told to stop is gone before the next one starts, also when its agent was killed."""
         self._end_process()
         deadline = time.monotonic() + _GONE_WITHIN_S
@@ -146,7 +146,8 @@ class _AgentProcess:
                 posix.kill_group(pid)
                 _has_ended(fd, 1.0)
             os.close(fd)
-            remove_temporary_files(pid, self._env)
+            if lost:  # else the agent has done it
+                remove_temporary_files(pid, self._env)
         self._below.clear()
         self._channel.close()
 

@@ -322,6 +322,7 @@ class Agent:
                     self._say(wire.WorkerIsReady(generation, rank))
             case wire.Returned():
                 process.returned = True
+                self._unswept.discard(process.pid)
                 if process.task:
                     self._say(wire.TaskDone(process.task, message.body))
                 else:
@@ -354,7 +355,8 @@ class Agent:
             self._tell_failure(process)
         process.close()
         del self._processes[process.token], self._by_pid[process.pid]
-        self._pool.submit(self._sweep, process.pid)
+        if process.pid in self._unswept:
+            self._pool.submit(self._sweep, process.pid)
         self._pass_exceptions_on()
         if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
             self._say(wire.WorkersGone(process.generation))

@@ -1,12 +1,15 @@
 """Temporary files of a worker that is killed: it cannot remove them, so they bear its mark, and the agent does.
 
+What a worker leaves that returned is its user's: the path may be what it returned.
 Only the default prefix of ``tempfile`` changes. Where temporary files lie does not: caches there outlive a worker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import multiprocessing
+import multiprocessing.util
 import os
 import shutil
 import tempfile
@@ -19,7 +22,8 @@ def mark_temporary_files(pid: int) -> None:
     tempfile.tempdir = None  # found anew, as the variables may be others than the zygote's
     tempfile.template = _prefix(pid)
     config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    config["tempdir"] = tempfile.mkdtemp()
+    config["tempdir"] = directory = tempfile.mkdtemp()
+    multiprocessing.util.Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=-100)
 
 
 def remove_temporary_files(pid: int, env: Mapping[bytes, bytes]) -> None:
@@ -29,7 +33,8 @@ def remove_temporary_files(pid: int, env: Mapping[bytes, bytes]) -> None:
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                os.unlink(path)
+                with contextlib.suppress(OSError):  # it is gone, or another's
+                    os.unlink(path)
 
 
 def _prefix(pid: int) -> str:
