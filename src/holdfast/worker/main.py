@@ -66,7 +66,9 @@ def _sendable(value: Any) -> bytes:
     try:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:
-        print(f"holdfast: Result.return_value is None, as what was returned cannot be sent: {error}", file=sys.stderr)
+        with contextlib.suppress(Exception):  # the function may have closed its streams
+            told = f"holdfast: Result.return_value is None, as what was returned cannot be sent: {error}"
+            print(told, file=sys.stderr)
         _flush()
         return bytes(cloudpickle.dumps(None))
 
