@@ -17,7 +17,7 @@ class UnsupportedPlatformError(HoldfastError):
 
 
 class RunInUseError(HoldfastError):
-    """Another living driver holds the run's lease."""
+    """Another living driver holds the run's lease, or has taken the run over from this one."""
 
 
 class StorageError(HoldfastError):
@@ -30,6 +30,22 @@ class StorageFullError(StorageError):
 
 class CheckpointDamagedError(StorageError):
     """A checkpoint's files are not the ones that its manifest describes."""
+
+
+class StorageUnavailableError(StorageError):
+    """The store did not answer, or refused, until the patience for it was over. Nothing that was staged is lost."""
+
+
+class StorageDeniedError(StorageUnavailableError):
+    """The store refuses this user: wrong or expired credentials, no permission, no such bucket."""
+
+
+class ObjectMissingError(StorageError):
+    """There is no object of that name."""
+
+
+class ObjectExistsError(StorageError):
+    """An object that was to be created is there already."""
 
 
 class NotARunError(StorageError):
