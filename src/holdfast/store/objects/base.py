@@ -1,8 +1,8 @@
 """What the store asks of an object store: named bytes, flat, written as a whole or not at all.
 
-Keys are relative, with "/" between their parts. Every call has time-outs and is tried again with jittered back-off until
-the patience is over; then it raises a ``StorageError`` that names the store, the key, the cause and the remedy. All
-methods may be called from several threads at once.
+Keys are relative, with "/" between their parts. Every call has time-outs and is tried again with jittered back-off
+until the patience is over; then it raises a ``StorageError`` that names the store, the key, the cause and the remedy.
+All methods may be called from several threads at once.
 """
 
 from __future__ import annotations
