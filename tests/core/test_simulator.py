@@ -58,8 +58,8 @@ def commits_before_the_files_are_on_disk(monkeypatch: pytest.MonkeyPatch) -> Non
         turn.change(pending=pending)
         good(turn)
 
-    good = checkpointing.commit_next
-    monkeypatch.setattr(checkpointing, "commit_next", broken)
+    good = checkpointing.advance
+    monkeypatch.setattr(checkpointing, "advance", broken)
 
 
 def forgets_what_was_spent_when_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:

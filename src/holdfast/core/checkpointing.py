@@ -10,6 +10,8 @@ from .retention import superseded
 from .state import CheckpointRecord, Pending, RunState, ValidationStatus
 from .turn import Turn
 
+_UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills the gaps of the first
+
 
 def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
     if not turn.is_current(event.generation):
@@ -20,22 +22,34 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
     if event.index in turn.state.given_up:
         turn.do(do.Discard(event.generation, event.index))
         return "storage failed on another part of that checkpoint"
-    pending = turn.state.pending.get(event.index)
-    if pending is None:
-        report = turn.state.base + event.index + 1
-        pending = Pending(id=_free_id(turn.state, event.name, report), report=report)
-        if turn.state.spec.missing_warning_s > 0:
-            turn.do(do.SetTimer(f"missing:{event.index}", turn.state.spec.missing_warning_s))
+    pending = turn.state.pending.get(event.index) or _begin(turn, event)
     staged = pending.staged | {event.rank}
-    validate = pending.validate or event.validate
-    turn.set_pending(event.index, structs.replace(pending, staged=staged, validate=validate))
+    validate, due = pending.validate or event.validate, pending.due or event.urgent
+    turn.set_pending(structs.replace(pending, staged=staged, validate=validate, due=due))
     return f"rank {event.rank} staged its part of {pending.id}"
 
 
+def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
+    state = turn.state
+    report = state.base + event.index + 1
+    id = _free_id(state, event.name, report)
+    if event.name is not None and state.spec.remote:
+        turn.change(names=state.names | {id})
+    if state.spec.missing_warning_s > 0:
+        turn.do(do.SetTimer(f"missing:{event.index}", state.spec.missing_warning_s))
+    return Pending(id, report, event.generation, event.index, world_size=len(state.ranks))
+
+
 def _free_id(state: RunState, name: str | None, report: int) -> str:
-    """The name asked for; with the generation behind it where an earlier checkpoint has that name already."""
+    """The name asked for; with the generation behind it where an earlier checkpoint has that name already.
+
+    In remote storage no name is used twice in a run, not even after a deletion: a request that was on its way when a
+    driver or a node died may arrive at any time, and must not meet the files of another checkpoint.
+    """
     wanted = name or f"checkpoint_{report:06d}"
-    taken = {c.id for c in state.checkpoints} | {p.id for p in state.pending.values()} | state.damaged
+    if state.spec.remote and state.generation > 1:
+        wanted = f"{wanted}-g{state.generation}"
+    taken = {c.id for c in state.checkpoints} | {p.id for p in state.unsaved} | state.damaged | state.names
     if wanted not in taken:
         return wanted
     renamed = f"{wanted}-g{state.generation}"
@@ -43,24 +57,98 @@ def _free_id(state: RunState, name: str | None, report: int) -> str:
 
 
 def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
-    pending = turn.state.pending.get(event.index)
-    if event.generation != turn.state.generation or pending is None:
+    pending = turn.find_pending(event.generation, event.index)
+    if pending is None:
         turn.do(do.Discard(event.generation, event.index))
         return "nobody waits for that shard any more"
-    turn.set_pending(event.index, structs.replace(pending, sealed=pending.sealed | {event.rank}))
-    return f"rank {event.rank}'s part of {pending.id} is on disk"
+    turn.set_pending(structs.replace(pending, sealed=pending.sealed | {event.rank}))
+    return f"rank {event.rank}'s part of {pending.id} is hashed"
 
 
-def commit_next(turn: Turn) -> None:
-    """Commit in the order of the reports: the oldest pending checkpoint, when it is whole."""
-    index, pending = next(iter(turn.state.pending.items()), (-1, None))
-    if pending is None or pending.committing or pending.sealed != pending.staged or not turn.state.complete(index):
+def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
+    pending = turn.find_pending(event.generation, event.index)
+    if pending is None:
+        return "nobody waits for that shard any more"
+    turn.set_pending(structs.replace(pending, uploaded=pending.uploaded | {event.rank}))
+    return f"rank {event.rank}'s part of {pending.id} is in storage"
+
+
+def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
+    """Begin the upload, or the commit that follows it, anew; what is in storage already is found there."""
+    pending = turn.find_pending(event.generation, event.index)
+    if pending is not None:
+        turn.set_pending(structs.replace(pending, uploading=False, committing=False, uploaded=frozenset()))
+
+
+def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
+    pending = next((p for p in turn.state.unsaved if p.id == event.id), None)
+    if pending is None:
+        return "nobody waits for it any more"
+    turn.drop_pending(pending)
+    turn.do(do.Discard(pending.generation, pending.index), do.Warn(f"{event.id} was not saved: {event.why}"))
+    return f"{event.id} is lost"
+
+
+def carry(turn: Turn) -> None:
+    """The group is gone and another follows: what it completed is uploaded behind that one."""
+    if turn.state.pending and turn.state.spec.remote:
+        turn.change(carried=turn.state.unsaved, pending={})
+
+
+def sync(turn: Turn) -> None:
+    """The sync period is over: what has become whole goes to storage."""
+    turn.change(sync_set=False)
+    for pending in turn.state.unsaved:
+        if turn.state.is_whole(pending):
+            turn.set_pending(structs.replace(pending, due=True))
+
+
+def advance(turn: Turn) -> None:
+    """Upload what is whole and due, and commit in the order of the reports."""
+    if turn.state.spec.remote:
+        _skip_superseded(turn)
+        _upload(turn)
+    pending = next(iter(turn.state.unsaved), None)
+    if pending is None or pending.committing or not turn.state.is_whole(pending):
         return
-    turn.set_pending(index, structs.replace(pending, committing=True))
-    world_size, ranks = len(turn.state.ranks), tuple(sorted(pending.staged))
-    where = (turn.state.generation, index, pending.id, pending.report)
-    turn.do(do.Commit(*where, world_size=world_size, ranks=ranks, validate=pending.validate))
-    turn.do(do.CancelTimer(f"missing:{index}"))
+    if turn.state.spec.remote and pending.uploaded != pending.staged:
+        return
+    turn.set_pending(structs.replace(pending, committing=True))
+    turn.do(do.Commit(*_what(pending), validate=pending.validate))
+    turn.do(do.CancelTimer(f"missing:{pending.index}"))
+
+
+def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...]]:
+    where = (pending.generation, pending.index, pending.id, pending.report)
+    return *where, pending.world_size, tuple(sorted(pending.staged))
+
+
+def _skip_superseded(turn: Turn) -> None:
+    """Storage lags behind: a checkpoint that would be deleted as soon as the newer ones are there is not uploaded."""
+    state = turn.state
+    if state.spec.num_to_keep is None or state.spec.scored:
+        return
+    whole = [p for p in state.unsaved if state.is_whole(p)]
+    for pending in whole[: -max(1, state.spec.num_to_keep)]:
+        if not (pending.uploading or pending.due or pending.validate):
+            turn.drop_pending(pending)
+            turn.do(do.Discard(pending.generation, pending.index), do.CancelTimer(f"missing:{pending.index}"))
+
+
+def _upload(turn: Turn) -> None:
+    state = turn.state
+    whole = [p for p in state.unsaved if state.is_whole(p)]
+    waiting = [p for p in whole if not p.uploading]
+    hurry = state.spec.sync_period_s <= 0 or not state.group_lives
+    last_due = max((p.report for p in waiting if p.due), default=0)
+    free = _UPLOADS_AT_ONCE - (len(whole) - len(waiting))
+    for pending in waiting[: max(0, free)]:
+        if hurry or pending.report <= last_due:
+            turn.set_pending(structs.replace(pending, uploading=True))
+            turn.do(do.Upload(*_what(pending)))
+    if waiting and not hurry and not state.sync_set:
+        turn.change(sync_set=True)
+        turn.do(do.SetTimer("sync", state.spec.sync_period_s))
 
 
 def committed(turn: Turn, event: ev.Committed) -> str:
@@ -73,8 +161,9 @@ def committed(turn: Turn, event: ev.Committed) -> str:
     turn.change(checkpoints=checkpoints, damaged=state.damaged - {record.id})
     if event.index >= 0:
         turn.change(streak=0)
-        if event.generation == state.generation:
-            turn.set_pending(event.index, None)
+        pending = turn.find_pending(event.generation, event.index)
+        if pending is not None:
+            turn.drop_pending(pending)
     if record.validation is ValidationStatus.PENDING and event.index >= 0:  # else DriverStarted, next, asks for it
         turn.do(do.Validate(record.id))
     _retire(turn)

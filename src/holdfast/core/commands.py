@@ -30,6 +30,17 @@ class StopGroup(Command, frozen=True):
     graceful: bool
 
 
+class Upload(Command, frozen=True):
+    """Bring a whole checkpoint's files into storage, from the nodes that staged them."""
+
+    generation: int
+    index: int
+    id: str
+    report: int
+    world_size: int
+    ranks: tuple[int, ...]  # those that brought files
+
+
 class Commit(Command, frozen=True):
     generation: int
     index: int

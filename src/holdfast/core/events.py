@@ -55,10 +55,11 @@ class ShardStaged(Event, frozen=True):
     index: int
     name: str | None = None
     validate: bool = False
+    urgent: bool = False  # the worker waits until it is durable
 
 
 class ShardSealed(Event, frozen=True):
-    """The staged files are hashed and on disk."""
+    """The staged files are hashed, and on disk where that is what makes them durable."""
 
     generation: int
     rank: int
@@ -71,6 +72,30 @@ class ShardFailed(Event, frozen=True):
     rank: int
     index: int
     message: str
+
+
+class ShardUploaded(Event, frozen=True):
+    """What the checkpoint takes of the rank's files is in storage."""
+
+    generation: int
+    rank: int
+    index: int
+
+
+class UploadFailed(Event, frozen=True):
+    """Storage could not be reached for as long as the settings allow. The staged files are untouched."""
+
+    durable = True
+    generation: int
+    index: int
+    message: str
+
+
+class StagedLost(Event, frozen=True):
+    """A checkpoint that was not in storage yet is gone from the nodes that had it, or is damaged there."""
+
+    id: str
+    why: str
 
 
 class WorkerReturned(Event, frozen=True):

@@ -55,7 +55,7 @@ def step(state: RunState, event: ev.Event, now: float) -> Step:
     """Take one event in; what to do comes out, with the reason in words."""
     turn = Turn(state, now)
     reason = _HANDLERS[type(event)](turn, event)
-    checkpointing.commit_next(turn)
+    checkpointing.advance(turn)
     _settle(turn)
     return turn.state, turn.commands, reason
 
@@ -78,7 +78,8 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
         turn.change(spent={}, streak=0)  # that run came to its verdict; this is a new attempt by a person
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
-    turn.change(ranks=(), pending={}, given_up=frozenset(), outcome=None)
+    turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False)
+    turn.change(given_up=frozenset(), outcome=None)
     turn.jump(Phase.RESTORING)
     if was.verdict is Verdict.FAIL and was.failure is not None and _is_spent(turn.state, was.failure.kind):
         _end(turn, Outcome.FAILED, was.failure.text)
@@ -90,16 +91,16 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
 
 
 def _restore(turn: Turn) -> None:
-    newest = turn.state.newest
-    if newest is not None:
-        turn.do(do.Verify(newest.id))
+    offer = turn.state.offer
+    if offer is not None:
+        turn.do(do.Verify(offer.id))
     else:
         _proceed(turn)
 
 
 def _verified(turn: Turn, event: ev.Verified) -> str:
-    newest = turn.state.newest
-    if turn.state.phase is not Phase.RESTORING or newest is None or newest.id != event.id:
+    offer = turn.state.offer
+    if turn.state.phase is not Phase.RESTORING or offer is None or offer.id != event.id:
         return "nobody waits for that verification any more"
     _proceed(turn)
     return f"{event.id} is intact"
@@ -114,6 +115,13 @@ def _damaged(turn: Turn, event: ev.Damaged) -> str:
     if turn.state.phase is Phase.RESTORING:
         _restore(turn)
     return f"{event.id} is damaged"
+
+
+def _staged_lost(turn: Turn, event: ev.StagedLost) -> str:
+    reason = checkpointing.staged_lost(turn, event)
+    if turn.state.phase is Phase.RESTORING:
+        _restore(turn)
+    return reason
 
 
 def _proceed(turn: Turn) -> None:
@@ -133,15 +141,15 @@ def _backoff(state: RunState) -> float:
 
 
 def _start(turn: Turn) -> None:
-    state, newest = turn.state, turn.state.newest
-    resume, base = (newest.id, newest.report) if newest is not None else (None, 0)
+    state, offer = turn.state, turn.state.offer
+    resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
     turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.spec.num_workers, resume, base)))
 
 
 def _group_started(turn: Turn, event: ev.GroupStarted) -> str:
     ranks = (Rank(seen=turn.now),) * event.world_size
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
-    turn.change(ranks=ranks, pending={}, given_up=frozenset(), verdict=None, failure=None)
+    turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), verdict=None, failure=None)
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base))
     turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
@@ -170,16 +178,38 @@ def _progressed(turn: Turn, event: ev.Progressed) -> str:
 
 
 def _storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
+    pending = turn.find_pending(event.generation, event.index)
+    if pending is not None:
+        turn.drop_pending(pending)
+        if pending.committing:
+            turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
+    if pending is not None or event.generation == turn.state.generation:
+        turn.do(do.Discard(event.generation, event.index), do.CancelTimer(f"missing:{event.index}"))
     if event.generation != turn.state.generation:
         return "a group that is gone"
-    pending = turn.state.pending.get(event.index)
-    if pending is not None and pending.committing:
-        turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
-    turn.set_pending(event.index, None)
     turn.change(given_up=turn.state.given_up | {event.index})
-    turn.do(do.Discard(event.generation, event.index), do.CancelTimer(f"missing:{event.index}"))
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
     return _fail(turn, rank, Evidence(storage=True, message=event.message))
+
+
+def _upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
+    """Try again as long as the budget allows, beside a training that goes on. Nothing staged is given up: when the run
+    ends for it, the next driver on that node uploads it."""
+    state = turn.state
+    text = describe(-1, Evidence(storage=True, message=event.message))
+    turn.change(spent={**state.spent, "storage": state.spent.get("storage", 0) + 1})
+    if not _is_spent(turn.state, FailureKind.STORAGE):
+        checkpointing.upload_again(turn, event)
+        return f"{text}; it is tried again"
+    turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
+    turn.change(pending={}, carried=())
+    if state.group_lives:
+        _move(turn, "failure")
+        turn.do(do.StopGroup(state.generation, graceful=False))
+        turn.do(do.CancelTimer("start"), do.CancelTimer("hang"))
+    elif state.phase in (Phase.RESTORING, Phase.WAITING):
+        _end(turn, Outcome.FAILED, text)
+    return text
 
 
 def _worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
@@ -256,14 +286,20 @@ def _group_gone(turn: Turn, event: ev.GroupGone) -> str:
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
             turn.do(do.Discard(event.generation, index), do.CancelTimer(f"missing:{index}"))
-            turn.set_pending(index, None)
+            turn.drop_pending(turn.state.pending[index])
     return f"group {event.generation} is gone"
 
 
 def _settle(turn: Turn) -> None:
-    """When the group is gone and all that it completed is durable, go on to what follows."""
+    """When the group is gone and all that it completed is durable, go on to what follows. Where storage is far away
+    the next group does not wait for that: it starts from what its nodes have."""
+    if turn.state.phase is not Phase.SETTLING:
+        return
+    if turn.state.verdict is Verdict.RETRY:
+        checkpointing.carry(turn)
     state = turn.state
-    if state.phase is not Phase.SETTLING or state.pending:
+    to_do = [p for p in state.unsaved if not p.is_sealed] if state.verdict is Verdict.RETRY else state.unsaved
+    if state.pending or to_do:
         return
     if state.verdict is Verdict.RETRY:
         _move(turn, "retry")
@@ -318,6 +354,8 @@ def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
         _declare(turn, int(which), Evidence(stalled_s=turn.state.spec.stopped_grace_s, message=message))
     elif name == "hang" and turn.state.phase is Phase.RUNNING:
         _look_for_a_hang(turn)
+    elif name == "sync":
+        checkpointing.sync(turn)
     elif name == "missing" and int(which) in turn.state.pending and turn.state.group_lives:
         _warn_of_missing(turn, int(which))
     return f"timer {event.name}"
@@ -360,7 +398,10 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.Progressed: _progressed,
     ev.ShardStaged: checkpointing.shard_staged,
     ev.ShardSealed: checkpointing.shard_sealed,
+    ev.ShardUploaded: checkpointing.shard_uploaded,
     ev.ShardFailed: _storage_failed,
+    ev.UploadFailed: _upload_failed,
+    ev.StagedLost: _staged_lost,
     ev.WorkerReturned: _worker_returned,
     ev.WorkerFailed: _worker_failed,
     ev.WorkerStopped: _worker_stopped,

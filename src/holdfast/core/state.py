@@ -56,6 +56,8 @@ class RunSpec(Struct, frozen=True):
     hang_timeout_s: float = 0.0
     stopped_grace_s: float = 2.0
     missing_warning_s: float = 30.0
+    remote: bool = False  # storage is far away: checkpoints are uploaded behind training before they are committed
+    sync_period_s: float = 0.0  # how long a whole checkpoint may wait for its upload
 
 
 class CheckpointRecord(Struct, frozen=True):
@@ -75,14 +77,24 @@ class Rank(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """A checkpoint on its way: the shards of one report index of the group."""
+    """A checkpoint on its way: the shards of one report index of a group, by the ranks that brought them."""
 
     id: str
     report: int
+    generation: int
+    index: int
+    world_size: int
     staged: frozenset[int] = frozenset()
     sealed: frozenset[int] = frozenset()
+    uploaded: frozenset[int] = frozenset()
     validate: bool = False
+    due: bool = False  # it waits for its upload no longer
+    uploading: bool = False
     committing: bool = False
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.sealed == self.staged
 
 
 class Failure(Struct, frozen=True):
@@ -111,7 +123,10 @@ class RunState(Struct, frozen=True):
     base: int = 0
     resume: str | None = None
     ranks: tuple[Rank, ...] = ()
-    pending: dict[int, Pending] = {}
+    pending: dict[int, Pending] = {}  # the group's, by index
+    carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
+    names: frozenset[str] = frozenset()  # ids that the group's workers chose, which no other checkpoint may get
+    sync_set: bool = False  # whether the end of the sync period is waited for
     given_up: frozenset[int] = frozenset()  # the group's reports that storage failed on; never committed in part
     checkpoints: tuple[CheckpointRecord, ...] = ()  # by report, the newest last
     damaged: frozenset[str] = frozenset()
@@ -126,8 +141,27 @@ class RunState(Struct, frozen=True):
         return self.checkpoints[-1] if self.checkpoints else None
 
     @property
+    def offer(self) -> CheckpointRecord | None:
+        """What the next group resumes from: the newest that is committed, or whole and still on its nodes."""
+        newest = self.newest
+        staged = next((p for p in reversed(self.carried) if p.is_sealed), None)
+        if staged is None or (newest is not None and newest.report >= staged.report):
+            return newest
+        return CheckpointRecord(staged.id, staged.report)
+
+    @property
+    def unsaved(self) -> tuple[Pending, ...]:
+        """Every checkpoint on its way, in the order of the reports."""
+        return (*self.carried, *self.pending.values())
+
+    @property
     def group_lives(self) -> bool:
         return self.phase in (Phase.STARTING, Phase.RUNNING)
+
+    def is_whole(self, pending: Pending) -> bool:
+        """Whether nothing of it is missing any more, and all of it is hashed."""
+        of_the_group = pending.generation == self.generation
+        return pending.is_sealed and (not of_the_group or self.complete(pending.index))
 
     def complete(self, index: int) -> bool:
         """Whether every rank has made its report ``index``, or has returned."""

@@ -36,6 +36,20 @@ class Turn:
         ranks[rank] = structs.replace(ranks[rank], **fields)
         self.change(ranks=tuple(ranks))
 
-    def set_pending(self, index: int, pending: Pending | None) -> None:
-        rest = {k: v for k, v in self.state.pending.items() if k != index}
-        self.change(pending=rest if pending is None else dict(sorted({**rest, index: pending}.items())))
+    def set_pending(self, pending: Pending) -> None:
+        """Put a checkpoint's new state in the place of its old one."""
+        if any(p.id == pending.id for p in self.state.carried):
+            self.change(carried=tuple(pending if p.id == pending.id else p for p in self.state.carried))
+        else:
+            known = {**self.state.pending, pending.index: pending}
+            self.change(pending=dict(sorted(known.items())))
+
+    def drop_pending(self, pending: Pending) -> None:
+        """It is committed, or given up."""
+        self.change(carried=tuple(p for p in self.state.carried if p.id != pending.id))
+        self.change(pending={index: p for index, p in self.state.pending.items() if p.id != pending.id})
+
+    def find_pending(self, generation: int, index: int) -> Pending | None:
+        if generation == self.state.generation and index in self.state.pending:
+            return self.state.pending[index]
+        return next((p for p in self.state.carried if (p.generation, p.index) == (generation, index)), None)
