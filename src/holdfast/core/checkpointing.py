@@ -106,6 +106,7 @@ def sync(turn: Turn) -> None:
 def advance(turn: Turn) -> None:
     """Upload what is whole and due, and commit in the order of the reports."""
     if turn.state.spec.remote:
+        _gather(turn)
         _skip_superseded(turn)
         _upload(turn)
     pending = next(iter(turn.state.unsaved), None)
@@ -114,13 +115,20 @@ def advance(turn: Turn) -> None:
     if turn.state.spec.remote and pending.uploaded != pending.staged:
         return
     turn.set_pending(structs.replace(pending, committing=True))
-    turn.do(do.Commit(*_what(pending), validate=pending.validate))
+    turn.do(do.Commit(*_what(pending)))
     turn.do(do.CancelTimer(f"missing:{pending.index}"))
 
 
-def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...]]:
+def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...], bool]:
     where = (pending.generation, pending.index, pending.id, pending.report)
-    return *where, pending.world_size, tuple(sorted(pending.staged))
+    return *where, pending.world_size, tuple(sorted(pending.staged)), pending.validate
+
+
+def _gather(turn: Turn) -> None:
+    for pending in turn.state.unsaved:
+        if not pending.gathered and turn.state.is_whole(pending):
+            turn.set_pending(structs.replace(pending, gathered=True))
+            turn.do(do.Gather(*_what(pending)), do.CancelTimer(f"missing:{pending.index}"))
 
 
 def _skip_superseded(turn: Turn) -> None:
@@ -132,7 +140,7 @@ def _skip_superseded(turn: Turn) -> None:
     for pending in whole[: -max(1, state.spec.num_to_keep)]:
         if not (pending.uploading or pending.due or pending.validate):
             turn.drop_pending(pending)
-            turn.do(do.Discard(pending.generation, pending.index), do.CancelTimer(f"missing:{pending.index}"))
+            turn.do(do.Discard(pending.generation, pending.index))
 
 
 def _upload(turn: Turn) -> None:
@@ -145,7 +153,8 @@ def _upload(turn: Turn) -> None:
     for pending in waiting[: max(0, free)]:
         if hurry or pending.report <= last_due:
             turn.set_pending(structs.replace(pending, uploading=True))
-            turn.do(do.Upload(*_what(pending)))
+            where = (pending.generation, pending.index, pending.id)
+            turn.do(do.Upload(*where, tuple(sorted(pending.staged))))
     if waiting and not hurry and not state.sync_set:
         turn.change(sync_set=True)
         turn.do(do.SetTimer("sync", state.spec.sync_period_s))

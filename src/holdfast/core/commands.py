@@ -30,8 +30,9 @@ class StopGroup(Command, frozen=True):
     graceful: bool
 
 
-class Upload(Command, frozen=True):
-    """Bring a whole checkpoint's files into storage, from the nodes that staged them."""
+class Gather(Command, frozen=True):
+    """A checkpoint is whole: its nodes put its files together and remember it, in case the driver dies before it is in
+    storage."""
 
     generation: int
     index: int
@@ -39,6 +40,16 @@ class Upload(Command, frozen=True):
     report: int
     world_size: int
     ranks: tuple[int, ...]  # those that brought files
+    validate: bool
+
+
+class Upload(Command, frozen=True):
+    """Bring a gathered checkpoint's files into storage, from the nodes that have them."""
+
+    generation: int
+    index: int
+    id: str
+    ranks: tuple[int, ...]
 
 
 class Commit(Command, frozen=True):

@@ -88,6 +88,7 @@ class Pending(Struct, frozen=True):
     sealed: frozenset[int] = frozenset()
     uploaded: frozenset[int] = frozenset()
     validate: bool = False
+    gathered: bool = False
     due: bool = False  # it waits for its upload no longer
     uploading: bool = False
     committing: bool = False

@@ -236,6 +236,7 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
     do.Decide: lambda _driver, _command: None,  # stepped at once, with its batch
     do.StartGroup: FakeDriver._start_group,
     do.StopGroup: lambda driver, command: driver._engine.stop(command),
+    do.Gather: lambda _driver, _command: None,
     do.Commit: FakeDriver._commit,
     do.Discard: FakeDriver._discard,
     do.Delete: FakeDriver._delete,
