@@ -1,0 +1,280 @@
+"""When trials stop. A stopper sees every result of every trial in order, so feeding it the same results again
+brings it to the same state; that is how it is restored. It does no I/O, and time comes from a clock it is given.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from holdfast.train.checks import check_int, check_number
+from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup, metric_number, number
+
+StopFunction = Callable[[str, dict[str, Any]], bool]
+Clock = Callable[[], float]
+
+
+class Stopper:
+    """Subclass it, override both methods, and pass an instance as ``RunConfig(stop=...)``.
+
+    An exception that ``__call__`` raises is the error of the trial that it was called for.
+    """
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Whether the trial is to stop after this result."""
+        raise NotImplementedError
+
+    def stop_all(self) -> bool:
+        """Whether the whole experiment is to stop."""
+        raise NotImplementedError
+
+    def use_clock(self, clock: Clock) -> None:
+        """Take the seconds that the experiment has been running from ``clock``; for stoppers that look at time."""
+
+
+class NoopStopper(Stopper):
+    """Stops nothing."""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class FunctionStopper(Stopper):
+    """Stops a trial when ``function(trial_id, result)`` is true."""
+
+    def __init__(self, function: StopFunction) -> None:
+        if not callable(function):
+            raise TypeError(f"FunctionStopper(function={function!r}): pass a function of (trial_id, result)")
+        self._function = function
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return bool(self._function(trial_id, result))
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class ThresholdStopper(Stopper):
+    """Stops a trial when one of its metrics reaches its bound: what ``stop={"accuracy": 0.9}`` means.
+
+    A metric that a result lacks is not reached. That is warned about once, as the name may be misspelt.
+    """
+
+    def __init__(self, bounds: Mapping[str, float]) -> None:
+        for metric, bound in bounds.items():
+            if not isinstance(metric, str) or isinstance(bound, Mapping):
+                raise ValueError(
+                    f'RunConfig(stop={dict(bounds)!r}): name nested metrics with slashes, as in {{"eval/loss": 0.1}}'
+                )
+            check_number(f"RunConfig(stop[{metric!r}]", bound)
+        self._bounds = dict(bounds)
+        self._warned: set[str] = set()
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return any(self._reached(metric, bound, result) for metric, bound in self._bounds.items())
+
+    def _reached(self, metric: str, bound: float, result: dict[str, Any]) -> bool:
+        value = number(lookup(result, metric))
+        if value is None and metric not in self._warned:
+            self._warned.add(metric)
+            known = ", ".join(sorted(name for name, _ in flat_items(result))) or "nothing"
+            warnings.warn(
+                f"stop: a result has no number {metric!r} (it has {known}); trials that never report one "
+                "run until they end by themselves",
+                UserWarning,
+                stacklevel=2,
+            )
+        return value is not None and value >= bound
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class MaximumIterationStopper(Stopper):
+    """Stops each trial after ``max_iter`` results.
+
+    The results' own training_iteration counts, so what a trial does again after a failure is not counted twice.
+    """
+
+    def __init__(self, max_iter: int) -> None:
+        check_int("MaximumIterationStopper(max_iter", max_iter, least=1)
+        self._max_iter = max_iter
+        self._seen: dict[str, int] = {}
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        iteration = number(result.get(TRAINING_ITERATION))
+        if iteration is None:
+            iteration = self._seen[trial_id] = self._seen.get(trial_id, 0) + 1
+        return iteration >= self._max_iter
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class TimeoutStopper(Stopper):
+    """Stops the experiment once it has been running for ``timeout`` (seconds or a timedelta).
+
+    Time starts at the first question. An experiment gives a clock of its own running time, so the time between
+    an interruption and the restore does not count.
+    """
+
+    def __init__(self, timeout: float | timedelta, *, clock: Clock = time.monotonic) -> None:
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        check_number("TimeoutStopper(timeout", seconds, least=0)
+        self._timeout_s = float(seconds)
+        self._clock = clock
+        self._started: float | None = None
+
+    def use_clock(self, clock: Clock) -> None:
+        self._clock, self._started = clock, None
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        now = self._clock()
+        if self._started is None:
+            self._started = now
+        return now - self._started >= self._timeout_s
+
+
+class TrialPlateauStopper(Stopper):
+    """Stops a trial when ``metric`` hardly changes: its last ``num_results`` values have a deviation below ``std``.
+
+    Not before ``grace_period`` results, nor, if there is a ``metric_threshold``, while the value is worse than it
+    (above it for mode "min", below it for "max"). A window with a missing value or NaN in it is no plateau.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        std: float = 0.01,
+        num_results: int = 4,
+        grace_period: int = 4,
+        metric_threshold: float | None = None,
+        mode: str | None = None,
+    ) -> None:
+        check_number("TrialPlateauStopper(std", std, least=0)
+        check_int("TrialPlateauStopper(num_results", num_results, least=1)
+        check_int("TrialPlateauStopper(grace_period", grace_period, least=0)
+        if metric_threshold is not None:
+            check_number("TrialPlateauStopper(metric_threshold", metric_threshold)
+            if mode not in ("min", "max"):
+                raise ValueError(f'TrialPlateauStopper(mode={mode!r}): metric_threshold needs "min" or "max"')
+        self._metric, self._mode, self._threshold = metric, mode, metric_threshold
+        self._std, self._num_results, self._grace_period = std, num_results, grace_period
+        self._seen: dict[str, int] = {}
+        self._windows: dict[str, deque[float]] = {}
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        value = number(lookup(result, self._metric))
+        window = self._windows.setdefault(trial_id, deque(maxlen=self._num_results))
+        window.append(math.nan if value is None else value)
+        seen = self._seen[trial_id] = self._seen.get(trial_id, 0) + 1
+        if seen < self._grace_period or len(window) < self._num_results:
+            return False
+        return self._good_enough(window[-1]) and _deviation(window) < self._std
+
+    def _good_enough(self, value: float) -> bool:
+        if self._threshold is None:
+            return True
+        return value <= self._threshold if self._mode == "min" else value >= self._threshold
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class ExperimentPlateauStopper(Stopper):
+    """Stops the experiment when the ``top`` best values of ``metric``, of all trials, hardly differ any more.
+
+    That is when their deviation has been at most ``std`` for ``patience`` results more. Results without a finite
+    value are passed over.
+    """
+
+    def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
+        check_number("ExperimentPlateauStopper(std", std, above=0)
+        check_int("ExperimentPlateauStopper(top", top, least=2)
+        check_int("ExperimentPlateauStopper(patience", patience, least=0)
+        if mode not in ("min", "max"):
+            raise ValueError(f'ExperimentPlateauStopper(mode={mode!r}): use "min" or "max"')
+        self._metric, self._mode = metric, mode
+        self._std, self._top, self._patience = std, top, patience
+        self._best: list[float] = []
+        self._waited = 0
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        value = metric_number(result, self._metric)
+        if value is not None and math.isfinite(value):
+            self._best = sorted([*self._best, value], reverse=self._mode == "max")[: self._top]
+            self._waited = self._waited + 1 if self.has_plateaued() else 0
+        return self.stop_all()
+
+    def has_plateaued(self) -> bool:
+        return len(self._best) == self._top and _deviation(self._best) <= self._std
+
+    def stop_all(self) -> bool:
+        return self.has_plateaued() and self._waited >= self._patience
+
+
+class CombinedStopper(Stopper):
+    """Stops when any of the stoppers does. All of them see every result, whatever the others say."""
+
+    def __init__(self, *stoppers: Stopper) -> None:
+        wrong = [stopper for stopper in stoppers if not isinstance(stopper, Stopper)]
+        if wrong:
+            raise TypeError(f"CombinedStopper({wrong[0]!r}): pass stoppers; wrap a function in FunctionStopper")
+        self._stoppers = stoppers
+
+    def use_clock(self, clock: Clock) -> None:
+        for stopper in self._stoppers:
+            stopper.use_clock(clock)
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        verdicts = [stopper(trial_id, result) for stopper in self._stoppers]
+        return any(verdicts)
+
+    def stop_all(self) -> bool:
+        verdicts = [stopper.stop_all() for stopper in self._stoppers]
+        return any(verdicts)
+
+
+def as_stopper(
+    stop: Mapping[str, float] | StopFunction | Stopper | list[Stopper] | None,
+    time_budget_s: float | timedelta | None = None,
+) -> Stopper:
+    """What ``RunConfig(stop=)`` and ``TuneConfig(time_budget_s=)`` mean together, as one stopper."""
+    stopper = _stopper(stop)
+    if time_budget_s is None:
+        return stopper
+    timeout = TimeoutStopper(time_budget_s)
+    return timeout if isinstance(stopper, NoopStopper) else CombinedStopper(stopper, timeout)
+
+
+def _stopper(stop: Any) -> Stopper:
+    if isinstance(stop, Stopper):
+        return stop
+    if stop is None or (isinstance(stop, (Mapping, list)) and not stop):
+        return NoopStopper()
+    if isinstance(stop, Mapping):
+        return ThresholdStopper(stop)
+    if isinstance(stop, list):
+        return CombinedStopper(*stop)
+    if callable(stop) and not isinstance(stop, type):
+        if hasattr(stop, "stop_all"):
+            raise TypeError(f"RunConfig(stop={stop!r}): has stop_all but is no Stopper; subclass holdfast.tune.Stopper")
+        return FunctionStopper(stop)
+    raise TypeError(f"RunConfig(stop={stop!r}): pass a dict of metrics and bounds, a function or a Stopper")
+
+
+def _deviation(values: deque[float] | list[float]) -> float:
+    """The population's standard deviation; NaN if a value is not finite, inf if they are too far apart."""
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) * (value - mean) for value in values) / len(values))
