@@ -70,7 +70,7 @@ class Journal:
 
     def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]], time: float) -> None:
         """Make all entries durable with one write and one sync. After an error none of them counts as written."""
-        data = b"".join(_line(seq, time, kind, body) for seq, (kind, body) in enumerate(entries, start=self._next_seq))
+        data = b"".join(line(seq, time, kind, body) for seq, (kind, body) in enumerate(entries, start=self._next_seq))
         if not data:
             return
         if self._torn:
@@ -103,12 +103,12 @@ def read(layout: RunLayout) -> tuple[list[Record], list[Damage]]:
         for record in _read_segment(path, layout.relative(path), damage):
             expected = records[-1].seq + 1 if records else 1
             if record.seq != expected:
-                damage.append(Damage(layout.relative(path), f"record {record.seq}", _gap(expected, record.seq)))
+                damage.append(Damage(layout.relative(path), f"record {record.seq}", gap(expected, record.seq)))
             records.append(record)
     return records, damage
 
 
-def _gap(expected: int, found: int) -> str:
+def gap(expected: int, found: int) -> str:
     if found < expected:
         return f"it comes after record {expected - 1}"
     last = found - 1
@@ -117,18 +117,25 @@ def _gap(expected: int, found: int) -> str:
 
 def _read_segment(path: Path, name: str, damage: list[Damage]) -> Iterator[Record]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        data = path.read_bytes()
     except OSError as error:
         damage.append(Damage(name, "file", f"cannot be read: {error.strerror}"))
         return
+    yield from parse_lines(data, name, damage)
+
+
+def parse_lines(data: bytes, name: str, damage: list[Damage], first: int = 1) -> Iterator[Record]:
+    """The intact records in lines of which the first has that number in the file of that name."""
+    lines = data.split(b"\n")
     tail = lines.pop()  # empty after a whole write
-    for number, line in enumerate([*lines, tail] if tail else lines, start=1):
-        record = _parse(line)
+    for number, content in enumerate([*lines, tail] if tail else lines, start=first):
+        record = _parse(content)
         if record is not None:
             yield record
             continue
-        buried = list(_buried(line))
-        what = "the last write was cut short" if number > len(lines) else "its checksum does not fit its content"
+        buried = list(_buried(content))
+        cut_short = number - first == len(lines)
+        what = "the last write was cut short" if cut_short else "its checksum does not fit its content"
         kept = f"; {len(buried)} intact in it kept" if buried else ""
         damage.append(Damage(name, f"line {number}", what + kept))
         yield from buried
@@ -148,7 +155,7 @@ def _buried(line: bytes) -> Iterator[Record]:
                 break
 
 
-def _line(seq: int, time: float, kind: str, body: Mapping[str, Any]) -> bytes:
+def line(seq: int, time: float, kind: str, body: Mapping[str, Any]) -> bytes:
     if not all(isinstance(key, str) for key in body):
         raise TypeError(f"The keys of a {kind} record must be strings, not {list(body)!r}")
     parts = (seq, values.encode(time), values.encode(kind), values.encode(body, kind))

@@ -1,0 +1,120 @@
+"""Who may write the next object of the journal, on stores that create safely and on those that do not."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+from holdfast.errors import ObjectExistsError, ObjectMissingError, StorageDeniedError, StorageUnavailableError
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.sequence import Header, key_of, parse_header
+
+CLAIMS = "claims/"
+SETTLE_S = 10.0
+PATIENCE_S = 300.0
+_CLAIM = re.compile(r"claims/(\d{6,})\.([^./]+)\.json")
+
+Compose = Callable[[int], bytes]  # the object's content, by the position that it gets
+
+
+class TakenError(Exception):
+    """Somebody else has the position, or the run. The header says who, if it can be read."""
+
+    def __init__(self, header: Header | None) -> None:
+        super().__init__(header)
+        self.header = header
+
+
+class SafeTurns:
+    """The store decides: a position belongs to whoever creates it."""
+
+    def __init__(self, objects: ObjectStore, token: str) -> None:
+        self.next_position = 1
+        self._objects = objects
+        self._token = token
+
+    def announce(self, epoch_above: int) -> int:
+        return epoch_above + 1
+
+    def key(self, position: int) -> str:
+        return key_of(position)
+
+    def write(self, compose: Compose) -> int:
+        """Write at the next position that is free or, after a failure, may hold what was refused to the caller."""
+        while True:
+            position = self.next_position
+            try:
+                self._objects.create(self.key(position), compose(position))
+            except ObjectExistsError:
+                found = self._header(position)
+                if found is None or found.token != self._token:
+                    raise TakenError(found) from None
+                self.next_position += 1  # an append of ours that seemed to fail is there: the next one stands for both
+            else:
+                self.next_position += 1
+                return position
+
+    def _header(self, position: int) -> Header | None:
+        try:
+            return parse_header(self._objects.get(self.key(position)), position)
+        except ObjectMissingError:
+            return None
+
+
+class PoliteTurns:
+    """The store decides nothing: claims are announced and looked at before each write, and keys have owners.
+
+    It keeps two drivers apart if a write lands within ``settle_s`` of the look before it. No key is written twice, so
+    that a late request cannot replace what came after it.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, token: str, settle_s: float, patience_s: float, wait: Callable[[float], None]
+    ) -> None:
+        self.next_position = 1
+        self._objects = objects
+        self._quick = objects.with_patience(settle_s / 2)
+        self._token = token
+        self._settle_s = settle_s
+        self._patience_s = patience_s
+        self._wait = wait
+        self._epoch = 0
+
+    def announce(self, epoch_above: int) -> int:
+        """Claim an epoch, give everybody time to see it, and to finish what they were writing."""
+        if not self._epoch:
+            self._epoch = max([epoch_above, *(epoch for epoch, _, _ in self._claims())]) + 1
+            header = Header.of_this_process(position=0, epoch=self._epoch, token=self._token)
+            self._objects.put(f"{CLAIMS}{self._epoch:06d}.{self._token}.json", header.line())
+            self._wait(self._settle_s)
+            self._look()
+        return self._epoch
+
+    def key(self, position: int) -> str:
+        return key_of(position, (self._epoch, self._token))
+
+    def write(self, compose: Compose) -> int:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            self._look()
+            position = self.next_position
+            self.next_position += 1
+            try:
+                self._quick.put(self.key(position), compose(position))
+            except StorageDeniedError:
+                raise
+            except StorageUnavailableError:
+                if time.monotonic() >= deadline:
+                    raise
+            else:
+                return position
+
+    def _claims(self) -> list[tuple[int, str, str]]:
+        found = [(_CLAIM.fullmatch(info.key), info.key) for info in self._objects.list(CLAIMS)]
+        return [(int(match[1]), match[2], key) for match, key in found if match]
+
+    def _look(self) -> None:
+        for epoch, token, key in self._claims():
+            if epoch > self._epoch or (epoch == self._epoch and token < self._token):
+                raise TakenError(parse_header(self._objects.get(key), 0))
