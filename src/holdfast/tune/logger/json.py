@@ -1,0 +1,60 @@
+"""``result.json``: one result a line, and ``params.json``: the config, in the trial's directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from holdfast.tune.callback import Trial
+from holdfast.tune.logger.logger import LoggerCallback, json_text
+
+RESULTS = "result.json"
+PARAMS = "params.json"
+
+
+class JsonLoggerCallback(LoggerCallback):
+    """Keeps ``params.json`` at the trial's config and appends each result to ``result.json``."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, BinaryIO] = {}
+        self._written_before: dict[str, set[bytes]] = {}  # by an earlier driver, until the first result that is new
+
+    def log_trial_start(self, trial: Trial) -> None:
+        self.update_config(trial, dict(trial.config))
+
+    def update_config(self, trial: Trial, config: dict[str, Any]) -> None:
+        path = Path(trial.local_path, PARAMS)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".json.part")
+        unfinished.write_text(json_text(config, indent=2))
+        os.replace(unfinished, path)
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        if trial.trial_id not in self._files:
+            self._open(trial)
+        line = f"{json_text(result)}\n".encode()
+        if line in self._written_before.get(trial.trial_id, ()):
+            return
+        self._written_before.pop(trial.trial_id, None)
+        file = self._files[trial.trial_id]
+        file.write(line)
+        file.flush()
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        self._written_before.pop(trial.trial_id, None)
+        file = self._files.pop(trial.trial_id, None)
+        if file is not None:
+            file.close()
+
+    def _open(self, trial: Trial) -> None:
+        path = Path(trial.local_path, RESULTS)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab+")
+        file.seek(0)
+        lines = file.readlines()
+        if lines and not lines[-1].endswith(b"\n"):
+            file.truncate(file.tell() - len(lines.pop()))  # the driver died while it wrote
+        self._files[trial.trial_id] = file
+        if lines:
+            self._written_before[trial.trial_id] = set(lines)
