@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from holdfast.store.journal import Record
+from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.journal import RemoteJournal, read
 from holdfast.store.sealed import Damage
 from holdfast.testing.fake_objects import Bucket, FakeObjects
@@ -26,7 +27,11 @@ def say(journal: RemoteJournal, *kinds: str) -> None:
 
 def said(bucket: Bucket) -> list[str]:
     """What the journal holds beside the beginnings of epochs; it must be whole."""
-    records, damage = read(FakeObjects(bucket))
+    return said_in(FakeObjects(bucket))
+
+
+def said_in(objects: ObjectStore) -> list[str]:
+    records, damage = read(objects)
     assert damage == []
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     return [record.kind for record in records if record.kind != "EpochBegan"]

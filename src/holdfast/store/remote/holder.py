@@ -1,0 +1,53 @@
+"""Which process drives a run, and whether that process is surely dead: only its own machine can say so."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+
+class Holder(msgspec.Struct, frozen=True):
+    host: str
+    boot: str  # of the machine and of its process numbers; "" where neither is known
+    pid: int
+    started: str  # in the kernel's ticks: a later process may get the same number
+    token: str
+    since: float
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        return f"process {self.pid} on {self.host} since {since}"
+
+    @property
+    def is_dead(self) -> bool:
+        """False if this is not known."""
+        if not self.boot or (self.host, self.boot) != (socket.gethostname(), _boot()):
+            return False
+        return _started(self.pid) != self.started
+
+
+def this_process(token: str, since: float) -> Holder:
+    pid = os.getpid()
+    return Holder(socket.gethostname(), _boot(), pid, _started(pid), token, since)
+
+
+def _boot() -> str:
+    """Containers of one machine share its boot, but a process number means something else in each."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """ "" if there is no such process, or none that still runs."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
