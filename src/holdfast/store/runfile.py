@@ -22,38 +22,49 @@ class _Content(msgspec.Struct):
 
 def write(layout: RunLayout, disk: Disk, body: dict[str, Any]) -> None:
     ensure_dir(disk, layout.root)
-    data = values.encode({"format": FORMAT, "run": body}, "run.json")
-    write_atomic(disk, layout.run_file, seal(data))
+    write_atomic(disk, layout.run_file, content_of(body))
 
 
 def read(layout: RunLayout) -> dict[str, Any]:
     path = layout.run_file
     try:
-        line = path.read_bytes()
+        content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotARunError(
-            f"{layout.root} holds no run of Holdfast: it has no run.json. "
-            "Give the directory of a run: <storage_path>/<name>."
-        ) from None
+        raise missing(str(layout.root)) from None
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+    return parse(content, str(path))
+
+
+def content_of(body: dict[str, Any]) -> bytes:
+    return seal(values.encode({"format": FORMAT, "run": body}, "run.json"))
+
+
+def parse(line: bytes, where: str) -> dict[str, Any]:
+    """What ``content_of`` made; a StorageError, which names ``where``, if it is not intact."""
     data = unseal(line[:-1]) if line.endswith(b"\n") else None
     if data is None:
-        raise _damaged(layout)
+        raise _damaged(where)
     try:
         content = msgspec.convert(values.decode(data), _Content)
     except (ValueError, msgspec.ValidationError):
-        raise _damaged(layout) from None
+        raise _damaged(where) from None
     if content.format > FORMAT:
         raise StorageError(
-            f"{path} has format {content.format}, and this version of Holdfast reads up to {FORMAT}: "
+            f"{where} has format {content.format}, and this version of Holdfast reads up to {FORMAT}: "
             "upgrade it (pip install --upgrade holdfast)."
         )
     return content.run
 
 
-def _damaged(layout: RunLayout) -> StorageError:
+def missing(root: str) -> NotARunError:
+    return NotARunError(
+        f"{root} holds no run of Holdfast: it has no run.json. Give the directory of a run: <storage_path>/<name>."
+    )
+
+
+def _damaged(where: str) -> StorageError:
     return StorageError(
-        f"{layout.run_file} is damaged: its content does not fit its checksum. Checkpoints and journal are not touched "
+        f"{where} is damaged: its content does not fit its checksum. Checkpoints and journal are not touched "
         "by that: restore this file from a copy, or start a run under another name from a checkpoint of this one."
     )

@@ -1,0 +1,192 @@
+"""Checkpoints on an object store: files first, then the manifest, whose creation is the commit.
+
+As on disk, a checkpoint exists if and only if its manifest does, and the manifest goes before the files. What a driver
+that was relieved still sends may land late: its manifests name its epoch, and count only as far as the journal says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+import xxhash
+
+from holdfast.errors import CheckpointDamagedError, ObjectExistsError, ObjectMissingError, StorageError
+from holdfast.store.checkpoints import FORMAT, FileEntry, Manifest, is_user_metadata, manifest_line, parse_manifest
+from holdfast.store.layout import check_name
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.fetch import in_parallel
+from holdfast.store.sealed import Damage
+
+DIRECTORY = "checkpoints/"
+_MANIFEST, _MARKER, _REASON = ".json", ".json.damaged", ".json.damaged.txt"
+_RANGE = 8 << 20  # bytes
+_AHEAD = 8  # ranges in memory at once
+
+
+class Listing(NamedTuple):
+    """What is there of a run's checkpoints, by name alone."""
+
+    committed: list[str]
+    quarantined: list[str]
+    directories: list[str]  # files, of checkpoints that are committed, quarantined, or neither yet
+
+
+class RemoteCheckpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    def commit(self, manifest: Manifest) -> Manifest:
+        """The checkpoint, whose files are uploaded already, exists when this returns. If it raises, it may exist or
+        not, and the same manifest can be committed again."""
+        files = [entry for entry in manifest.files if not is_user_metadata(entry.path)]
+        manifest = msgspec.structs.replace(manifest, format=FORMAT, files=files)
+        try:
+            self._objects.create(_key(manifest.id, _MANIFEST), manifest_line(manifest))
+        except ObjectExistsError:
+            raise StorageError(
+                f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name"
+            ) from None
+        return manifest
+
+    def read_manifest(self, id: str) -> Manifest:
+        key = _key(id, _MANIFEST)
+        try:
+            line = self._objects.get(key)
+        except ObjectMissingError as error:
+            raise CheckpointDamagedError(f"Checkpoint {id} has no manifest: {error}") from None
+        return parse_manifest(id, line, f"{self._objects.url}/{key}")
+
+    def listing(self) -> Listing:
+        level = self._objects.level(DIRECTORY)
+        names = [info.key.removeprefix(DIRECTORY) for info in level.objects]
+        ids = [name.removesuffix(_MANIFEST) for name in names if name.endswith(_MANIFEST)]
+        marked = [name.removesuffix(_MARKER) for name in names if name.endswith(_MARKER)]
+        committed = set(ids)  # a marker beside a manifest: of an earlier checkpoint of that name, or not yet in force
+        directories = [key.removeprefix(DIRECTORY) for key in level.directories]
+        return Listing(ids, [id for id in marked if id not in committed], directories)
+
+    def unknown(
+        self, listing: Listing, known: Collection[str], last_epoch: int, journal_damaged: bool
+    ) -> tuple[list[Manifest], list[Damage]]:
+        """The manifests that count although the journal does not know them, by report number; only unknown ones are
+        read.
+
+        ``last_epoch`` is that of the last driver before this one that has taken stock like this and journalled it. What
+        an older one committed is in the journal, or was judged by its successors, so what comes to light only now
+        landed too late for them. A damaged journal may have lost what it said.
+        """
+        manifests: list[Manifest] = []
+        damage: list[Damage] = []
+        ids = [id for id in listing.committed if id not in known]
+        for id, manifest in zip(ids, in_parallel(self._try_manifest, ids), strict=True):
+            if isinstance(manifest, CheckpointDamagedError):
+                damage.append(Damage(_key(id, _MANIFEST), "file", str(manifest)))
+            elif journal_damaged or manifest.epoch >= last_epoch:
+                manifests.append(manifest)
+        return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
+
+    def verify(self, id: str) -> Manifest:
+        """Compare every file with the manifest; CheckpointDamagedError names what differs."""
+        manifest = self.read_manifest(id)
+        directory = _key(id, "/")
+        sizes = {info.key.removeprefix(directory): info.size for info in self._objects.list(directory)}
+        expected = {entry.path for entry in manifest.files}
+        problems = [*self._differences(directory, manifest.files, sizes)]
+        extra = (path for path in sorted(sizes) if path not in expected and not is_user_metadata(path))
+        problems += [f"{path} does not belong to it" for path in extra]
+        if problems:
+            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+            where = f"{self._objects.url}/{directory[:-1]}"
+            raise CheckpointDamagedError(f"Checkpoint {where} is damaged: {'; '.join(problems[:5])}{more}")
+        return manifest
+
+    def delete(self, id: str) -> None:
+        """Remove a checkpoint, or what is left of one; deleting one that is not there is no error."""
+        self._objects.delete([_key(id, _MANIFEST)])
+        files = [info.key for info in self._objects.list(_key(id, "/"))]
+        self._objects.delete([*files, _key(id, _MARKER), _key(id, _REASON)])
+
+    def quarantine(self, id: str, why: str) -> None:
+        """Never offer this checkpoint again. Its files stay to be looked at, until it is deleted."""
+        try:
+            self._objects.put(_key(id, _MARKER), self._objects.get(_key(id, _MANIFEST)))
+        except ObjectMissingError:
+            with contextlib.suppress(ObjectExistsError):
+                self._objects.create(_key(id, _MARKER), b"")
+        with contextlib.suppress(StorageError):
+            self._objects.put(_key(id, _REASON), f"{why}\n".encode(errors="replace"))
+        self._objects.delete([_key(id, _MANIFEST)])
+
+    def collect(self, listing: Listing, keep: Collection[str]) -> list[str]:
+        """Remove what was listed and is neither to be kept nor quarantined, and say what it was: files of checkpoints
+        that never came to be, and what a relieved driver committed too late. Only for the holder of the lease.
+
+        What has a damaged manifest may have been worth keeping: it is quarantined.
+        """
+        spared = {*keep, *listing.quarantined}
+        leftovers = sorted({*listing.committed, *listing.directories} - spared)
+        for id in leftovers:
+            manifest = self._try_manifest(id) if id in listing.committed else None
+            if isinstance(manifest, CheckpointDamagedError):
+                self.quarantine(id, str(manifest))
+            else:
+                self.delete(id)
+        return leftovers
+
+    def _try_manifest(self, id: str) -> Manifest | CheckpointDamagedError:
+        try:
+            return self.read_manifest(id)
+        except CheckpointDamagedError as error:
+            return error
+
+    def _differences(self, directory: str, entries: list[FileEntry], sizes: dict[str, int]) -> Iterator[str]:
+        readable: list[FileEntry] = []
+        for entry in entries:
+            if entry.path not in sizes:
+                yield f"{entry.path} is missing"
+            elif sizes[entry.path] != entry.size:
+                yield f"{entry.path} has {sizes[entry.path]} bytes instead of {entry.size}"
+            else:
+                readable.append(entry)
+        for entry, digest in _digests(self._objects, directory, readable):
+            if digest != entry.digest:
+                yield f"{entry.path} {'is missing' if digest is None else 'has other content than was committed'}"
+
+
+def _digests(objects: ObjectStore, directory: str, entries: list[FileEntry]) -> Iterator[tuple[FileEntry, str | None]]:
+    """Each file's digest, None if it is gone. Ranges are read ahead over all files, and hashed in order."""
+    todo = ((entry, start) for entry in entries for start in range(0, max(1, entry.size), _RANGE))
+    ahead: deque[tuple[FileEntry, int, Future[bytes]]] = deque()
+    hasher, gone = xxhash.xxh3_128(), False
+    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="holdfast-verify") as pool:
+        while True:
+            while len(ahead) < _AHEAD and (item := next(todo, None)) is not None:
+                entry, start = item
+                length = min(_RANGE, entry.size - start)
+                ahead.append((entry, start, pool.submit(_read_range, objects, directory + entry.path, start, length)))
+            if not ahead:
+                return
+            entry, start, future = ahead.popleft()
+            try:
+                hasher.update(future.result())
+            except ObjectMissingError:
+                gone = True
+            if start + _RANGE >= entry.size:
+                yield entry, None if gone else hasher.hexdigest()
+                hasher, gone = xxhash.xxh3_128(), False
+
+
+def _read_range(objects: ObjectStore, key: str, start: int, length: int) -> bytes:
+    return objects.get_range(key, start, length) if length else b""
+
+
+def _key(id: str, suffix: str) -> str:
+    check_name(id)
+    return f"{DIRECTORY}{id}{suffix}"
