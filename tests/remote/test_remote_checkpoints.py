@@ -4,26 +4,15 @@ import random
 
 import msgspec
 import pytest
-import xxhash
 from msgspec.structs import replace
+from uploads import FILES, upload
 
 from holdfast.errors import CheckpointDamagedError, NotARunError, StorageError, StorageUnavailableError
-from holdfast.store.checkpoints import FileEntry, Manifest
+from holdfast.store.checkpoints import Manifest
 from holdfast.store.remote import checkpoints as module
 from holdfast.store.remote import runfile
 from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints
 from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
-
-FILES = {"model.pt": b"weights" * 300, "shards/0.bin": b"0" * 4096, "empty": b""}
-
-
-def upload(bucket: Bucket, id: str, files: dict[str, bytes] = FILES, epoch: int = 1, report: int = 0) -> Manifest:
-    """The files of a checkpoint, and the manifest with which it can be committed."""
-    entries = []
-    for path, data in files.items():
-        bucket.content[f"checkpoints/{id}/{path}"] = data
-        entries.append(FileEntry(path, len(data), xxhash.xxh3_128_hexdigest(data)))
-    return Manifest(0, id, 1, report, report, 2, 1.5, {"loss": float("inf")}, entries, epoch=epoch)
 
 
 def test_a_commit_is_one_request_and_makes_it_readable(bucket: Bucket) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -65,12 +65,11 @@ class RemoteCheckpoints:
 
     def listing(self) -> Listing:
         level = self._objects.level(DIRECTORY)
-        names = [info.key.removeprefix(DIRECTORY) for info in level.objects]
-        ids = [name.removesuffix(_MANIFEST) for name in names if name.endswith(_MANIFEST)]
-        marked = [name.removesuffix(_MARKER) for name in names if name.endswith(_MARKER)]
-        committed = set(ids)  # a marker beside a manifest: of an earlier checkpoint of that name, or not yet in force
-        directories = [key.removeprefix(DIRECTORY) for key in level.directories]
-        return Listing(ids, [id for id in marked if id not in committed], directories)
+        keys = [info.key for info in level.objects]
+        committed, marked = _ids(keys, _MANIFEST), _ids(keys, _MARKER)
+        # A marker beside a manifest is of an earlier checkpoint of that name, or not yet in force.
+        quarantined = sorted(set(marked) - set(committed))
+        return Listing(committed, quarantined, _ids(level.directories, ""))
 
     def unknown(
         self, listing: Listing, known: Collection[str], last_epoch: int, journal_damaged: bool
@@ -190,3 +189,17 @@ def _read_range(objects: ObjectStore, key: str, start: int, length: int) -> byte
 def _key(id: str, suffix: str) -> str:
     check_name(id)
     return f"{DIRECTORY}{id}{suffix}"
+
+
+def _ids(keys: Iterable[str], suffix: str) -> list[str]:
+    """The checkpoints that these are keys of; what is named like none was put there by somebody else."""
+    names = [key.removeprefix(DIRECTORY).removesuffix(suffix) for key in keys if key.endswith(suffix)]
+    return [name for name in names if _is_name(name)]
+
+
+def _is_name(id: str) -> bool:
+    try:
+        check_name(id)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,68 @@
+"""Files that only grow, kept in an object store as parts: ``name``, ``name.1``, ``name.2``, …, each written as a whole.
+
+Objects cannot be appended to, so the last part is put again when the file has grown, until it has its full size. The
+parts of one file, joined, are the file as it was when it was last brought in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.fetch import get_all
+
+PART = 4 << 20  # bytes
+_NUMBER = re.compile(r"\.[1-9][0-9]*")
+
+
+class PartUploader:
+    """Brings one local file into the store, and then what is added to it. Not for several threads at once.
+
+    What the store has of that name counts for nothing: no two files share a name, as each driver starts new groups.
+    """
+
+    def __init__(self, objects: ObjectStore, key: str, path: Path, part_size: int = PART) -> None:
+        self._objects = objects
+        self._key = key
+        self._path = path
+        self._part_size = part_size
+        self._done = 0  # bytes that are in the store
+
+    def sync(self) -> None:
+        """Bring in what is new; after an error the next call begins with it again."""
+        with open(self._path, "rb") as file:
+            while True:
+                start = self._done - self._done % self._part_size
+                file.seek(start)
+                data = file.read(self._part_size)
+                if start + len(data) <= self._done:
+                    return
+                self._objects.put(part_key(self._key, start // self._part_size), data)
+                self._done = start + len(data)
+
+
+def part_key(key: str, number: int) -> str:
+    return f"{key}.{number}" if number else key
+
+
+def fetch(objects: ObjectStore, key: str) -> bytes:
+    """All of a file that is in the store; nothing if there is none. Parts that are missing are left out."""
+    directory = key.rpartition("/")[0]
+    keys = [info.key for info in objects.list(f"{directory}/" if directory else "")]
+    content = get_all(objects, files_of(keys).get(key, []))
+    return b"".join(data for data in content if data is not None)
+
+
+def files_of(keys: Iterable[str]) -> dict[str, list[str]]:
+    """The parts of each file, in order. A name that only looks like a part, without a first one, is a file itself."""
+    present = set(keys)
+    files: dict[str, list[str]] = {}
+    for key in sorted(present):
+        stem, dot, number = key.rpartition(".")
+        is_part = bool(_NUMBER.fullmatch(dot + number)) and stem in present
+        files.setdefault(stem if is_part else key, []).append(key)
+    for first, parts in files.items():
+        parts.sort(key=lambda key, first=first: int(key[len(first) + 1 :] or 0))  # type: ignore[misc]
+    return files
