@@ -1,0 +1,115 @@
+"""What proposes the configs of trials.
+
+A searcher does no I/O and reads no clock, and its randomness comes from a seed. So it is restored by replay: a fresh
+one that hears the same calls in the same order proposes the same, and goes on where the other one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from holdfast.tune.metrics import metric_number
+
+Objective = str | list[str] | None
+
+
+class Searcher:
+    """Subclass it, override ``suggest`` and ``on_trial_complete``, and pass an instance as ``TuneConfig(search_alg=)``.
+
+    For what you write to continue after a restore as if nothing had happened, draw all randomness from a generator
+    that is seeded in ``__init__`` or ``set_default_seed``.
+    """
+
+    FINISHED = "FINISHED"
+
+    def __init__(self, metric: Objective = None, mode: Objective = None) -> None:
+        check_objective(type(self).__name__, metric, mode)
+        self._metric = metric
+        self._mode = mode
+
+    @property
+    def metric(self) -> Objective:
+        return self._metric
+
+    @property
+    def mode(self) -> Objective:
+        return self._mode
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
+    ) -> bool:
+        """Take the metric, the mode and the search space of the experiment, before the first suggestion.
+
+        ``spec`` has ``num_samples``. False says that the searcher does not take them: it has its own.
+        """
+        return False
+
+    def set_default_seed(self, seed: int) -> None:
+        """Take a seed to use if none was given. The experiment draws it once and keeps it for replays."""
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Take the number of trials that may run at once. True says that the searcher sees to it by itself."""
+        return False
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The config for a new trial, or the searched part of it; None: not now; ``Searcher.FINISHED``: no more."""
+        raise NotImplementedError
+
+    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        """This trial was given this config, by an earlier driver.
+
+        It stands even if ``suggest`` would say something else now, because the searcher had no seed or its limits were
+        changed for the restore. Override it if that would spoil what the searcher learns from the trial's results.
+        """
+        self.suggest(trial_id)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A trial has reported. The result may lack the metric, or have NaN for it."""
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """A trial has ended. ``result`` is its last one, None if there was none."""
+        raise NotImplementedError
+
+    def on_pause(self, trial_id: str) -> None: ...
+
+    def on_unpause(self, trial_id: str) -> None: ...
+
+    def add_evaluated_point(
+        self,
+        parameters: Mapping[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: Sequence[float] | None = None,
+    ) -> None:
+        """Learn from a config that was tried elsewhere."""
+        raise NotImplementedError(f"{type(self).__name__} cannot learn from points that it did not suggest")
+
+    def add_evaluated_trials(self, trials_or_analysis: Iterable[Any], metric: str) -> None:
+        """Learn from the results of an earlier experiment: a ResultGrid, or a list of Result."""
+        for result in trials_or_analysis:
+            value = metric_number(result.metrics or {}, metric)
+            if value is not None and result.config is not None:
+                self.add_evaluated_point(result.config, value, error=result.error is not None)
+
+    def save(self, checkpoint_path: str) -> None:
+        """For subclasses that can be kept beyond an experiment; experiments restore by replay and never call it."""
+        raise NotImplementedError(f"{type(self).__name__} has no save; experiments restore it by replaying the journal")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """The other half of ``save``."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no restore; experiments restore it by replaying the journal"
+        )
+
+
+def check_objective(name: str, metric: Any, mode: Any) -> None:
+    """One metric with one mode, or a list of each of the same length."""
+    modes = mode if isinstance(mode, list) else [] if mode is None else [mode]
+    if any(each not in ("min", "max") for each in modes):
+        raise ValueError(f'{name}(mode={mode!r}): use "min" or "max"')
+    if metric is None or mode is None:
+        return
+    if isinstance(metric, list) != isinstance(mode, list) or (isinstance(mode, list) and len(mode) != len(metric)):
+        raise ValueError(f"{name}(metric={metric!r}, mode={mode!r}): give each metric its mode")

@@ -1,0 +1,54 @@
+"""A searcher around another one: it passes on what it does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.tune.search.searcher import Objective, Searcher
+
+
+class WrappedSearcher(Searcher):
+    def __init__(self, searcher: Searcher) -> None:
+        if not isinstance(searcher, Searcher):
+            raise TypeError(f"{type(self).__name__}(searcher={searcher!r}): pass a Searcher")
+        super().__init__()
+        self.searcher = searcher
+
+    @property
+    def metric(self) -> Objective:
+        return self.searcher.metric
+
+    @property
+    def mode(self) -> Objective:
+        return self.searcher.mode
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
+    ) -> bool:
+        return self.searcher.set_search_properties(metric, mode, config, **spec)
+
+    def set_default_seed(self, seed: int) -> None:
+        self.searcher.set_default_seed(seed)
+
+    def on_pause(self, trial_id: str) -> None:
+        self.searcher.on_pause(trial_id)
+
+    def on_unpause(self, trial_id: str) -> None:
+        self.searcher.on_unpause(trial_id)
+
+    def add_evaluated_point(
+        self,
+        parameters: Mapping[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: Sequence[float] | None = None,
+    ) -> None:
+        self.searcher.add_evaluated_point(parameters, value, error, pruned, intermediate_values)
+
+    def save(self, checkpoint_path: str) -> None:
+        self.searcher.save(checkpoint_path)
+
+    def restore(self, checkpoint_path: str) -> None:
+        self.searcher.restore(checkpoint_path)
