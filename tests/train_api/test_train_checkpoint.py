@@ -194,12 +194,14 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_other_places_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="object stores are not there yet"):
-        Checkpoint("s3://bucket/checkpoint")
-    with pytest.raises(ValueError, match="not there yet"):
+    with pytest.raises(ValueError, match=r"Checkpoint\(path='ftp://host/checkpoint'\).*s3://"):
+        Checkpoint("ftp://host/checkpoint")
+    with pytest.raises(TypeError, match="obstore"):
         Checkpoint(tmp_path, filesystem=object())
 
     class Local:
         type_name = "local"
+
+        def get_file_info(self) -> None: ...
 
     assert Checkpoint(tmp_path, filesystem=Local()).path == str(tmp_path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -14,67 +12,104 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.train.paths import local_path
+from holdfast.errors import ObjectMissingError
+from holdfast.store.location import Location
+from holdfast.train import download
 
 METADATA_FILE = ".metadata.json"
 
 
 class Checkpoint:
-    """A checkpoint directory. Two checkpoints are equal if they have the same path.
+    """A checkpoint directory, local or in an object store. Two checkpoints are equal if they have the same path.
 
     Take its files with ``as_directory()`` (no copy where they are local), or copy them with ``to_directory()``.
+    ``filesystem`` is a configured store or file system for a path that is inside it: of obstore, fsspec or pyarrow.
     """
 
-    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
-        self.path = local_path("Checkpoint(path", path, filesystem)
-        self.filesystem = filesystem
+    def __init__(self, path: str | os.PathLike[str] | Location, filesystem: Any = None) -> None:
+        self.location = Location.parse("Checkpoint(path", path, filesystem)
+        self.filesystem = self.location.filesystem if filesystem is None else filesystem
         # Pickled along, so that all processes that got this object agree on one temporary directory.
         self._uuid = uuid.uuid4().hex
+        self._held = ""
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
         return cls(path)
 
+    @classmethod
+    def held(cls, location: Location, directory: str) -> Checkpoint:
+        """The checkpoint there, of which this machine has the verified files in ``directory`` too; "" if it has not."""
+        checkpoint = cls(location)
+        checkpoint._held = directory
+        return checkpoint
+
+    @property
+    def path(self) -> str:
+        """The local directory, or the URL without its options."""
+        return str(self.location)
+
+    def exists(self) -> bool:
+        """Whether there is anything; a store that does not answer is an error."""
+        return download.exists(self.location) if self.location.is_remote else os.path.isdir(self.path)
+
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The directory with the files, for reading. It is the checkpoint itself: nothing is copied or cleaned up."""
-        self._check_exists()
-        yield self.path
+        """The directory with the files, for reading. If they are local, it is the checkpoint itself: nothing is copied
+        or cleaned up. If not, they are downloaded once per machine, and removed when the last user leaves."""
+        local = self._local()
+        if local is not None:
+            yield local
+            return
+        with download.shared(download.look(self.location), self._uuid) as directory:
+            yield directory
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copy the files to ``path``, or to a new temporary directory that the caller deletes; returns where.
 
         When several processes of a machine do this at once with the same target, one copies and the others wait.
         """
-        self._check_exists()
+        local = self._local()
         if path is None:
-            return self._to_temporary_directory()
+            return self._to_temporary_directory(local)
         target = os.path.abspath(os.path.expanduser(os.fspath(path)))
-        with _lock(target) as waited:
+        with download.lock(target) as waited:
             if not (waited and os.path.isdir(target)):
-                shutil.copytree(self.path, target, dirs_exist_ok=True)
+                self._copy(local, target)
         return target
 
-    def _to_temporary_directory(self) -> str:
+    def _to_temporary_directory(self, local: str | None) -> str:
         target = os.path.join(tempfile.gettempdir(), f"checkpoint_tmp_{self._uuid}")
-        with _lock(target):
+        with download.lock(target):
             if not os.path.isdir(target):
                 partial = f"{target}.part"
                 shutil.rmtree(partial, ignore_errors=True)
                 try:
-                    shutil.copytree(self.path, partial)
+                    self._copy(local, partial)
                 except BaseException:
                     shutil.rmtree(partial, ignore_errors=True)
                     raise
                 os.rename(partial, target)
         return target
 
+    def _copy(self, local: str | None, target: str) -> None:
+        if local is None:
+            download.fetch(download.look(self.location), Path(target))
+        else:
+            shutil.copytree(local, target, dirs_exist_ok=True)
+
+    def _local(self) -> str | None:
+        """Where this machine has the files; None if they must be downloaded."""
+        if self.location.is_remote:
+            return self._held if self._held and os.path.isdir(self._held) else None
+        self._check_exists()
+        return self.path
+
     def get_metadata(self) -> dict[str, Any]:
         """What ``set_metadata`` stored; an empty dict if nothing was."""
-        file = Path(self.path, METADATA_FILE)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        file = f"{self.path}/{METADATA_FILE}"
+        text = self._read_metadata()
+        if text is None:
             self._check_exists()
             return {}
         try:
@@ -97,66 +132,48 @@ class Checkpoint:
                 f"set_metadata(metadata): {error}; pass JSON values (numbers, strings, lists, dicts), and save "
                 "anything else as a file of the checkpoint"
             ) from error
-        partial = Path(self.path, f"{METADATA_FILE}.{uuid.uuid4().hex}.part")
-        try:
-            partial.write_text(text, encoding="utf-8")
-            os.replace(partial, Path(self.path, METADATA_FILE))
-        finally:
-            partial.unlink(missing_ok=True)
+        self._write_metadata(text.encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
         self.set_metadata({**self.get_metadata(), **metadata})
 
+    def _read_metadata(self) -> bytes | None:
+        try:
+            if self.location.is_remote:
+                return self.location.open(download.PATIENCE_S).get(METADATA_FILE)
+            return Path(self.path, METADATA_FILE).read_bytes()
+        except (ObjectMissingError, FileNotFoundError):
+            return None
+
+    def _write_metadata(self, data: bytes) -> None:
+        if self.location.is_remote:
+            self.location.open(download.PATIENCE_S).put(METADATA_FILE, data)
+            return
+        partial = Path(self.path, f"{METADATA_FILE}.{uuid.uuid4().hex}.part")
+        try:
+            partial.write_bytes(data)
+            os.replace(partial, Path(self.path, METADATA_FILE))
+        finally:
+            partial.unlink(missing_ok=True)
+
     def _check_exists(self) -> None:
-        if not os.path.isdir(self.path):
-            what = (
-                "is no directory"
-                if os.path.exists(self.path)
-                else "does not exist (deleted, moved, or on another host)"
-            )
-            raise FileNotFoundError(f"The checkpoint {self.path} {what}; a checkpoint is a directory of files")
+        if self.exists():
+            return
+        is_file = not self.location.is_remote and os.path.exists(self.path)
+        what = "is no directory" if is_file else "does not exist (deleted, moved, or on another host)"
+        raise FileNotFoundError(f"The checkpoint {self.path} {what}; a checkpoint is a directory of files")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": ""}  # elsewhere that directory may hold anything
 
     def __fspath__(self) -> str:
         raise TypeError("A Checkpoint is no path: use checkpoint.as_directory(), checkpoint.to_directory() or .path")
 
     def __repr__(self) -> str:
-        return f"Checkpoint(filesystem=local, path={self.path})"
+        return f"Checkpoint(filesystem={self.location.root.partition(':')[0] or 'local'}, path={self.path})"
 
     def __eq__(self, other: object) -> bool:
-        return self.path == other.path if isinstance(other, Checkpoint) else NotImplemented
+        return self.location == other.location if isinstance(other, Checkpoint) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.path)
-
-
-@contextmanager
-def _lock(target: str) -> Iterator[bool]:
-    """Hold the machine-wide lock on ``target``; yields whether another process held it before."""
-    digest = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:32]
-    path = os.path.join(tempfile.gettempdir(), f"holdfast-copy-{digest}.lock")
-    waited = False
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waited = True
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            # The holder before us removed the file: ours is a lock that nobody else can see any more.
-            if not _is_same_file(fd, path):
-                continue
-            try:
-                yield waited
-            finally:
-                os.unlink(path)
-            return
-        finally:
-            os.close(fd)
-
-
-def _is_same_file(fd: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
-        return False
+        return hash(self.location)

@@ -1,0 +1,232 @@
+"""A remote checkpoint's files on this machine: fetched once, shared by all that use them, checked against the manifest.
+
+Beside a shared directory is ``<name>.users``, on which each user holds a lock; it comes and goes under the directory's
+own lock. Who leaves as the last one removes both. What a killed process left is used again if its manifest vouches for
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from holdfast import settings
+from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageUnavailableError
+from holdfast.store import staging
+from holdfast.store.checkpoints import is_user_metadata, parse_manifest
+from holdfast.store.location import Location
+from holdfast.store.objects.base import ObjectInfo, ObjectStore
+from holdfast.store.remote.fetch import get_all, in_parallel
+from holdfast.store.staging import FileEntry
+
+PATIENCE_S = 60.0
+_LARGE = 8 << 20  # bytes: such a file comes in parallel parts by itself
+_DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
+
+
+class Remote(NamedTuple):
+    """What storage has of a checkpoint."""
+
+    location: Location
+    objects: ObjectStore
+    files: list[ObjectInfo]
+    entries: dict[str, FileEntry] | None  # by path; None if nothing says what the files must be
+    manifest: bytes
+
+
+def exists(location: Location) -> bool:
+    level = location.open(PATIENCE_S).level()
+    return bool(level.objects or level.directories) or _beside(location, ".json")[0] is not None
+
+
+def look(location: Location) -> Remote:
+    """FileNotFoundError if it is not there, CheckpointDamagedError if it is set aside or has other files."""
+    (line,) = _beside(location, ".json")
+    if line is None:
+        _check_not_set_aside(location)
+    objects = location.open(PATIENCE_S)
+    files = _files(location, objects)
+    if line is None:
+        if not files:
+            raise FileNotFoundError(f"The checkpoint {location} does not exist (deleted, or never committed)")
+        return Remote(location, objects, files, None, b"")
+    manifest = parse_manifest(location.name, line, f"{location}.json")
+    entries = {entry.path: entry for entry in manifest.files}
+    there = {info.key for info in files}
+    problems = [f"{path} is missing" for path in entries if path not in there]
+    problems += [
+        f"{path} does not belong to it" for path in there if path not in entries and not is_user_metadata(path)
+    ]
+    if problems:
+        raise _damaged(location, sorted(problems))
+    return Remote(location, objects, files, entries, line)
+
+
+def fetch(remote: Remote, directory: Path) -> None:
+    """All files are in the directory, and are what they must be, when this returns. What an earlier call left there is
+    used as far as that is certain."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    small = [info for info in remote.files if info.size <= _LARGE]
+    problems = in_parallel(lambda info: _fetch_file(remote, info, directory), small)
+    problems += [_fetch_file(remote, info, directory) for info in remote.files if info.size > _LARGE]
+    found = [problem for problem in problems if problem]
+    if found:
+        raise _damaged(remote.location, found)
+
+
+@contextlib.contextmanager
+def shared(remote: Remote, identity: str) -> Iterator[str]:
+    """A directory with the files, to read from. ``identity`` tells apart what has no manifest to tell it by."""
+    target = _shared_directory(remote, identity)
+    users = f"{target}.users"
+    with lock(target):
+        fd = os.open(users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not (_is_in_use(fd) and os.path.isdir(target)):
+                _fetch_anew(remote, Path(target))
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        except BaseException:
+            _leave(fd, users, target)
+            raise
+    try:
+        yield target
+    finally:
+        with lock(target):
+            _leave(fd, users, target)
+
+
+@contextlib.contextmanager
+def lock(target: str) -> Iterator[bool]:
+    """Hold the machine-wide lock on ``target``; yields whether another process held it before."""
+    digest = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:32]
+    path = os.path.join(tempfile.gettempdir(), f"holdfast-copy-{digest}.lock")
+    waited = False
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waited = True
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            # The holder before us removed the file: ours is a lock that nobody else can see any more.
+            if not _is_same_file(fd, path):
+                continue
+            try:
+                yield waited
+            finally:
+                os.unlink(path)
+            return
+        finally:
+            os.close(fd)
+
+
+def _check_not_set_aside(location: Location) -> None:
+    marker, why = _beside(location, ".json.damaged", ".json.damaged.txt")
+    if marker is not None:
+        said = (why or b"").decode(errors="replace").strip() or "it was found damaged"
+        raise CheckpointDamagedError(f"Checkpoint {location} was set aside: {said}")
+
+
+def _files(location: Location, objects: ObjectStore) -> list[ObjectInfo]:
+    """Without the empty objects that consoles make to show a directory."""
+    files = objects.list()
+    directories = {str(parent) for info in files for parent in PurePosixPath(info.key).parents}
+    for info in files:
+        if {"", ".", ".."} & set(info.key.split("/")):
+            raise _damaged(location, [f"{info.key!r} is not the name of a file in a checkpoint"])
+    return [info for info in files if info.size or info.key not in directories]
+
+
+def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None:
+    """What is wrong with the file that storage has; None if nothing is."""
+    path = directory / info.key
+    if is_user_metadata(info.key):  # it may be changed at any time, and is replaced as a whole
+        with contextlib.suppress(ObjectMissingError):
+            path.write_bytes(remote.objects.get(info.key))
+        return None
+    entry = None if remote.entries is None else remote.entries[info.key]
+    problem: str | None = "it is not here yet"
+    if entry is not None and path.exists():
+        problem = staging.difference(path, entry)
+    for _ in range(_DOWNLOADS if problem else 0):
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            remote.objects.download(info.key, path, info.size if entry is None else entry.size)
+        except CheckpointDamagedError as error:
+            problem = str(error)
+            continue
+        except ObjectMissingError:
+            return f"{info.key} is missing"
+        problem = None if entry is None else staging.difference(path, entry)
+        if problem is None:
+            break
+    return problem
+
+
+def _fetch_anew(remote: Remote, target: Path) -> None:
+    """Under the lock, with no other user. What is left of an earlier use is certain only by a manifest."""
+    partial = Path(f"{target}.part")
+    if target.exists():
+        shutil.rmtree(partial, ignore_errors=True)
+        target.rename(partial)
+    try:
+        fetch(remote, partial)
+    except StorageUnavailableError:
+        raise  # what has arrived is there for the next try
+    except Exception:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    partial.rename(target)
+
+
+def _leave(fd: int, users: str, target: str) -> None:
+    """Under the lock. A child of this process may have the same handle, so the lock itself is given back."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    try:
+        if not _is_in_use(fd):
+            shutil.rmtree(target, ignore_errors=True)
+            os.unlink(users)
+    finally:
+        os.close(fd)
+
+
+def _is_in_use(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+def _shared_directory(remote: Remote, identity: str) -> str:
+    base = os.path.expanduser(settings.load().scratch_dir) or tempfile.gettempdir()
+    os.makedirs(base, exist_ok=True)
+    told_by = remote.manifest or identity.encode()
+    digest = hashlib.sha256(b"%s\0%s" % (str(remote.location).encode(), told_by)).hexdigest()[:20]
+    return os.path.join(base, f"holdfast-checkpoint-{os.getuid()}-{digest}")
+
+
+def _beside(location: Location, *suffixes: str) -> list[bytes | None]:
+    return get_all(location.parent.open(PATIENCE_S), [f"{location.name}{suffix}" for suffix in suffixes])
+
+
+def _damaged(location: Location, problems: list[str]) -> CheckpointDamagedError:
+    more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return CheckpointDamagedError(f"Checkpoint {location} is damaged: {'; '.join(problems[:5])}{more}")
+
+
+def _is_same_file(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
