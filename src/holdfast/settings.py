@@ -16,6 +16,9 @@ class Settings:
     start_timeout_s: float = 300.0  # a group that is not training by then failed to start
     stopped_grace_s: float = 2.0  # how long a worker may stay stopped (SIGSTOP) before it counts as hung
     missing_report_warning_s: float = 30.0  # a report that some ranks have made and others not: warn after this
+    storage_patience_s: float = 600.0  # how long remote storage may not answer before the run ends for it
+    scratch_dir: str = ""  # where nodes keep what is not in remote storage yet; empty: in the temporary directory
+    staging_limit_gb: float = 0.0  # of what waits for storage, above which reports wait too; 0: half of the free space
     stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
 
 

@@ -80,6 +80,17 @@ def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
         turn.set_pending(structs.replace(pending, uploading=False, committing=False, uploaded=frozenset()))
 
 
+def storage_lags(turn: Turn, event: ev.StorageLags) -> str:
+    if event.stalled != turn.state.stalled:
+        turn.change(stalled=event.stalled)
+        turn.do(do.Stall(event.stalled))
+        for rank in range(len(turn.state.ranks)):
+            turn.set_rank(rank, seen=turn.now)  # to wait for storage is no hang
+    if event.stalled:
+        sync(turn)
+    return f"{event.checkpoints} checkpoints wait for storage"
+
+
 def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     pending = next((p for p in turn.state.unsaved if p.id == event.id), None)
     if pending is None:

@@ -62,6 +62,12 @@ class Commit(Command, frozen=True):
     validate: bool
 
 
+class Stall(Command, frozen=True):
+    """Have workers wait before they stage more, or let them go on."""
+
+    on: bool
+
+
 class Discard(Command, frozen=True):
     """Remove the staged shards of a report that can no longer become complete."""
 

@@ -91,6 +91,16 @@ class UploadFailed(Event, frozen=True):
     message: str
 
 
+class StorageLags(Event, frozen=True):
+    """Storage is behind training; ``stalled``: so far that reports with files wait for it."""
+
+    durable = True
+    stalled: bool
+    checkpoints: int
+    bytes: int
+    seconds: float  # that the oldest has been waiting
+
+
 class StagedLost(Event, frozen=True):
     """A checkpoint that was not in storage yet is gone from the nodes that had it, or is damaged there."""
 

@@ -78,7 +78,7 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
         turn.change(spent={}, streak=0)  # that run came to its verdict; this is a new attempt by a person
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
-    turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False)
+    turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
     turn.change(given_up=frozenset(), outcome=None)
     turn.jump(Phase.RESTORING)
     if was.verdict is Verdict.FAIL and was.failure is not None and _is_spent(turn.state, was.failure.kind):
@@ -365,7 +365,7 @@ def _look_for_a_hang(turn: Turn) -> None:
     limit = turn.state.spec.hang_timeout_s
     running: Iterable[int] = (r for r, k in enumerate(turn.state.ranks) if k.status is RankStatus.RUNNING)
     slowest = min(running, key=lambda r: turn.state.ranks[r].seen)
-    idle = turn.now - turn.state.ranks[slowest].seen
+    idle = 0.0 if turn.state.stalled else turn.now - turn.state.ranks[slowest].seen
     if idle >= limit:
         _declare(turn, slowest, Evidence(stalled_s=idle))
     else:
@@ -401,6 +401,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.ShardUploaded: checkpointing.shard_uploaded,
     ev.ShardFailed: _storage_failed,
     ev.UploadFailed: _upload_failed,
+    ev.StorageLags: checkpointing.storage_lags,
     ev.StagedLost: _staged_lost,
     ev.WorkerReturned: _worker_returned,
     ev.WorkerFailed: _worker_failed,

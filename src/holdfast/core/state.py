@@ -128,6 +128,7 @@ class RunState(Struct, frozen=True):
     carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
     names: frozenset[str] = frozenset()  # ids that the group's workers chose, which no other checkpoint may get
     sync_set: bool = False  # whether the end of the sync period is waited for
+    stalled: bool = False  # workers wait in report() until storage has caught up
     given_up: frozenset[int] = frozenset()  # the group's reports that storage failed on; never committed in part
     checkpoints: tuple[CheckpointRecord, ...] = ()  # by report, the newest last
     damaged: frozenset[str] = frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cloudpickle
@@ -9,7 +10,6 @@ import cloudpickle
 from holdfast.core.failures import Evidence, FailureKind, describe
 from holdfast.core.state import RunState, Verdict
 from holdfast.errors import ControllerError, StorageError, TrainingFailedError, WorkerDiedError, WorkerGroupError
-from holdfast.store.layout import RunLayout
 from holdfast.wire.messages import WorkerHasFailed
 
 _SHOWN_LINES = 20
@@ -31,7 +31,7 @@ def evidence_of(message: WorkerHasFailed) -> Evidence:
 class Accounts:
     """The failures of the current group, in the order in which they were seen."""
 
-    layout: RunLayout
+    log_address: Callable[[int, int], str]  # of a generation and a rank
     generation: int = 0
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Accounts:
         return WorkerDiedError(describe(message.rank, evidence_of(message)))
 
     def _detail(self, message: WorkerHasFailed) -> str:
-        log = self.layout.log_file(message.generation, message.rank)
+        log = self.log_address(message.generation, message.rank)
         if message.raised is not None:
             return f"{message.raised.traceback.rstrip()}\n(its whole output: {log})"
         lines = [f"  {line}" for line in message.last_lines[-_SHOWN_LINES:]]

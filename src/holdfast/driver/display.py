@@ -47,8 +47,8 @@ class Display(Protocol):
     def checkpoint(self, id: str, report: int) -> None:
         """The checkpoint is durable now."""
 
-    def pending(self, count: int) -> None:
-        """So many checkpoints are staged and not yet durable."""
+    def pending(self, count: int, size: int = 0) -> None:
+        """So many checkpoints, of so many bytes, are staged and not yet durable."""
 
     def failure(self, text: str, action: str) -> None:
         """What went wrong, and what is done about it."""
@@ -92,7 +92,7 @@ class OffDisplay:
     def workers(self, status: Mapping[int, str]) -> None: ...
     def progress(self, reports: int, metrics: Mapping[str, Any] | None) -> None: ...
     def checkpoint(self, id: str, report: int) -> None: ...
-    def pending(self, count: int) -> None: ...
+    def pending(self, count: int, size: int = 0) -> None: ...
     def failure(self, text: str, action: str) -> None: ...
     def warning(self, text: str) -> None: ...
     def output(self, rank: int, line: str) -> None: ...
@@ -165,8 +165,8 @@ class BackgroundDisplay:
     def checkpoint(self, id: str, report: int) -> None:
         self._picture.checkpoint = (id, report, self._clock())
 
-    def pending(self, count: int) -> None:
-        self._picture.pending = int(count)
+    def pending(self, count: int, size: int = 0) -> None:
+        self._picture.pending, self._picture.pending_bytes = int(count), int(size)
 
     def failure(self, text: str, action: str) -> None:
         picture = self._picture

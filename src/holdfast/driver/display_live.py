@@ -193,7 +193,8 @@ def _checkpoint(picture: Picture, now: float) -> Text:
         text.append(clean(id), style="bold")
         text.append(f" of report {report:,}, {ago(now - at)}")
     if picture.pending:
-        text.append(f", {picture.pending} more on the way", style="yellow")
+        size = f" ({picture.pending_bytes / 1e9:.3g} GB)" if picture.pending_bytes >= 1e7 else ""
+        text.append(f", {picture.pending} more on the way{size}", style="yellow")
     return text
 
 

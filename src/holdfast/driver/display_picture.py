@@ -57,6 +57,7 @@ class Picture:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: tuple[str, int, float] | None = None  # id, report, when it became durable
     pending: int = 0
+    pending_bytes: int = 0
     failures: tuple[Failure, ...] = ()
     failure_count: int = 0
     last_words: str = ""

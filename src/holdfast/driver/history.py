@@ -65,10 +65,9 @@ def load(root: Path) -> History:
     return History(RunLayout(root), read_identity(root))
 
 
-def closing_account(layout: RunLayout) -> str:
+def closing_account(records: list[Record], layout: RunLayout) -> str:
     """A line for the end of a run. None where it would take long: the end of a run must not wait or fail for it."""
     try:
-        records, _ = journal.read(layout)
         groups = read_past(records).groups
         files = [layout.metrics_file(g.generation, 0) for g in groups]
         size = sum(os.path.getsize(file) for file in files if file.exists())

@@ -11,6 +11,7 @@ import queue
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -24,22 +25,23 @@ from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus, Verd
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import CheckpointDamagedError, ControllerError, StorageError
 from holdfast.settings import Settings
-from holdfast.store import runfile
-from holdfast.store.disk import Disk
-from holdfast.store.journal import Journal
-from holdfast.store.lease import Lease
+from holdfast.store.checkpoints import Manifest
+from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
 from . import display as displays
 from . import interrupt
 from .accounts import Accounts, evidence_of
-from .fleet import Fleet
+from .adoption import Adoption
+from .fleet import Fleet, configuration
 from .history import closing_account
+from .lag import Lag
 from .plan import Ending, Plan
-from .recovery import IDENTITY, read_past, reconcile, score_of
+from .recovery import IDENTITY, read_past, score_of
+from .remote_storage import RemoteStorage, scratch_of
 from .reports import ReportBook, metrics_in
 from .requests import Requests
-from .storage import StorageThread
+from .storage import DiskStorage
 
 log = logging.getLogger(__name__)
 _BATCH = 1000
@@ -55,8 +57,12 @@ class _Turn(NamedTuple):
 class Driver:
     def __init__(self, plan: Plan, engine: Engine, settings: Settings) -> None:
         self._plan = plan
-        self._fleet = Fleet(plan, engine, settings)
         self._inbox: Inbox = queue.SimpleQueue()
+        self._storage: DiskStorage | RemoteStorage = _storage(plan, self._inbox, settings)
+        run_dir = self._storage.home.root.parent if self._storage.remote else self._storage.home.root
+        storage = cloudpickle.dumps(plan.location) if self._storage.remote else b""
+        self._lag = Lag(self._storage.home.root.parent, settings.staging_limit_gb, self._size)
+        self._fleet = Fleet(plan, engine, configuration(plan, settings, run_dir, storage))
         self._display = displays.make(plan.display)
         self._state = RunState()
         self._timers: dict[str, float] = {}
@@ -65,32 +71,27 @@ class Driver:
         self._returned: dict[int, bytes] = {}
         self._finish: do.Finish | None = None
         self._signal: int | None = None
+        self._adoption: Adoption | None = None  # until the machine has begun
 
     def run(self) -> Ending:
         """Run to the end. A killed driver's run goes on from where its journal and checkpoints leave it."""
+        self._epoch = self._storage.acquire()
         try:
-            lease = Lease.acquire(self._plan.layout)
-        except OSError as error:
-            where = self._plan.layout.root
-            raise StorageError(f"{where} cannot be written: {error}. Choose another storage_path.") from error
-        try:
-            self._open(lease.epoch)
+            self._open()
             with interrupt.handled(self.ask_to_stop):
-                return self._until_the_end(lease.epoch)
+                return self._until_the_end()
         finally:
-            lease.release()
+            self._storage.release()
 
-    def _open(self, epoch: int) -> None:
+    def _open(self) -> None:
         plan = self._plan
-        self._storage = StorageThread(plan.layout, self._inbox, plan.score_attribute)
-        self._book = ReportBook(plan.layout, plan.on_report)
-        self._accounts = Accounts(plan.layout)
+        self._book = ReportBook(self._storage.home, plan.on_report)
+        self._accounts = Accounts(self._storage.log_address)
         self._requests = Requests(self._fleet.tell, self._list_checkpoints)
-        self._journal, records, damage = Journal.open(plan.layout, epoch)
+        records, damage = self._storage.open()
         self._past = read_past(records)
         self._state = self._past.state
-        self._storage.store.collect()
-        found, more_damage = reconcile(self._past, self._storage.store, plan.score_attribute)
+        found, more_damage = self._storage.take_stock(self._past)
         self._queue.extend(found)
         self._warnings = [f"{d.path} is damaged ({d.where}): {d.what}" for d in [*damage, *more_damage]]
         if self._past.ended is not None and self._past.ended.outcome is Outcome.FINISHED:
@@ -99,21 +100,23 @@ class Driver:
                 "Give another RunConfig(name=...) to start a new run."
             )
 
-    def _until_the_end(self, epoch: int) -> Ending:
-        self._display.start(self._plan.name, str(self._plan.layout.root), None)
+    def _until_the_end(self) -> Ending:
+        self._display.start(self._plan.name, str(self._plan.location), None)
         outcome, text = "failed", ""
         try:
             for warning in self._warnings:
                 self._warn(warning)
             self._identify()
             self._fleet.open(self._inbox)
-            self._queue.append(ev.DriverStarted(epoch, self._plan.spec))
-            self._work_off()
+            if isinstance(self._storage, RemoteStorage):
+                self._adoption = Adoption(self._fleet, self._storage, self._begin)
+            else:
+                self._begin([])
             while self._finish is None:
                 self._take_in(self._wait())
             ending = self._ending(self._finish)
             outcome, text = ending.outcome.value, self._closing_words(ending)
-            text = "\n".join(filter(None, (text, closing_account(self._plan.layout))))
+            text = "\n".join(filter(None, (text, closing_account(self._storage.records(), self._storage.home))))
             return ending
         except Exception as error:
             text = f"the driver could not go on: {error}"
@@ -123,21 +126,35 @@ class Driver:
             self._close()
             self._display.finish(outcome, text)
 
+    def _begin(self, found: list[ev.Event]) -> None:
+        """What an earlier driver left is known: the machine takes over."""
+        self._adoption = None
+        self._queue.extend(found)
+        if isinstance(self._storage, RemoteStorage):
+            self._storage.collect(keep=self._stored())
+        self._queue.append(ev.DriverStarted(self._epoch, self._plan.spec))
+        self._work_off()
+
+    def _stored(self) -> set[str]:
+        """The ids of the committed checkpoints, and of those that have just been found."""
+        found = (event.record.id for event in self._queue if isinstance(event, ev.Committed))
+        return {c.id for c in self._state.checkpoints}.union(found)
+
     def _identify(self) -> None:
         """Write down what the run is, twice, so that damage to one place leaves the other."""
         identity = dict(self._plan.identity)
         try:
-            known: Any = runfile.read(self._plan.layout)
+            known: Any = self._storage.read_identity()
         except StorageError:
             known = None
         if known != identity:
-            runfile.write(self._plan.layout, Disk(), identity)
+            self._storage.write_identity(identity)
         if self._past.identity != identity:
-            self._journal.append([(IDENTITY, identity)], time.time())
+            self._storage.write([(IDENTITY, identity)], lambda: None)
 
     def _close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""
-        for close in (self._fleet.close, self._storage.close, self._book.close, self._journal.close):
+        for close in (self._fleet.close, self._book.close, self._storage.close):
             try:
                 close()
             except Exception as error:  # the others are closed all the same
@@ -146,7 +163,7 @@ class Driver:
     def _record_end(self, reason: str) -> None:
         """Best effort: the driver is failing, maybe because it cannot write."""
         try:
-            self._journal.append([_journalled(ev.RunEnded(Outcome.FAILED, reason))], time.time())
+            self._storage.write_last([_journalled(ev.RunEnded(Outcome.FAILED, reason))])
         except Exception as error:
             log.warning("the end of the run could not be journalled: %s", error)
 
@@ -174,9 +191,13 @@ class Driver:
     def _take_in(self, items: Iterable[Any]) -> None:
         for item in items:
             if isinstance(item, ev.Event):
+                if isinstance(item, ev.StopAsked) and self._adoption is not None:
+                    self._begin([])  # what is left on the node stays there for the next driver
                 self._queue.append(item)
             elif isinstance(item, Exception):
                 raise item
+            elif callable(item):
+                item()
             else:
                 self._hear(*item)
         now = time.monotonic()
@@ -191,13 +212,19 @@ class Driver:
             turns: list[_Turn] = []
             while self._queue:
                 self._step(self._queue.popleft(), turns)
-            self._journal.append([_journalled(turn.event) for turn in turns if turn.event.durable], time.time())
-            for turn in turns:
-                self._note(turn)
-                for command in turn.commands:
-                    self._carry_out(command)
+            entries = [_journalled(turn.event) for turn in turns if turn.event.durable]
+            self._storage.write(entries, partial(self._act, turns))
+            news = self._lag.look(self._state)
+            if news is not None:
+                self._queue.append(news)
         self._book.call_back(next(iter(self._state.pending), math.inf))
         self._requests.settle(self._state)
+
+    def _act(self, turns: list[_Turn]) -> None:
+        for turn in turns:
+            self._note(turn)
+            for command in turn.commands:
+                self._carry_out(command)
 
     def _step(self, event: ev.Event, turns: list[_Turn]) -> None:
         """One event, and at once the decisions that the core takes on it: nothing else may come in between."""
@@ -218,23 +245,33 @@ class Driver:
                 self._plan.on_failure(self._accounts.exceptions())
         if isinstance(event, ev.Committed):
             self._is_durable(event)
-        if len(state.pending) != len(before.pending):
-            show.pending(len(state.pending))
+        if isinstance(event, ev.StorageLags):
+            self._say_how_far_behind(event, before.stalled)
+        if len(state.unsaved) != len(before.unsaved):
+            show.pending(len(state.unsaved), self._lag.behind.bytes)
         if [r.status for r in state.ranks] != [r.status for r in before.ranks]:
             show.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
         if state.phase is not before.phase:
             show.state(state.phase.value, _detail(state))
 
+    def _say_how_far_behind(self, event: ev.StorageLags, stalled_before: bool) -> None:
+        behind = self._lag.behind
+        if event.stalled:
+            self._warn(f"training waits for storage, which is behind by {behind}")
+        elif stalled_before:
+            self._warn(f"storage has caught up ({behind} left): training goes on")
+        else:
+            self._warn(f"storage is behind by {behind}; training goes on meanwhile")
+
     def _is_durable(self, event: ev.Committed) -> None:
-        directory = str(self._plan.layout.checkpoint_dir(event.record.id))
-        if event.index >= 0:
-            self._fleet.forget(event.generation, event.index)
-            if event.validation is not None:
-                self._past.validations[event.record.id] = event.validation
-            self._display.checkpoint(event.record.id, event.record.report)
-        if event.index >= 0 and event.generation == self._state.generation:
-            self._book.committed(event.index, directory)
-            self._fleet.tell(wire.Durable(directory))
+        if event.index < 0:
+            return
+        self._fleet.is_durable(event.generation, event.index, event.record.id)
+        if event.validation is not None:
+            self._past.validations[event.record.id] = event.validation
+        self._display.checkpoint(event.record.id, event.record.report)
+        if event.generation == self._state.generation:
+            self._book.committed(event.index, event.record.id)
 
     # What the agents say
 
@@ -266,8 +303,12 @@ class Driver:
             case wire.Output(rank, lines):
                 for line in lines:
                     self._display.output(rank, line)
+            case wire.Uploaded() | wire.Fetched() | wire.StagedLost():
+                self._hear_storage(message)
             case wire.NodeReady():
                 self._fleet.ready(node)
+                if self._adoption is not None:
+                    self._adoption.begin(message.unsaved, self._past, self._stored())
             case wire.NodeLost():
                 self._node_lost(node)
 
@@ -280,7 +321,8 @@ class Driver:
                 validate = arguments is not None and self._plan.validation is not None
                 if validate:
                     self._arguments[generation, report.index] = arguments
-                self._queue.append(ev.ShardStaged(generation, rank, report.index, report.name, validate))
+                where = (generation, rank, report.index)
+                self._queue.append(ev.ShardStaged(*where, report.name, validate, report.urgent))
                 self._fleet.seal(node, generation, rank, report.index)
         last = message.reports[-1]
         if not last.staged:
@@ -292,6 +334,28 @@ class Driver:
         self._fleet.sealed(message)
         where = (message.generation, message.rank, message.index)
         self._queue.append(ev.ShardFailed(*where, message.error) if message.error else ev.ShardSealed(*where))
+
+    def _hear_storage(self, message: wire.Uploaded | wire.Fetched | wire.StagedLost) -> None:
+        match message:
+            case wire.StagedLost(id, why):
+                self._queue.append(ev.StagedLost(id, why))
+            case wire.Uploaded(generation, index, ranks, error):
+                self._fleet.uploaded(message)
+                if self._adoption is not None and self._adoption.uploaded(generation, index, error):
+                    pass
+                elif error:
+                    self._queue.append(ev.UploadFailed(generation, index, error))
+                else:
+                    self._queue.extend(ev.ShardUploaded(generation, rank, index) for rank in ranks)
+            case wire.Fetched(id, error, damaged) if self._fleet.fetched(id):
+                if not error:
+                    self._queue.append(ev.Verified(id))
+                elif not damaged:
+                    raise StorageError(f"{id} could not be read: {error}")
+                elif any(c.id == id for c in self._state.checkpoints):
+                    self._queue.append(ev.Damaged(id, error))
+                else:
+                    self._queue.append(ev.StagedLost(id, error))
 
     def _hear_task(self, message: wire.TaskDone) -> None:
         if not self._fleet.task_done(message.task):
@@ -330,13 +394,20 @@ class Driver:
                     self._queue.append(ev.GroupGone(generation))
             case do.Commit():
                 self._commit(command)
+            case do.Gather():
+                self._gather(command)
+            case do.Stall(on):
+                self._fleet.stall(on)
+            case do.Upload(generation, index, _, ranks):
+                self._fleet.upload(self._fleet.gathered(generation, index), ranks)
             case do.Discard(generation, index):
-                self._fleet.forget(generation, index)
-                self._storage.discard(generation, index, self._plan.spec.num_workers)
+                self._fleet.discard(generation, index)
+                if isinstance(self._storage, DiskStorage):
+                    self._storage.discard(generation, index, self._plan.spec.num_workers)
             case do.Delete(id):
                 self._storage.delete(id)
             case do.Verify(id):
-                self._storage.verify(id)
+                self._verify(id)
             case do.Quarantine(id, why):
                 self._storage.quarantine(id, why)
             case do.Validate(id):
@@ -352,6 +423,9 @@ class Driver:
             case do.Finish():
                 self._finish = command
 
+    def _size(self, generation: int, index: int) -> int:
+        return self._fleet.size(generation, index)
+
     def _start_group(self, command: do.StartGroup) -> None:
         self._accounts.begin(command.generation)
         self._book.begin(command.generation, command.world_size)
@@ -359,18 +433,42 @@ class Driver:
         self._display.group(command.generation, command.world_size)
         self._fleet.start(command)
 
+    def _gather(self, command: do.Gather) -> None:
+        manifest = self._manifest(command)
+        try:
+            self._fleet.gather(command, manifest)
+        except StorageError as error:  # the ranks' files do not go together
+            self._queue.append(ev.CommitFailed(command.generation, command.index, str(error)))
+
     def _commit(self, command: do.Commit) -> None:
+        if isinstance(self._storage, RemoteStorage):
+            self._storage.commit(self._fleet.gathered(command.generation, command.index))
+            return
         self._book.sync()  # the history up to a checkpoint is as durable as the checkpoint
+        self._storage.commit(self._manifest(command), self._fleet.shards(command))
+
+    def _manifest(self, command: do.Commit | do.Gather) -> Manifest:
+        """As far as it is known before the files are put together."""
         metrics = self._book.metrics_of(command.index)
         arguments = self._arguments.pop((command.generation, command.index), None)
-        self._storage.commit(command, self._fleet.shards(command), metrics, arguments)
+        return self._storage.new_manifest(command, metrics, arguments)
+
+    def _verify(self, id: str) -> None:
+        if isinstance(self._storage, DiskStorage):
+            self._storage.verify(id)
+            return
+        line = self._fleet.manifest_of(id)
+        if line is not None:
+            self._fleet.fetch(id, line)
+        else:
+            self._storage.find_manifest(id, partial(self._fleet.fetch, id))
 
     def _validate(self, id: str) -> None:
         if self._plan.validation is None:
             self._queue.append(ev.Validated(id, ValidationStatus.NONE))
             return
         arguments = self._past.validations.get(id) or {}
-        payload, timeout_s = self._plan.validation(str(self._plan.layout.checkpoint_dir(id)), arguments)
+        payload, timeout_s = self._plan.validation(id, arguments)
         self._fleet.run_task(id, payload, timeout_s)
 
     def _warn(self, text: str) -> None:
@@ -380,13 +478,12 @@ class Driver:
         listed = []
         for checkpoint in sorted(self._state.checkpoints, key=lambda c: c.report):
             try:
-                manifest = self._storage.store.read_manifest(checkpoint.id)
+                manifest = self._storage.read_manifest(checkpoint.id)
             except CheckpointDamagedError as error:
                 self._inbox.put(ev.Damaged(checkpoint.id, str(error)))
                 continue
             metrics = {**manifest.metrics, **(self._past.validated.get(checkpoint.id) or {})}
-            path = str(self._plan.layout.checkpoint_dir(checkpoint.id))
-            listed.append({"path": path, "metrics": metrics, "status": checkpoint.validation.value})
+            listed.append({"id": checkpoint.id, "metrics": metrics, "status": checkpoint.validation.value})
         return listed
 
     # The end
@@ -404,7 +501,14 @@ class Driver:
             return f"{saved}. To go on, {self._plan.how_to_go_on}"
         if ending.error is not None:
             return str(ending.error).partition("\n")[0]
-        return f"{saved}; results in {self._plan.layout.root}"
+        return f"{saved}; results in {self._plan.location}"
+
+
+def _storage(plan: Plan, inbox: Inbox, settings: Settings) -> DiskStorage | RemoteStorage:
+    if plan.location.path is not None:
+        return DiskStorage(RunLayout(plan.location.path), inbox, plan.score_attribute)
+    scratch = scratch_of(str(plan.location), settings.scratch_dir)
+    return RemoteStorage(plan.location, scratch, inbox, plan.score_attribute, settings.storage_patience_s)
 
 
 def _detail(state: RunState) -> str:

@@ -8,16 +8,16 @@ from typing import Any
 
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.errors import TrainingFailedError
-from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
 
-# (a checkpoint's directory, the arguments of its report) -> the payload of a task, and its time limit
+# (a checkpoint's id, the arguments of its report) -> the payload of a task, and its time limit
 Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
 
 
 @dataclass(frozen=True)
 class Plan:
     name: str
-    layout: RunLayout
+    location: Location
     spec: RunSpec
     payload: bytes  # a cloudpickle of the callable that each worker runs
     identity: Mapping[str, Any]  # what run.json says
@@ -28,7 +28,6 @@ class Plan:
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     score_attribute: str | None = None
-    initial_checkpoint: str | None = None  # offered while the run has no checkpoint of its own
     validation: Validator | None = None
     on_report: Callable[[list[dict[str, Any]], str | None], None] | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None

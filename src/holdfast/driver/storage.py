@@ -1,90 +1,214 @@
-"""The driver's storage thread: commits, verifies and deletes, one after the other, so that the loop never waits for it.
+"""The run's storage as the driver uses it: on a disk that it reaches, or far away.
 
-What comes of it goes into the inbox: events of the core, or the error that ends the run.
+What takes time is done by threads of its own, so that the loop never waits for it; what comes of it goes into the
+inbox: events of the core, things to do in the loop, or the error that ends the run.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
+from holdfast.store.journal import Journal, Record
 from holdfast.store.layout import RunLayout
+from holdfast.store.lease import Lease
+from holdfast.store.sealed import Damage
 
-from .recovery import committed
+from .recovery import Past, committed, reconcile
 
 log = logging.getLogger(__name__)
+Entries = Sequence[tuple[str, Mapping[str, Any]]]
+Outcome = ev.Event | Exception | Callable[[], None] | None
 
 
-class StorageThread:
-    def __init__(self, layout: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
-        self.store = CheckpointStore(layout)
-        self._layout = layout
+class Storage(ABC):
+    """``home`` holds what the driver writes on its own machine: all of the run, or what is yet to be uploaded."""
+
+    remote: bool
+
+    def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
+        self.home = home
         self._inbox = inbox
         self._score_attribute = score_attribute
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-storage")
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-commit")
+        self._jobs: set[Future[None]] = set()
 
-    def commit(self, command: do.Commit, shards: Sequence[Shard], metrics: Any, validation: Any) -> None:
-        def job() -> ev.Event:
-            where = (command.id, command.generation, command.index, command.report, command.world_size)
-            manifest = Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
+    @abstractmethod
+    def acquire(self) -> int:
+        """Take the lease, or raise RunInUseError; the epoch that begins with it."""
+
+    @abstractmethod
+    def open(self) -> tuple[list[Record], list[Damage]]:
+        """Read the journal and begin this epoch's part of it."""
+
+    @abstractmethod
+    def write(self, entries: Entries, then: Callable[[], None]) -> None:
+        """Journal them; ``then`` is called in the loop when they, and all before them, are durable."""
+
+    @abstractmethod
+    def write_last(self, entries: Entries) -> None:
+        """Journal what a failing driver still has to say, if that is quick. May raise."""
+
+    @abstractmethod
+    def records(self) -> list[Record]:
+        """The journal as it is now."""
+
+    @abstractmethod
+    def read_identity(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def write_identity(self, identity: dict[str, Any]) -> None: ...
+
+    @abstractmethod
+    def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
+        """Clear away what crashes left, and say what makes the journal's view agree with what is stored."""
+
+    @abstractmethod
+    def read_manifest(self, id: str) -> Manifest: ...
+
+    @abstractmethod
+    def delete(self, id: str) -> None: ...
+
+    @abstractmethod
+    def quarantine(self, id: str, why: str) -> None: ...
+
+    @abstractmethod
+    def address(self, id: str) -> str:
+        """A checkpoint's directory or URL."""
+
+    @abstractmethod
+    def log_address(self, generation: int, rank: int) -> str: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the threads, with what they have to do."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let another driver in."""
+
+    def new_manifest(self, command: do.Commit | do.Gather, metrics: Any, validation: Any) -> Manifest:
+        where = (command.id, command.generation, command.index, command.report, command.world_size)
+        return Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
+
+    def _submit(self, pool: ThreadPoolExecutor, job: Callable[[], Outcome]) -> None:
+        def run() -> None:
             try:
-                manifest = self.store.commit(manifest, shards)
+                outcome = job()
             except Exception as error:
-                return ev.CommitFailed(command.generation, command.index, str(error) or repr(error))
-            return committed(manifest, self._score_attribute, command.index)
+                # What is left behind is collected at the next start; it must not end a run that trains.
+                log.warning("clean-up of the run's storage failed: %s", error)
+            else:
+                if outcome is not None:
+                    self._inbox.put(outcome)
 
-        self._submit(job)
+        self._jobs = {job for job in self._jobs if not job.done()} | {pool.submit(run)}
+
+
+class DiskStorage(Storage):
+    remote = False
+
+    def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
+        super().__init__(home, inbox, score_attribute)
+        self._checkpoints = CheckpointStore(home)
+        self._journal: Journal | None = None
+
+    def acquire(self) -> int:
+        try:
+            self._lease = Lease.acquire(self.home)
+        except OSError as error:
+            raise StorageError(f"{self.home.root} cannot be written: {error}. Choose another storage_path.") from error
+        return self._lease.epoch
+
+    def release(self) -> None:
+        self._lease.release()
+
+    def open(self) -> tuple[list[Record], list[Damage]]:
+        self._journal, records, damage = Journal.open(self.home, self._lease.epoch)
+        return records, damage
+
+    def write(self, entries: Entries, then: Callable[[], None]) -> None:
+        """A sync takes less than the way to another thread and back."""
+        self.write_last(entries)
+        then()
+
+    def write_last(self, entries: Entries) -> None:
+        assert self._journal is not None
+        self._journal.append(entries, time.time())
+
+    def records(self) -> list[Record]:
+        return journal.read(self.home)[0]
+
+    def read_identity(self) -> dict[str, Any]:
+        return runfile.read(self.home)
+
+    def write_identity(self, identity: dict[str, Any]) -> None:
+        runfile.write(self.home, Disk(), identity)
+
+    def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
+        self._checkpoints.collect()
+        return reconcile(past, self._checkpoints, self._score_attribute)
+
+    def read_manifest(self, id: str) -> Manifest:
+        return self._checkpoints.read_manifest(id)
+
+    def commit(self, manifest: Manifest, shards: Sequence[Shard]) -> None:
+        def job() -> ev.Event:
+            try:
+                done = self._checkpoints.commit(manifest, shards)
+            except Exception as error:
+                return ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
+            return committed(done, self._score_attribute, manifest.index)
+
+        self._submit(self._pool, job)
 
     def verify(self, id: str) -> None:
         """Damage sets the checkpoint aside; a store that cannot be read says nothing about it, and ends the run."""
 
-        def job() -> ev.Event | StorageError:
+        def job() -> Outcome:
             try:
-                self.store.verify(id)
+                self._checkpoints.verify(id)
             except CheckpointDamagedError as error:
                 return ev.Damaged(id, str(error))
             except Exception as error:
                 return StorageError(f"{id} could not be read: {error}")
             return ev.Verified(id)
 
-        self._submit(job)
+        self._submit(self._pool, job)
 
     def delete(self, id: str) -> None:
-        self._submit(lambda: self.store.delete(id))
+        self._submit(self._pool, lambda: self._checkpoints.delete(id))
 
     def quarantine(self, id: str, why: str) -> None:
-        self._submit(lambda: self.store.quarantine(id, why))
+        self._submit(self._pool, lambda: self._checkpoints.quarantine(id, why))
 
     def discard(self, generation: int, index: int, world_size: int) -> None:
         def job() -> None:
             for rank in range(world_size):
-                directory = self._layout.shard_dir(generation, index, rank)
+                directory = self.home.shard_dir(generation, index, rank)
                 if directory.exists():
                     Disk().rmtree(directory)
 
-        self._submit(job)
+        self._submit(self._pool, job)
 
-    def _submit(self, job: Callable[[], ev.Event | StorageError | None]) -> None:
-        def run() -> None:
-            try:
-                event = job()
-            except Exception as error:
-                # What is left behind is collected at the next start; it must not end a run that trains.
-                log.warning("clean-up in %s failed: %s", self._layout.root, error)
-            else:
-                if event is not None:
-                    self._inbox.put(event)
+    def address(self, id: str) -> str:
+        return str(self.home.checkpoint_dir(id))
 
-        self._pool.submit(run)
+    def log_address(self, generation: int, rank: int) -> str:
+        return str(self.home.log_file(generation, rank))
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
+        if self._journal is not None:
+            self._journal.close()

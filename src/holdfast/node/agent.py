@@ -20,6 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+
+from holdfast.errors import CheckpointDamagedError
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
@@ -27,12 +30,14 @@ from holdfast.wire.channel import Unpacker, pack
 from holdfast.worker.temporary import remove_temporary_files
 
 from . import posix
+from .depot import Depot
 from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
 from .process import Process
 
 _BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
 _PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
 _WARM_AFTER_S = 15.0
+_SAVE_LOGS_EVERY_S = 10.0
 _ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
 
 
@@ -46,6 +51,9 @@ class Agent:
         self._unsent = bytearray()
         self._selector = selectors.DefaultSelector()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-files")
+        self._transfers = ThreadPoolExecutor(max_workers=3, thread_name_prefix="holdfast-storage")
+        self._depot: Depot | None = None  # with remote storage
+        self._pressure = False
         self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
@@ -55,10 +63,12 @@ class Agent:
         self._raised: list[Process] = []  # exceptions not yet passed on
         self._unswept: set[int] = set()  # processes whose temporary files may still be there
         self._closing = False
+        self._run_over = False
         self._listening = True
         self._tokens = 0
         self._oom_kills = 0
         self._warm_at: float | None = None
+        self._save_logs_at: float | None = None
 
     def run(self) -> None:
         """Serve until the driver is gone or says so."""
@@ -85,7 +95,12 @@ class Agent:
             self._launcher.close()
         for launcher in self._launchers:
             launcher.close()
-        self._pool.shutdown(wait=not self._alone, cancel_futures=True)  # hashing a large file takes its time
+        if self._depot is not None:
+            if self._run_over:
+                self._depot.save_logs()
+            self._depot.close(self._run_over)
+        for pool in (self._pool, self._transfers):
+            pool.shutdown(wait=not self._alone, cancel_futures=True)  # hashing a large file takes its time
         deadline = time.monotonic() + _ENDED_WITHIN_S
         for pid in list(self._unswept):
             while pid and not posix.is_ending(pid) and time.monotonic() < deadline:
@@ -130,19 +145,48 @@ class Agent:
             case wire.StopWorkers():
                 self._stop_group(order)
             case wire.Seal():
-                self._in_pool(lambda: self._seal(order))
+                self._in_pool(self._pool, lambda: self._seal(order))
+            case wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget():
+                self._serve_storage(order)
             case wire.RunTask():
                 self._run_task(order)
             case wire.Reply():
                 self._send_to(order, lambda p: p.generation == order.generation and p.rank == order.rank)
-            case wire.Durable():
+            case wire.Durable(generation, id):
+                if self._depot is not None:
+                    self._depot.is_durable(id)
+                told = wire.Durable(generation, id, self._offer(id))
+                self._send_to(told, lambda p: not p.task and p.generation == generation)
+            case wire.Pressure(on):
+                self._pressure = on
                 self._send_to(order, lambda p: not p.task)
             case wire.Shutdown():
-                self._closing = True
+                self._closing = self._run_over = True
+
+    def _serve_storage(self, order: Any) -> None:
+        depot = self._depot
+        assert depot is not None
+        match order:
+            case wire.Gather(id, generation, index, manifest, parts):
+                try:
+                    depot.gather(id, generation, index, manifest, parts)
+                except OSError as error:
+                    self._say(wire.StagedLost(id, f"its files could not be put together: {error}"))
+            case wire.Upload():
+                self._in_pool(self._transfers, lambda: _upload(depot, order))
+            case wire.Fetch():
+                self._in_pool(self._transfers, lambda: _fetch(depot, order))
+            case wire.Forget(generation, index, id):
+                self._pool.submit(depot.forget, generation, index, id)
 
     def _configure(self, order: wire.Configure) -> None:
         self._session = order
-        self._layout = RunLayout(Path(order.run_dir))
+        home = Path(order.run_dir)
+        if order.storage:
+            home = home / order.node_id
+            self._depot = Depot(home, lambda: cloudpickle.loads(order.storage).open(order.patience_s))
+            self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
+        self._layout = RunLayout(home)
         self._store = CheckpointStore(self._layout)
         self._payload = posix.anonymous_file(order.payload)
         self._to_preload = list(order.preload)
@@ -150,7 +194,8 @@ class Agent:
             forking = order.start_method == "fork" and posix.LINUX
             self._launcher = ZygoteLauncher.start(order.essential) if forking else SpawnLauncher()
         self._watch_launcher(self._launcher)
-        self._say(wire.NodeReady(order.node_id, os.getpid(), os.cpu_count() or 1))
+        unsaved = [] if self._depot is None else self._depot.unsaved()
+        self._say(wire.NodeReady(order.node_id, os.getpid(), os.cpu_count() or 1, unsaved))
 
     def _watch_launcher(self, launcher: Launcher) -> None:
         self._launchers.append(launcher)
@@ -161,10 +206,15 @@ class Agent:
         if self._to_preload and self._warm_at is None:
             self._warm_at = time.monotonic() + _WARM_AFTER_S
         assert self._payload is not None
+        if self._depot is not None:
+            self._depot.resume_from(order.checkpoint)
+        offer = None if order.checkpoint is None else self._offer(order.checkpoint)
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)
-            process.send(self._assignment(order.generation, order.world_size, place, order.base, order.checkpoint_dir))
+            process.send(self._assignment(order.generation, order.world_size, place, order.base, offer))
+            if self._pressure:
+                process.send(wire.Pressure(True))
 
     def _run_task(self, order: wire.RunTask) -> None:
         payload = posix.anonymous_file(order.payload)
@@ -174,11 +224,15 @@ class Agent:
             process.kill_at = time.monotonic() + order.timeout_s
         process.send(self._assignment(0, 1, wire.Place(0, 0, 1, 0), 0, None))
 
+    def _offer(self, id: str) -> wire.Offer:
+        here = self._depot is None or self._depot.has(id)
+        return wire.Offer(id, str(self._layout.checkpoint_dir(id)) if here else "")
+
     def _assignment(
-        self, generation: int, world: int, place: wire.Place, base: int, source: str | None
+        self, generation: int, world: int, place: wire.Place, base: int, offer: wire.Offer | None
     ) -> wire.Assignment:
         s = self._session
-        common = (s.node_id, s.run_name, s.run_dir, source)
+        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
         process = (s.env, s.sys_path, s.argv, s.cwd)
         return wire.Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
 
@@ -236,19 +290,20 @@ class Agent:
 
     # What the files' threads say
 
-    def _in_pool(self, work: Callable[[], wire.Message]) -> None:
+    def _in_pool(self, pool: ThreadPoolExecutor, work: Callable[[], wire.Message]) -> None:
         def job() -> None:
             self._results.put(work())
             self._nudge()
 
-        self._pool.submit(job)
+        pool.submit(job)
 
     def _seal(self, order: wire.Seal) -> wire.Message:
-        directory = self._layout.shard_dir(order.generation, order.index, order.rank)
+        where = (order.generation, order.index, order.rank)
         try:
-            files = [(f.path, f.size, f.digest) for f in self._store.seal(directory)]
+            sealed = self._depot.seal(*where) if self._depot else self._store.seal(self._layout.shard_dir(*where))
         except Exception as error:
             return wire.Sealed(order.generation, order.rank, order.index, [], str(error) or repr(error))
+        files = [(f.path, f.size, f.digest) for f in sealed]
         return wire.Sealed(order.generation, order.rank, order.index, files)
 
     def _nudge(self) -> None:
@@ -408,6 +463,8 @@ class Agent:
         deadlines = [p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid]
         if self._warm_at is not None and self._to_preload:
             deadlines.append(self._warm_at)
+        if self._save_logs_at is not None:
+            deadlines.append(self._save_logs_at)
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def _on_time(self) -> None:
@@ -417,6 +474,9 @@ class Agent:
             if process.kill_at is not None and process.kill_at <= now and process.pid:
                 posix.kill_group(process.pid)
                 process.kill_at, process.timed_out = None, True
+        if self._depot is not None and self._save_logs_at is not None and self._save_logs_at <= now:
+            self._save_logs_at = now + _SAVE_LOGS_EVERY_S
+            self._pool.submit(self._depot.save_logs)
         if self._warm_at is not None and self._to_preload and self._warm_at <= now and self._launcher is not None:
             successor = self._launcher.warmed(self._to_preload)
             if successor is not None:
@@ -445,6 +505,25 @@ class Agent:
         key = self._selector.get_map().get(self._driver)
         if key is not None and key.events != wanted:
             self._selector.modify(self._driver, wanted, key.data)
+
+
+def _upload(depot: Depot, order: wire.Upload) -> wire.Message:
+    where = (order.generation, order.index, order.ranks)
+    try:
+        depot.upload(order.id)
+    except Exception as error:
+        return wire.Uploaded(*where, str(error) or repr(error))
+    return wire.Uploaded(*where)
+
+
+def _fetch(depot: Depot, order: wire.Fetch) -> wire.Message:
+    try:
+        depot.fetch(order.id, order.manifest)
+    except CheckpointDamagedError as error:
+        return wire.Fetched(order.id, str(error), damaged=True)
+    except Exception as error:
+        return wire.Fetched(order.id, str(error) or repr(error))
+    return wire.Fetched(order.id)
 
 
 def _signal(pid: int, number: int) -> None:

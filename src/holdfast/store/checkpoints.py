@@ -35,6 +35,7 @@ class Manifest(msgspec.Struct, frozen=True):
     metrics: Any
     files: list[FileEntry]
     validation: Any = None  # what its validation is to be called with, if one was asked for
+    epoch: int = 0  # of the driver that committed it, where that can be seen only later: on object stores
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -43,6 +44,34 @@ class Shard(msgspec.Struct, frozen=True):
     rank: int
     directory: str
     files: list[FileEntry]
+
+
+def manifest_line(manifest: Manifest) -> bytes:
+    """The content of a manifest's file."""
+    files = [msgspec.structs.asdict(entry) for entry in manifest.files]
+    fields = msgspec.structs.asdict(manifest) | {"files": files}
+    return seal(values.encode(fields, f"manifest of {manifest.id}"))
+
+
+def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
+    """What ``manifest_line`` made of a checkpoint; CheckpointDamagedError, which names ``where``, if it is not that."""
+    manifest = parse_manifest_line(line, where)
+    if manifest.id != id or manifest.format > FORMAT:
+        raise CheckpointDamagedError(
+            f"The manifest {where} is of checkpoint {manifest.id!r} in format {manifest.format}; this version of "
+            f"Holdfast reads up to {FORMAT}"
+        )
+    return manifest
+
+
+def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest:
+    data = unseal(line[:-1]) if line.endswith(b"\n") else None
+    if data is None:
+        raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not fit its checksum")
+    try:
+        return msgspec.convert(values.decode(data), Manifest)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise CheckpointDamagedError(f"The manifest {where} is not one that this version reads: {error}") from None
 
 
 class CheckpointStore:
@@ -67,14 +96,13 @@ class CheckpointStore:
         manifest_file = self._layout.manifest_file(manifest.id)
         if manifest_file.exists():
             raise StorageError(f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name")
-        chosen = self._choose(manifest.id, shards)
+        chosen = [(entry, self._source(shard, entry)) for entry, shard in choose(manifest.id, shards)]
+        for entry, source in chosen:
+            staging.check_unchanged(source, entry)
         manifest = msgspec.structs.replace(
-            manifest, format=FORMAT, files=[entry for entry, _ in chosen if not _is_user_metadata(entry.path)]
+            manifest, format=FORMAT, files=[entry for entry, _ in chosen if not is_user_metadata(entry.path)]
         )
-        fields = msgspec.structs.asdict(manifest) | {
-            "files": [msgspec.structs.asdict(entry) for entry in manifest.files]
-        }
-        data = seal(values.encode(fields, f"manifest of {manifest.id}"))
+        data = manifest_line(manifest)
         ensure_dir(self._disk, self._layout.checkpoints_dir)
         self._clear(manifest.id)
         moved: list[tuple[Path, Path]] = []
@@ -93,25 +121,13 @@ class CheckpointStore:
             line = path.read_bytes()
         except OSError as error:
             raise CheckpointDamagedError(f"Checkpoint {id} has no readable manifest: {error}") from error
-        data = unseal(line[:-1]) if line.endswith(b"\n") else None
-        if data is None:
-            raise CheckpointDamagedError(f"The manifest {path} is damaged: its content does not fit its checksum")
-        try:
-            manifest = msgspec.convert(values.decode(data), Manifest)
-        except (ValueError, msgspec.ValidationError) as error:
-            raise CheckpointDamagedError(f"The manifest {path} is not one that this version reads: {error}") from None
-        if manifest.id != id or manifest.format > FORMAT:
-            raise CheckpointDamagedError(
-                f"The manifest {path} is of checkpoint {manifest.id!r} in format {manifest.format}; this version of "
-                f"Holdfast reads up to {FORMAT}"
-            )
-        return manifest
+        return parse_manifest(id, line, str(path))
 
     def verify(self, id: str) -> Manifest:
         """Compare every file with the manifest; CheckpointDamagedError names what differs."""
         manifest = self.read_manifest(id)
         directory = self._layout.checkpoint_dir(id)
-        problems = staging.compare(directory, manifest.files, ignore=_is_user_metadata)
+        problems = staging.compare(directory, manifest.files, ignore=is_user_metadata)
         if problems:
             more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
             raise CheckpointDamagedError(f"Checkpoint {directory} is damaged: {'; '.join(problems[:5])}{more}")
@@ -178,25 +194,8 @@ class CheckpointStore:
         kept = self._layout.manifest_file(path.name), self._layout.quarantine_file(path.name)
         return not any(file.exists() for file in kept)
 
-    def _choose(self, id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Path]]:
-        """Each path's file from the lowest rank that has it, checked to be as it was sealed."""
-        chosen: dict[str, tuple[FileEntry, Path]] = {}
-        for shard in sorted(shards, key=lambda shard: shard.rank):
-            for entry in shard.files:
-                if entry.path not in chosen:
-                    source = self._layout.root / shard.directory / _safe(entry.path)
-                    staging.check_unchanged(source, entry)
-                    chosen[entry.path] = entry, source
-        if not chosen:
-            raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
-        for path in chosen:
-            for parent in PurePosixPath(path).parents:
-                if str(parent) in chosen:
-                    raise StorageError(
-                        f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
-                        f"{path!r} below it. Give the ranks' files different names."
-                    )
-        return [chosen[path] for path in sorted(chosen)]
+    def _source(self, shard: Shard, entry: FileEntry) -> Path:
+        return self._layout.root / shard.directory / entry.path
 
     def _merge(self, id: str, chosen: list[tuple[FileEntry, Path]], moved: list[tuple[Path, Path]]) -> None:
         target = self._layout.checkpoint_dir(id)
@@ -239,7 +238,25 @@ class CheckpointStore:
                 self._disk.rmdir(directory.parent)
 
 
-def _is_user_metadata(path: str) -> bool:
+def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
+    """The checkpoint's files in order: each path's from the lowest rank that has it."""
+    chosen: dict[str, tuple[FileEntry, Shard]] = {}
+    for shard in sorted(shards, key=lambda shard: shard.rank):
+        for entry in shard.files:
+            chosen.setdefault(_safe(entry.path), (entry, shard))
+    if not chosen:
+        raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
+    for path in chosen:
+        for parent in PurePosixPath(path).parents:
+            if str(parent) in chosen:
+                raise StorageError(
+                    f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
+                    f"{path!r} below it. Give the ranks' files different names."
+                )
+    return [chosen[path] for path in sorted(chosen)]
+
+
+def is_user_metadata(path: str) -> bool:
     return path.startswith(USER_METADATA) and "/" not in path
 
 

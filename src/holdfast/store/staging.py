@@ -57,26 +57,31 @@ def stage(disk: Disk, source: Path, target: Path, move: bool) -> None:
 
 def seal(disk: Disk, directory: Path) -> list[FileEntry]:
     """Make all files and names below a directory durable, and describe each file."""
-    paths = sorted(_files(directory))
-    if not paths:
-        raise StorageError(f"The checkpoint staged in {directory} has no file at all: save something before report()")
-
-    def seal_file(path: str) -> FileEntry:
-        disk.fsync_file(directory / path)
-        size, digest = _digest(directory / path)
-        return FileEntry(path, size, digest)
-
-    entries = _in_parallel(seal_file, paths)
+    entries = describe(directory, disk.fsync_file)
     for parent, _, _ in os.walk(directory, topdown=False):
         disk.fsync_dir(Path(parent))
     return entries
 
 
+def describe(directory: Path, before: Callable[[Path], None] = lambda _path: None) -> list[FileEntry]:
+    """Each file below a directory, with its size and digest; ``before`` is called on it first."""
+    paths = sorted(files(directory))
+    if not paths:
+        raise StorageError(f"The checkpoint staged in {directory} has no file at all: save something before report()")
+
+    def describe_file(path: str) -> FileEntry:
+        before(directory / path)
+        size, digest = _digest(directory / path)
+        return FileEntry(path, size, digest)
+
+    return _in_parallel(describe_file, paths)
+
+
 def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str], bool]) -> list[str]:
     """What differs between the files in a directory and their description; nothing if they are the same."""
     expected = {entry.path for entry in entries}
-    extra = [path for path in sorted(_files(directory)) if path not in expected and not ignore(path)]
-    problems = _in_parallel(lambda entry: _difference(directory / entry.path, entry), entries)
+    extra = [path for path in sorted(files(directory)) if path not in expected and not ignore(path)]
+    problems = _in_parallel(lambda entry: difference(directory / entry.path, entry), entries)
     return [problem for problem in problems if problem] + [f"{path} does not belong to it" for path in extra]
 
 
@@ -93,7 +98,8 @@ def check_unchanged(path: Path, entry: FileEntry) -> None:
         )
 
 
-def _difference(path: Path, entry: FileEntry) -> str | None:
+def difference(path: Path, entry: FileEntry) -> str | None:
+    """What is wrong with a file, compared with its description; None if nothing is."""
     try:
         status = os.stat(path, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
@@ -128,7 +134,7 @@ def _in_parallel(work: Callable[[_Item], _Done], items: Sequence[_Item]) -> list
         return list(pool.map(work, items))
 
 
-def _files(directory: Path) -> Iterator[str]:
+def files(directory: Path) -> Iterator[str]:
     """The relative path of everything below a directory that is not a directory."""
     for parent, directories, names in os.walk(directory):
         links = [name for name in directories if os.path.islink(os.path.join(parent, name))]

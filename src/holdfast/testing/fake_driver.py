@@ -1,7 +1,8 @@
 """The driver's loop without threads or files: journal, step, carry out; and recovery by replay.
 
 It can die wherever the real one can: before and after each journal record, between two commands, between a manifest
-and its record, and in the middle of recovery. Only the journal and the store outlive it.
+and its record, and in the middle of recovery. Only the journal and the store outlive it, and what the nodes keep.
+Where storage is far away it goes on hearing while the journal is written, and acts on nothing before that.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .fake_store import FakeStore, Manifest
 from .invariants import Judge, Violation
 from .schedule import Faults, Schedule
 
+_SAID_ONCE = ev.Committed | ev.CommitFailed | ev.UploadFailed  # by the driver's own storage
 Turn = tuple[RunState, ev.Event, RunState, list[do.Command]]  # before, what happened, after, what to do
 
 
@@ -43,10 +45,13 @@ class FakeDriver:
         self._epoch = 0
         self._timers: dict[str, int] = {}
         self._timer_count = 0
+        self._unwritten = 0  # batches that the journal does not have yet
+        self._written_until = 0.0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
         self._engine, self._store = engine, store
         engine.deliver = store.deliver = self.deliver
         engine.reported = self.judge.reported
+        engine.put, engine.storage_is_away = store.put, store.is_away
         engine.hang_is_watched = lambda: self.state.spec.hang_timeout_s > 0
         engine.stop_is_watched = lambda: self.state.spec.stopped_grace_s > 0
         store.die_here = self.die_here
@@ -75,7 +80,7 @@ class FakeDriver:
             if id in known:
                 continue
             self.die_here()
-            if (found.generation, found.index) in failed:
+            if (found.generation, found.index) in failed or self._is_late(found):
                 self._store.delete(id)
             elif id in self.state.damaged:
                 self._store.quarantine(id)
@@ -83,13 +88,37 @@ class FakeDriver:
                 found_out.append(ev.Committed(found.record, found.generation, index=-1))
         for id in sorted(known - self._store.manifests.keys()):
             found_out.append(ev.Damaged(id, "its manifest is gone"))
-        return found_out
+        return found_out + self._adopt(failed)
+
+    def _is_late(self, found: Manifest) -> bool:
+        """Whether a driver that was relieved before the last one committed it; far away that may come to light late."""
+        return self._schedule.spec.remote and found.epoch < self.state.epoch
+
+    def _adopt(self, failed: set[tuple[int, int]]) -> list[ev.Event]:
+        """What the last group had whole on its nodes when the driver died goes to storage first of all."""
+        group = self._engine.groups.get(self.state.generation)
+        if not self._schedule.spec.remote or group is None or self._rng.random() < 0.4:
+            return []
+        newest = self.state.newest.report if self.state.newest is not None else 0
+        taken: list[ev.Event] = []
+        for index, what in sorted(group.gathered.items()):
+            given_up = (group.generation, index) in failed or what.id in self.state.damaged
+            if given_up or what.report <= newest or what.id in self._store.manifests or not group.has_staged(index):
+                continue
+            self.die_here()
+            for rank in what.ranks:
+                self._store.put(what.id, what.generation, rank)
+            record = self._store.add_manifest(what, self.judge.adopts(what), self._epoch)
+            self._faults.count("the next driver took over what was staged")
+            taken.append(ev.Committed(record, what.generation, index=-1))
+        return taken
 
     def die(self) -> None:
         """Everything that the driver started ends with it."""
         self._alive = False
         self._inbox.clear()
         self._timers.clear()
+        self._unwritten, self._written_until = 0, 0.0
         self._clock.forget_all()
         self._engine.driver_died()
         self._store.driver_died()
@@ -133,7 +162,7 @@ class FakeDriver:
 
     def _deliver_if_old(self, event: ev.Event) -> None:
         generation = getattr(event, "generation", self.state.generation)
-        if self._alive and generation < self.state.generation and not isinstance(event, ev.Committed | ev.CommitFailed):
+        if self._alive and generation < self.state.generation and not isinstance(event, _SAID_ONCE):
             self._faults.count("message of an old group")
             self._work_off([event])
 
@@ -142,16 +171,43 @@ class FakeDriver:
         turns: list[Turn] = []
         for event in batch:
             self._step(event, turns)
+        far_away = self._schedule.spec.remote and any(event.durable for _, event, _, _ in turns)
+        if not far_away and not self._unwritten:
+            self._act(turns)
+            return
+        self._unwritten += 1
+        slow = 5.0 if self._rng.random() < 0.1 else 0.1
+        self._written_until = max(self._written_until, self._clock.now) + self._rng.random() * slow
+        self._clock.at(self._written_until, self._written, turns)
+
+    def _written(self, turns: list[Turn]) -> None:
+        self._unwritten -= 1
+        self._act(turns)
+
+    def _act(self, turns: list[Turn]) -> None:
         for before, event, after, commands in turns:
             if event.durable:
                 self._append(event)
             self.judge.stepped(before, event, after, commands)
-        for _, _, _, commands in turns:
+        for before, event, after, commands in turns:
+            self._release(before, event, after)
             for command in commands:
                 self.die_here()
                 _CARRY_OUT[type(command)](self, command)
                 if not self._alive:
                     return
+        if not self._unwritten:
+            said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
+            self.judge.rests(self.state, self._timers.keys() | said)
+
+    def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
+        """Tell the nodes what is durable, or will never be."""
+        if isinstance(event, ev.Committed) and event.index >= 0 and self._rng.random() < 0.5:
+            self._engine.free(event.generation, event.index)
+        left = {(p.generation, p.index) for p in after.unsaved}
+        for pending in before.unsaved:
+            if (pending.generation, pending.index) not in left and not isinstance(event, ev.DriverStarted):
+                self._engine.settled(pending.generation, pending.index)
 
     def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state
@@ -180,20 +236,34 @@ class FakeDriver:
 
     def _start_group(self, command: do.StartGroup) -> None:
         self.judge.starts_group(command, self.state.spec)
+        if any(p.id == command.resume for p in self.state.carried):
+            self._faults.count("a group resumed from what was staged")
         self._engine.start(command)
 
+    def _gather(self, command: do.Gather) -> None:
+        self.judge.gathers(command)
+        self._engine.gather(command)
+
     def _commit(self, command: do.Commit) -> None:
-        self._store.ask(self._store.commit, command, self.judge.commits(command))
+        commit = self._store.commit_far_away if self._schedule.spec.remote else self._store.commit
+        self._store.ask(commit, command, self.judge.commits(command), self._epoch)
 
     def _discard(self, command: do.Discard) -> None:
         self.judge.discards(command)
         self._engine.discard(command)
 
     def _delete(self, command: do.Delete) -> None:
-        self._store.ask(self._store.delete, command.id)
+        if self._schedule.spec.remote:
+            self._clock.after(self._rng.random() * 8.0, self._store.delete, command.id)
+        else:
+            self._store.ask(self._store.delete, command.id)
 
     def _verify(self, command: do.Verify) -> None:
-        self._store.ask(self._store.verify, command.id)
+        staged = next((p for p in self.state.unsaved if p.id == command.id), None)
+        if staged is not None:
+            self._engine.verify(command.id, staged.generation, staged.index)
+        else:
+            self._store.ask(self._store.verify, command.id)
 
     def _quarantine(self, command: do.Quarantine) -> None:
         self._store.ask(self._store.quarantine, command.id)
@@ -236,7 +306,9 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
     do.Decide: lambda _driver, _command: None,  # stepped at once, with its batch
     do.StartGroup: FakeDriver._start_group,
     do.StopGroup: lambda driver, command: driver._engine.stop(command),
-    do.Gather: lambda _driver, _command: None,
+    do.Stall: lambda _driver, _command: None,
+    do.Gather: FakeDriver._gather,
+    do.Upload: lambda driver, command: driver._engine.upload(command),
     do.Commit: FakeDriver._commit,
     do.Discard: FakeDriver._discard,
     do.Delete: FakeDriver._delete,

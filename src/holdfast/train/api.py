@@ -165,8 +165,10 @@ def _is_private(path: Path) -> bool:
 def _is_kept(session: Session, directory: str) -> bool:
     """Whether the files belong to a checkpoint that is committed, in this or another run, or was resumed from."""
     real = os.path.realpath(directory)
-    offered = session.checkpoint_dir
-    resumed = offered is not None and (real == os.path.realpath(offered) or _is_below(real, offered))
+    offered = [session.resumed_from.directory] if session.resumed_from else []
+    if session.initial is not None:
+        offered.append(session.initial.path)
+    resumed = any(real == os.path.realpath(path) or _is_below(real, path) for path in offered if path)
     return resumed or os.path.exists(f"{real}.json")
 
 
@@ -183,8 +185,12 @@ def _validation_task(validation: bool | ValidationTaskConfig) -> dict[str, Any] 
 
 def get_checkpoint() -> Checkpoint | None:
     """The newest checkpoint: the last one that this run committed, else the one that it resumed from, else None."""
-    directory = session_for("get_checkpoint").current_checkpoint()
-    return None if directory is None else Checkpoint(directory)
+    session = session_for("get_checkpoint")
+    offer = session.current_checkpoint()
+    if offer is None:
+        initial: Checkpoint | None = session.initial
+        return initial
+    return Checkpoint.held(session.location / "checkpoints" / offer.id, offer.directory)
 
 
 def get_context() -> TrainContext:
@@ -225,7 +231,11 @@ def get_all_reported_checkpoints(
     validated = consistency_mode is CheckpointConsistencyMode.VALIDATED
     answer = session.request("checkpoints", {"validated": validated}, timeout_s)
     return [
-        ReportedCheckpoint(Checkpoint(item["path"]), item["metrics"], ReportedCheckpointStatus(item["status"]))
+        ReportedCheckpoint(
+            Checkpoint(session.location / "checkpoints" / item["id"]),
+            item["metrics"],
+            ReportedCheckpointStatus(item["status"]),
+        )
         for item in answer
     ]
 

@@ -12,15 +12,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from holdfast import settings
 from holdfast.store.layout import check_name
+from holdfast.store.location import Location
 from holdfast.train.callback import UserCallback
 from holdfast.train.checks import check_bool, check_int, check_number, check_type, warn_once
 from holdfast.train.data import Whole
-from holdfast.train.paths import local_path
 
 _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -327,7 +326,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         self._fill_defaults()
         self._check_name()
-        self.storage_path = local_path("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
+        self._storage = Location.parse("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
+        if self._storage.path is not None:
+            self.storage_path = str(self._storage.path)
         for name, kind in _NESTED.items():
             remedy = f"pass a holdfast.train.{kind.__name__}"
             check_type(f"RunConfig({name}", getattr(self, name), kind, remedy)
@@ -342,9 +343,14 @@ class RunConfig:
             raise TypeError(f'RunConfig(preload={self.preload!r}): pass a list of module names, as in ["transformers"]')
 
     @property
-    def run_dir(self) -> Path:
+    def location(self) -> Location:
         """Where this run is stored."""
-        return Path(self.storage_path, self.name)
+        return self._storage / self.name
+
+    def move_to(self, location: Location) -> None:
+        """Make it the configuration of the run that is stored there."""
+        self._storage, self.name = location.parent, location.name
+        self.storage_path, self.storage_filesystem = str(location.parent), location.filesystem
 
     def _fill_defaults(self) -> None:
         """An explicit None means the default, as it does in scripts written for Ray."""

@@ -23,20 +23,20 @@ class Entry:
 
 
 class Payload:
-    def __init__(self, fn: Callable[[], Any], datasets: dict[str, Any]) -> None:
-        self.fn, self.datasets = fn, datasets
+    def __init__(self, fn: Callable[[], Any], datasets: dict[str, Any], initial: Checkpoint | None) -> None:
+        self.fn, self.datasets, self.initial = fn, datasets, initial
 
     def __call__(self) -> Any:
-        current().datasets = self.datasets
+        current().datasets, current().initial = self.datasets, self.initial
         return self.fn()
 
 
 class Validation:
     """Runs in a process of its own: the validation function on one checkpoint."""
 
-    def __init__(self, fn: Any, directory: str, arguments: dict[str, Any]) -> None:
-        self.fn, self.directory, self.arguments = fn, directory, arguments
+    def __init__(self, fn: Any, checkpoint: Checkpoint, arguments: dict[str, Any]) -> None:
+        self.fn, self.checkpoint, self.arguments = fn, checkpoint, arguments
 
     def __call__(self) -> Any:
         current().ready()
-        return self.fn(Checkpoint(self.directory), **self.arguments)
+        return self.fn(self.checkpoint, **self.arguments)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -21,8 +20,8 @@ from holdfast.driver.history import load, read_identity
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, Validator
 from holdfast.engine import choose
-from holdfast.errors import StorageError
-from holdfast.store.layout import RunLayout
+from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.store.location import Location
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
@@ -34,7 +33,6 @@ from holdfast.train.config import (
     ScalingConfig,
     warn_unused_in_training,
 )
-from holdfast.train.paths import local_path
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.result import Result
 from holdfast.train.validation import ValidationConfig
@@ -78,22 +76,22 @@ class DataParallelTrainer:
         Raises ``TrainingFailedError`` when the failures are more than ``FailureConfig`` allows.
         """
         warn_unused_in_training(self.scaling_config, self.run_config)
-        layout = RunLayout(self.run_config.run_dir)
+        location = self.run_config.location
         in_force = settings.load()
         engine = choose(self.run_config.engine or in_force.engine, in_process=self.scaling_config.num_workers == 0)
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
-        driver = Driver(self._plan(layout, in_force), engine, in_force)
+        driver = Driver(self._plan(location, in_force), engine, in_force)
         ending = engine.host(driver.run, driver.ask_to_stop)
-        return self._result(layout, ending)
+        return self._result(location, ending)
 
-    def _result(self, layout: RunLayout, ending: Ending) -> Result:
+    def _result(self, location: Location, ending: Ending) -> Result:
         if ending.error is not None:
             raise ending.error
         if ending.outcome is Outcome.STOPPED:
             if ending.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + ending.signal)
-            raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(layout)}")
-        return Result.from_history(layout.root, load(layout.root), return_value=ending.return_value)
+            raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(location)}")
+        return Result.from_history(location, load(location), return_value=ending.return_value)
 
     @classmethod
     def restore(
@@ -109,8 +107,8 @@ class DataParallelTrainer:
     ) -> T:
         """The trainer of an existing run, to go on with it. User code is never stored, so the train function is
         passed again; what is not passed again comes from the run's own record."""
-        root = Path(local_path("restore(path", path, storage_filesystem))
-        identity = read_identity(root)
+        location = Location.parse("restore(path", path, storage_filesystem)
+        identity = read_identity(location)
         if train_loop_per_worker is None:
             raise ValueError(
                 f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, no code is stored"
@@ -123,7 +121,7 @@ class DataParallelTrainer:
             if train_loop_config is None and identity.get("had_train_loop_config"):
                 raise ValueError("restore(train_loop_config=...): the run's config could not be stored; pass it again")
         given = run_config or _run_config(identity)
-        given.storage_path, given.name = str(root.parent), root.name
+        given.move_to(location)
         return cls(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
@@ -137,20 +135,22 @@ class DataParallelTrainer:
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether the path holds a run that ``restore`` can go on with."""
         try:
-            read_identity(Path(local_path("can_restore(path", path, storage_filesystem)))
+            read_identity(Location.parse("can_restore(path", path, storage_filesystem))
+        except StorageUnavailableError:
+            raise  # whether there is one cannot be told, and to start anew for that would be wrong
         except StorageError:
             return False
         return True
 
-    def _plan(self, layout: RunLayout, in_force: settings.Settings) -> Plan:
+    def _plan(self, location: Location, in_force: settings.Settings) -> Plan:
         run, scaling = self.run_config, self.scaling_config
         entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
-        payload = Payload(self.backend_config.wrap(entry), self.data_config.mark(self.datasets))
+        datasets = self.data_config.mark(self.datasets)
+        payload = Payload(self.backend_config.wrap(entry), datasets, self.resume_from_checkpoint)
         context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
-        source = self.resume_from_checkpoint
         return Plan(
             name=run.name,
-            layout=layout,
+            location=location,
             spec=_spec(run, scaling, in_force),
             payload=_pickled(
                 "the train function", payload, train_loop_config=self.train_loop_config, datasets=self.datasets
@@ -163,18 +163,17 @@ class DataParallelTrainer:
             cpus_per_worker=scaling.num_cpus_per_worker,
             gpus_per_worker=scaling.num_gpus_per_worker,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
-            initial_checkpoint=None if source is None else source.path,
-            validation=self._validation(),
-            on_report=_after_report(context) if run.callbacks else None,
+            validation=self._validation(location),
+            on_report=_after_report(context, location) if run.callbacks else None,
             on_failure=_after_exception(context) if run.callbacks else None,
             display="off" if run.verbose == 0 else in_force.display,
-            how_to_go_on=self._how_to_go_on(layout),
+            how_to_go_on=self._how_to_go_on(location),
         )
 
-    def _how_to_go_on(self, layout: RunLayout) -> str:
+    def _how_to_go_on(self, location: Location) -> str:
         if self.run_config.has_own_name:
             return f"run the same command again: {shlex.join(sys.orig_argv)}"
-        return f"use {type(self).__name__}.restore({str(layout.root)!r}, train_loop_per_worker=...)"
+        return f"use {type(self).__name__}.restore({str(location)!r}, train_loop_per_worker=...)"
 
     def _identity(self) -> dict[str, Any]:
         """What run.json says: enough to go on with the run by ``restore``."""
@@ -193,16 +192,17 @@ class DataParallelTrainer:
             "metadata": self.metadata if _storable(self.metadata) else {},
         }
 
-    def _validation(self) -> Validator | None:
+    def _validation(self, location: Location) -> Validator | None:
         config = self.validation_config
         if config is None:
             return None
         fn, default = config.fn, config.task_config
 
-        def task(directory: str, arguments: dict[str, Any]) -> tuple[bytes, float | None]:
+        def task(id: str, arguments: dict[str, Any]) -> tuple[bytes, float | None]:
             timeout_s = arguments.get("timeout_s") or default.timeout_s
             kwargs = {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}
-            return _pickled("the validation function", Validation(fn, directory, kwargs)), timeout_s
+            checkpoint = Checkpoint(location / "checkpoints" / id)
+            return _pickled("the validation function", Validation(fn, checkpoint, kwargs)), timeout_s
 
         return task
 
@@ -222,7 +222,7 @@ class DataParallelTrainer:
         source = self.resume_from_checkpoint
         if source is not None and not isinstance(source, Checkpoint):
             raise TypeError(f"resume_from_checkpoint={source!r}: pass a holdfast.train.Checkpoint")
-        if source is not None and not os.path.isdir(source.path):
+        if source is not None and not source.exists():
             raise ValueError(f"resume_from_checkpoint={source!r}: there is no such directory")
         if self.validation_config is not None and not isinstance(self.validation_config, ValidationConfig):
             raise TypeError("validation_config: pass a holdfast.train.ValidationConfig")
@@ -295,6 +295,8 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         hang_timeout_s=failure.hang_timeout_s or 0.0,
         stopped_grace_s=in_force.stopped_grace_s,
         missing_warning_s=in_force.missing_report_warning_s,
+        remote=run.location.is_remote,
+        sync_period_s=float(run.sync_config.sync_period or 0),
     )
 
 
@@ -320,11 +322,12 @@ def _named(callback: UserCallback, method: str) -> Iterator[None]:
         raise RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}") from error
 
 
-def _after_report(context: TrainRunContext) -> Callable[[list[dict[str, Any]], str | None], None]:
-    def tell(metrics: list[dict[str, Any]], directory: str | None) -> None:
+def _after_report(context: TrainRunContext, location: Location) -> Callable[[list[dict[str, Any]], str | None], None]:
+    def tell(metrics: list[dict[str, Any]], id: str | None) -> None:
+        checkpoint = None if id is None else Checkpoint(location / "checkpoints" / id)
         for callback in context.run_config.callbacks:
             with _named(callback, "after_report"):
-                callback.after_report(context, metrics, None if directory is None else Checkpoint(directory))
+                callback.after_report(context, metrics, checkpoint)
 
     return tell
 

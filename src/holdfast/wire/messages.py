@@ -22,7 +22,7 @@ class Configure(Message, frozen=True, tag=True):
 
     node_id: str
     run_name: str
-    run_dir: str
+    run_dir: str  # where the run is stored; with remote storage, where a node's own directory for it goes
     payload: bytes  # a cloudpickle of the callable that a worker runs
     env: dict[bytes, bytes]  # bytes, as the system has them: they need not be text
     sys_path: list[bytes]
@@ -34,6 +34,16 @@ class Configure(Message, frozen=True, tag=True):
     stop_grace_s: float
     metadata: dict[str, Any]
     validates: bool  # whether the run has a validation function
+    storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
+    storage_url: str = ""
+    patience_s: float = 0.0
+
+
+class Offer(Message, frozen=True, tag=True):
+    """A checkpoint for a worker, and where its files are on this machine; empty if they are not."""
+
+    id: str
+    directory: str
 
 
 class Place(Message, frozen=True, tag=True):
@@ -51,7 +61,7 @@ class StartWorkers(Message, frozen=True, tag=True):
     generation: int
     world_size: int
     base: int
-    checkpoint_dir: str | None
+    checkpoint: str | None  # the id of what the group resumes from; with remote storage the node has fetched it
     places: list[Place]
 
 
@@ -66,6 +76,46 @@ class Seal(Message, frozen=True, tag=True):
     generation: int
     rank: int
     index: int
+
+
+class Gather(Message, frozen=True, tag=True):
+    """A checkpoint is whole: put together the node's part of it, from these files of these ranks."""
+
+    id: str
+    generation: int
+    index: int
+    manifest: bytes
+    parts: list[tuple[int, list[str]]]
+
+
+class Upload(Message, frozen=True, tag=True):
+    """Bring what the node has of a gathered checkpoint into storage."""
+
+    id: str
+    generation: int
+    index: int
+    ranks: list[int]
+
+
+class Fetch(Message, frozen=True, tag=True):
+    """Have a checkpoint ready for the node's workers, and verify it."""
+
+    id: str
+    manifest: bytes
+
+
+class Forget(Message, frozen=True, tag=True):
+    """Remove the staged files of a report, gathered or not."""
+
+    generation: int
+    index: int
+    id: str
+
+
+class Pressure(Message, frozen=True, tag=True):
+    """Storage lags behind: workers wait before they stage more; or it has caught up. Goes on to the workers."""
+
+    on: bool
 
 
 class RunTask(Message, frozen=True, tag=True):
@@ -87,9 +137,11 @@ class Reply(Message, frozen=True, tag=True):
 
 
 class Durable(Message, frozen=True, tag=True):
-    """A checkpoint was committed; goes through the agent to its workers."""
+    """A checkpoint was committed; goes through the agent, which knows its directory, to its workers."""
 
-    directory: str
+    generation: int
+    id: str
+    offer: Offer | None = None
 
 
 class Shutdown(Message, frozen=True, tag=True):
@@ -105,6 +157,7 @@ class Report(Message, frozen=True, tag=True):
     staged: bool = False
     name: str | None = None
     validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
+    urgent: bool = False  # the worker waits until it is durable
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -192,6 +245,26 @@ class Sealed(Message, frozen=True, tag=True):
     error: str = ""
 
 
+class StagedLost(Message, frozen=True, tag=True):
+    """A checkpoint could not be gathered."""
+
+    id: str
+    why: str
+
+
+class Uploaded(Message, frozen=True, tag=True):
+    generation: int
+    index: int
+    ranks: list[int]
+    error: str = ""
+
+
+class Fetched(Message, frozen=True, tag=True):
+    id: str
+    error: str = ""
+    damaged: bool = False  # it is not what its manifest says; else storage could not be reached
+
+
 class TaskDone(Message, frozen=True, tag=True):
     task: str
     body: bytes
@@ -208,6 +281,7 @@ class NodeReady(Message, frozen=True, tag=True):
     node_id: str
     pid: int
     cpus: int
+    unsaved: list[bytes] = []  # manifests of checkpoints that an earlier driver's node gathered and did not upload
 
 
 class NodeLost(Message, frozen=True, tag=True):
@@ -229,7 +303,9 @@ class Assignment(Message, frozen=True, tag=True):
     node_id: str
     run_name: str
     run_dir: str
-    checkpoint_dir: str | None
+    storage: bytes  # as in Configure
+    storage_url: str
+    offer: Offer | None
     env: dict[bytes, bytes]
     sys_path: list[bytes]
     argv: list[bytes]
@@ -272,7 +348,21 @@ class Warm(Message, frozen=True, tag=True):
     """The zygote has imported what it was told to."""
 
 
-TO_AGENT = Configure | StartWorkers | StopWorkers | Seal | RunTask | Reply | Durable | Shutdown
+TO_AGENT = (
+    Configure
+    | StartWorkers
+    | StopWorkers
+    | Seal
+    | Gather
+    | Upload
+    | Fetch
+    | Forget
+    | Pressure
+    | RunTask
+    | Reply
+    | Durable
+    | Shutdown
+)
 TO_DRIVER = (
     Reports
     | WorkerStarted
@@ -283,11 +373,14 @@ TO_DRIVER = (
     | WorkersGone
     | Asked
     | Sealed
+    | StagedLost
+    | Uploaded
+    | Fetched
     | TaskDone
     | Output
     | NodeReady
 )
 FROM_WORKER = Report | Ready | Returned | Raised | Request
-TO_WORKER = Assignment | Reply | Durable
+TO_WORKER = Assignment | Reply | Durable | Pressure
 TO_ZYGOTE = Fork | Preload
 FROM_ZYGOTE = Forked | Exited | Paused | Warm

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from holdfast.errors import CollectiveError, HoldfastError
 from holdfast.store import values
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
 from holdfast.store.metrics import line as metrics_line
 from holdfast.wire.channel import Channel
-from holdfast.wire.messages import Assignment, Durable, Ready, Reply, Report, Request
+from holdfast.wire.messages import Assignment, Durable, Offer, Pressure, Ready, Reply, Report, Request
 
 _current: Session | None = None
 
@@ -51,12 +53,15 @@ class Session:
         self.devices = place.devices
         self.generation = assignment.generation
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
+        self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
+        self._storage = assignment.storage
         self.metadata = assignment.metadata
         self.validates = assignment.validates
-        self.checkpoint_dir = assignment.checkpoint_dir
+        self.resumed_from = assignment.offer
+        self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has none of its own
         self.datasets: dict[str, Any] = {}
         self.started = False
-        self._newest_dir = assignment.checkpoint_dir
+        self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
         self._channel = channel
@@ -68,6 +73,7 @@ class Session:
         self._answers = threading.Condition()
         self._answered: dict[int, Reply] = {}
         self._closed = False
+        self._pressure = False
         threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
 
     def ready(self) -> None:
@@ -95,9 +101,10 @@ class Session:
             line = metrics_line(index, time.time(), metrics)
             arguments = b"" if validation is None else values.encode(validation)
             if directory is not None:
+                self._wait_for_storage()
                 target = self._layout.shard_dir(self.generation, index, self.rank)
                 self._store.stage(Path(directory), target, move)
-            self._channel.send(Report(index, line, directory is not None, name, arguments))
+            self._channel.send(Report(index, line, directory is not None, name, arguments, wait))
             self._reports = index + 1
         if wait and directory is not None:
             self.request("durable", None, None)
@@ -110,9 +117,22 @@ class Session:
         finally:
             self._reporting = None
 
-    def current_checkpoint(self) -> str | None:
-        """The directory of the newest checkpoint that is known to be durable."""
-        return self._newest_dir
+    @cached_property
+    def location(self) -> Location:
+        """Where the run is stored."""
+        if not self._storage:
+            return Location.parse("run_dir", self.run_dir)
+        location: Location = cloudpickle.loads(self._storage)
+        return location
+
+    def _wait_for_storage(self) -> None:
+        """Storage lags behind so far that no more may be staged. What is staged is on its way without this worker."""
+        with self._answers:
+            self._answers.wait_for(lambda: not self._pressure or self._closed)
+
+    def current_checkpoint(self) -> Offer | None:
+        """The newest checkpoint that is known to be durable, or else what the group resumed from."""
+        return self._newest
 
     def request(self, kind: str, body: Any, timeout_s: float | None = None) -> Any:
         """Ask the driver and wait for its answer."""
@@ -133,7 +153,11 @@ class Session:
     def _listen(self) -> None:
         for message in self._channel.receive():
             if isinstance(message, Durable):
-                self._newest_dir = message.directory
+                self._newest = message.offer
+            elif isinstance(message, Pressure):
+                with self._answers:
+                    self._pressure = message.on
+                    self._answers.notify_all()
             elif isinstance(message, Reply):
                 with self._answers:
                     self._answered[message.request] = message

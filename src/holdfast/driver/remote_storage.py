@@ -1,0 +1,270 @@
+"""A run's storage that is far away. The journal has a thread of its own: when storage does not answer, the driver still
+hears its workers, shows what they do, and acts on nothing that is not yet written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from holdfast.core import events as ev
+from holdfast.engine.base import Inbox
+from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
+from holdfast.store.checkpoints import Manifest, manifest_line
+from holdfast.store.journal import Record
+from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote import runfile
+from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints
+from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.remote.lease import RemoteLease
+from holdfast.store.remote.parts import PartUploader
+from holdfast.store.sealed import Damage
+
+from .recovery import Past, committed
+from .storage import Entries, Outcome, Storage, log
+
+_FIRST_PATIENCE_S = 30.0  # a wrong address or key is said soon
+_LAST_PATIENCE_S = 5.0
+_CLEANED_UP_WITHIN_S = 60.0
+_SAVE_REPORTS_EVERY_S = 10.0
+
+
+class RemoteStorage(Storage):
+    remote = True
+
+    def __init__(
+        self, location: Location, scratch: Path, inbox: Inbox, score_attribute: str | None, patience_s: float
+    ) -> None:
+        super().__init__(RunLayout(scratch / "driver"), inbox, score_attribute)
+        self._location = location
+        self._patience_s = patience_s
+        self._cleaning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-cleaning")
+        self._writer: _JournalWriter | None = None
+        self._listing = Listing([], [], [])
+        self._reports: dict[Path, PartUploader] = {}
+        self._reports_lock = threading.Lock()
+        self._over = threading.Event()
+        self._metrics: dict[str, Manifest] = {}  # manifests that were read or written
+
+    def acquire(self) -> int:
+        self._objects: ObjectStore = self._location.open(self._patience_s)
+        try:
+            self._objects.with_patience(min(_FIRST_PATIENCE_S, self._patience_s)).level()
+            self._lease = RemoteLease.acquire(self._objects, self._claim, on_lost=self._inbox.put)
+        except BaseException:
+            self._objects.close()
+            raise
+        self._checkpoints = RemoteCheckpoints(self._objects)
+        return self._lease.epoch
+
+    def _claim(self, token: str) -> int:
+        self._journal, self._records, self._damage = RemoteJournal.open(self._objects, token)
+        return self._journal.epoch
+
+    def release(self) -> None:
+        self._lease.release()
+        self._objects.close()
+
+    def open(self) -> tuple[list[Record], list[Damage]]:
+        self._writer = _JournalWriter(self._journal, self._inbox)
+        self._saver = threading.Thread(target=self._keep_saving, name="holdfast-reports", daemon=True)
+        self._saver.start()
+        return list(self._records), self._damage
+
+    def write(self, entries: Entries, then: Callable[[], None]) -> None:
+        assert self._writer is not None
+        now = time.time()
+        self._records += [Record(0, now, kind, dict(body)) for kind, body in entries]
+        self._writer.write(entries, now, then)
+
+    def write_last(self, entries: Entries) -> None:
+        assert self._writer is not None
+        self._writer.write(entries, time.time(), lambda: None)
+        self._writer.close()
+
+    def records(self) -> list[Record]:
+        return self._records
+
+    def read_identity(self) -> dict[str, Any]:
+        return runfile.read(self._objects)
+
+    def write_identity(self, identity: dict[str, Any]) -> None:
+        runfile.write(self._objects, identity)
+
+    def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
+        """Only what the journal does not know is read: the rest is seen to be there, and verified before it is used."""
+        self._listing = self._checkpoints.listing()
+        known = {c.id for c in past.state.checkpoints}
+        manifests, damage = self._checkpoints.unknown(self._listing, known, past.state.epoch, bool(self._damage))
+        events: list[ev.Event] = []
+        for manifest in manifests:
+            if (manifest.generation, manifest.index) in past.given_up:
+                continue  # it is not kept, and so is collected
+            if manifest.id in past.state.damaged:
+                self._checkpoints.quarantine(manifest.id, "it was found damaged by an earlier driver")
+            else:
+                events.append(committed(manifest, self._score_attribute, index=-1))
+        events += [ev.Damaged(id, "its manifest is gone") for id in sorted(known - set(self._listing.committed))]
+        return events, damage
+
+    def collect(self, keep: Collection[str]) -> None:
+        """Remove what was there at the start and belongs to no checkpoint that is kept."""
+        self._submit(self._cleaning, lambda: self._clean(keep))
+
+    def _clean(self, keep: Collection[str]) -> None:
+        self._checkpoints.collect(self._listing, keep)
+
+    def read_manifest(self, id: str) -> Manifest:
+        if id not in self._metrics:
+            self._metrics[id] = self._checkpoints.read_manifest(id)
+        return self._metrics[id]
+
+    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
+        """Read it, and call ``then`` with it in the loop."""
+
+        def job() -> Outcome:
+            try:
+                line = manifest_line(self._checkpoints.read_manifest(id))
+            except (CheckpointDamagedError, ObjectMissingError) as error:
+                return ev.Damaged(id, str(error))
+            except Exception as error:
+                return StorageError(f"{id} could not be read: {error}")
+            return lambda: then(line)
+
+        self._submit(self._pool, job)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Its files are in storage."""
+
+        def job() -> Outcome:
+            try:
+                return committed(self._commit(manifest), self._score_attribute, manifest.index)
+            except StorageUnavailableError as error:
+                return ev.UploadFailed(manifest.generation, manifest.index, str(error))
+            except Exception as error:
+                return ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
+
+        self._submit(self._pool, job)
+
+    def adopt(self, manifest: Manifest, then: Callable[[ev.Committed, Manifest], None]) -> None:
+        """Commit what an earlier driver had on a node, and call ``then`` in the loop."""
+
+        def job() -> Outcome:
+            try:
+                event = committed(self._commit(manifest), self._score_attribute, index=-1)
+            except Exception as error:
+                return error
+            return lambda: then(event, manifest)
+
+        self._submit(self._pool, job)
+
+    def _commit(self, manifest: Manifest) -> Manifest:
+        self.save_reports()  # the history up to a checkpoint is as durable as the checkpoint
+        done = self._checkpoints.commit(structs.replace(manifest, epoch=self._lease.epoch))
+        self._metrics[done.id] = done
+        return done
+
+    def delete(self, id: str) -> None:
+        self._metrics.pop(id, None)
+        self._submit(self._cleaning, lambda: self._checkpoints.delete(id))
+
+    def quarantine(self, id: str, why: str) -> None:
+        self._submit(self._cleaning, lambda: self._checkpoints.quarantine(id, why))
+
+    def address(self, id: str) -> str:
+        return str(self._location / "checkpoints" / id)
+
+    def log_address(self, generation: int, rank: int) -> str:
+        return f"{self._location}/{self.home.relative(self.home.log_file(generation, rank))}"
+
+    def save_reports(self) -> None:
+        with self._reports_lock:
+            for path in sorted(self.home.metrics_dir.rglob("*.jsonl")):
+                if path not in self._reports:
+                    self._reports[path] = PartUploader(self._objects, self.home.relative(path), path)
+                self._reports[path].sync()
+
+    def _keep_saving(self) -> None:
+        """So that a machine that dies takes few reports along that no checkpoint has brought to storage."""
+        while not self._over.wait(_SAVE_REPORTS_EVERY_S):
+            with contextlib.suppress(StorageError, OSError):
+                self.save_reports()
+
+    def close(self) -> None:
+        self._over.set()
+        saved = self._save_the_rest()
+        if self._writer is not None:
+            self._writer.close()
+            self._saver.join(_LAST_PATIENCE_S)
+        wait(self._jobs, _CLEANED_UP_WITHIN_S)
+        for pool in (self._pool, self._cleaning):
+            pool.shutdown(wait=False, cancel_futures=True)
+        if saved:
+            shutil.rmtree(self.home.root, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.home.root.parent.rmdir()
+
+    def _save_the_rest(self) -> bool:
+        try:
+            self.save_reports()
+        except (StorageError, OSError) as error:
+            log.warning("reports that are not in storage are kept in %s: %s", self.home.metrics_dir, error)
+            return False
+        return True
+
+
+class _JournalWriter:
+    """Appends in the order in which it is asked, in its own thread; says in the loop when it is done."""
+
+    def __init__(self, journal: RemoteJournal, inbox: Inbox) -> None:
+        self._journal, self._inbox = journal, inbox
+        self._queue: queue.SimpleQueue[tuple[Entries, float, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._unwritten = 0  # counted in the loop
+        self._thread = threading.Thread(target=self._run, name="holdfast-journal", daemon=True)
+        self._thread.start()
+
+    def write(self, entries: Entries, now: float, then: Callable[[], None]) -> None:
+        if not entries and not self._unwritten:
+            then()
+            return
+        self._unwritten += 1
+        self._queue.put((entries, now, lambda: self._written(then)))
+
+    def _written(self, then: Callable[[], None]) -> None:
+        self._unwritten -= 1
+        then()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            entries, now, then = item
+            try:
+                if entries:
+                    self._journal.append(entries, now)
+            except Exception as error:
+                self._inbox.put(error)
+                return
+            self._inbox.put(then)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join(_LAST_PATIENCE_S)
+
+
+def scratch_of(url: str, root: str) -> Path:
+    """Where this machine keeps what belongs to the run and is not in storage yet. The same for every driver of it."""
+    base = Path(root).expanduser() if root else Path(tempfile.gettempdir(), f"holdfast-{os.getuid()}")
+    name = url.rstrip("/").rpartition("/")[2]
+    return base / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"

@@ -1,0 +1,215 @@
+"""What a node has of a run's checkpoints when storage is far away: on their way there, and for the workers to read.
+
+Its directory has the layout of a run. Staged files are renamed into ``checkpoints/<id>/`` once the checkpoint is whole,
+with the manifest beside it, and stay there as long as a worker may want them. A mark says what is not in storage yet:
+that outlives the agent and the driver, and the next driver on this node uploads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
+from holdfast.store import staging
+from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
+from holdfast.store.layout import RunLayout
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.parts import PartUploader
+from holdfast.store.staging import FileEntry
+
+T = TypeVar("T")
+_FILES_AT_ONCE = 8  # large ones go in parallel parts besides
+_LOG_PATIENCE_S = 5.0
+_DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
+
+
+class Depot:
+    def __init__(self, home: Path, open_objects: Callable[[], ObjectStore]) -> None:
+        self.layout = RunLayout(home)
+        self._open_objects = open_objects
+        self._objects: ObjectStore | None = None
+        self._opening = threading.Lock()
+        self._fetching = threading.Lock()
+        self._logs: dict[Path, PartUploader] = {}
+        self._log_lock = threading.Lock()
+        self._resumed: str | None = None  # what the present group started from
+        self._newest: str | None = None  # the newest that is in storage
+
+    @property
+    def objects(self) -> ObjectStore:
+        with self._opening:
+            if self._objects is None:
+                self._objects = self._open_objects()
+            return self._objects
+
+    def seal(self, generation: int, index: int, rank: int) -> list[FileEntry]:
+        return staging.describe(self.layout.shard_dir(generation, index, rank))
+
+    def gather(self, id: str, generation: int, index: int, manifest: bytes, parts: list[tuple[int, list[str]]]) -> None:
+        """Renames only. Done again after a crash in the middle, it goes on where that left it."""
+        target = self.layout.checkpoint_dir(id)
+        target.mkdir(parents=True, exist_ok=True)
+        self._mark(id).touch()
+        for rank, paths in parts:
+            source = self.layout.shard_dir(generation, index, rank)
+            for path in paths:
+                destination = target / path
+                if not destination.exists():
+                    destination.parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(source / path, destination)
+        _write(self.layout.manifest_file(id), manifest)
+        shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
+
+    def upload(self, id: str) -> None:
+        """What is there already in its full size was brought there by an earlier try: no other content has its name."""
+        directory = self.layout.checkpoint_dir(id)
+        there = {info.key: info.size for info in self.objects.list(f"checkpoints/{id}/")}
+
+        def upload_file(path: str) -> None:
+            key = f"checkpoints/{id}/{path}"
+            if there.get(key) != (directory / path).stat().st_size:
+                self.objects.upload(directory / path, key)
+
+        _in_parallel(upload_file, sorted(staging.files(directory)))
+
+    def fetch(self, id: str, manifest_line: bytes) -> None:
+        """Every file of the manifest is here and has its digest when this returns; CheckpointDamagedError if storage
+        has something else."""
+        manifest = parse_manifest(id, manifest_line, id)
+        with self._fetching:
+            _in_parallel(lambda entry: self._fetch_file(manifest, entry), manifest.files)
+            self._fetch_metadata(id)
+            _write(self.layout.manifest_file(id), manifest_line)
+
+    def _fetch_file(self, manifest: Manifest, entry: FileEntry) -> None:
+        path = self.layout.checkpoint_dir(manifest.id) / entry.path
+        problem = staging.difference(path, entry)
+        for _ in range(_DOWNLOADS if problem else 0):
+            if self._mark(manifest.id).exists():
+                break  # storage does not have it yet
+            path.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.objects.download(f"checkpoints/{manifest.id}/{entry.path}", path, entry.size)
+            except CheckpointDamagedError as error:
+                problem = str(error)
+                continue
+            except ObjectMissingError:
+                problem = f"{entry.path} is missing"
+                break
+            problem = staging.difference(path, entry)
+            if problem is None:
+                break
+        if problem:
+            raise CheckpointDamagedError(f"Checkpoint {manifest.id} is damaged: {problem}")
+
+    def _fetch_metadata(self, id: str) -> None:
+        """What Checkpoint.set_metadata wrote, which no manifest names."""
+        if self._mark(id).exists():
+            return
+        for info in self.objects.level(f"checkpoints/{id}/").objects:
+            name = info.key.rpartition("/")[2]
+            if is_user_metadata(name):
+                _write(self.layout.checkpoint_dir(id) / name, self.objects.get(info.key))
+
+    def has(self, id: str) -> bool:
+        """Whether all of it is here: a node of several may have only what its own workers saved."""
+        try:
+            manifest = parse_manifest(id, self.layout.manifest_file(id).read_bytes(), id)
+            directory = self.layout.checkpoint_dir(id)
+            return all((directory / entry.path).stat().st_size == entry.size for entry in manifest.files)
+        except (OSError, CheckpointDamagedError):
+            return False
+
+    def resume_from(self, id: str | None) -> None:
+        self._resumed = id
+
+    def is_durable(self, id: str) -> None:
+        """It is in storage now. Of those only the newest stays, and what the workers may still be reading."""
+        if not self.layout.checkpoint_dir(id).is_dir():
+            return
+        self._mark(id).unlink(missing_ok=True)
+        self._newest = id
+        self._prune()
+
+    def _prune(self) -> None:
+        kept = {self._resumed, self._newest, *self._marked()}
+        for name in os.listdir(self.layout.checkpoints_dir):
+            id = name.removesuffix(".json")
+            if name.endswith(".json") and id not in kept:
+                self._remove(id)
+
+    def forget(self, generation: int, index: int, id: str) -> None:
+        shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
+        if id:
+            self._remove(id)
+
+    def _remove(self, id: str) -> None:
+        self.layout.manifest_file(id).unlink(missing_ok=True)
+        shutil.rmtree(self.layout.checkpoint_dir(id), ignore_errors=True)
+        self._mark(id).unlink(missing_ok=True)
+
+    def unsaved(self) -> list[bytes]:
+        """The manifests of what is gathered here and not in storage. What was staged beside it can never be whole."""
+        shutil.rmtree(self.layout.staging_dir, ignore_errors=True)
+        found = []
+        for id in sorted(self._marked()):
+            try:
+                found.append(self.layout.manifest_file(id).read_bytes())
+            except OSError:
+                self._remove(id)
+        return found
+
+    def _mark(self, id: str) -> Path:
+        return self.layout.checkpoints_dir / f".{id}.unsaved"
+
+    def _marked(self) -> set[str]:
+        if not self.layout.checkpoints_dir.is_dir():
+            return set()
+        names = os.listdir(self.layout.checkpoints_dir)
+        return {n.removeprefix(".").removesuffix(".unsaved") for n in names if n.endswith(".unsaved")}
+
+    def save_logs(self) -> None:
+        """Bring what the logs have grown by into storage. A log that cannot be stored costs no run."""
+        with self._log_lock, contextlib.suppress(StorageError, OSError):
+            for path in self.layout.logs_dir.rglob("*.log"):
+                key = self.layout.relative(path)
+                if path not in self._logs:
+                    self._logs[path] = PartUploader(self.objects.with_patience(_LOG_PATIENCE_S), key, path)
+                self._logs[path].sync()
+
+    def close(self, over: bool) -> None:
+        """``over``: the run ended in good order, and nothing here is wanted any more that is in storage."""
+        with self._opening:
+            objects, self._objects = self._objects, None
+        if objects is not None:
+            objects.close()
+        if over and not self._marked():
+            shutil.rmtree(self.layout.root, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.layout.root.parent.rmdir()
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def _in_parallel(work: Callable[[T], None], items: Iterable[T]) -> None:
+    """All of them, some at a time; the first error is raised when those under way have ended."""
+    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="holdfast-transfer") as pool:
+        jobs = [pool.submit(work, item) for item in items]
+        try:
+            for job in jobs:
+                job.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
