@@ -1,0 +1,208 @@
+"""What came of an experiment: the results of its trials, and the best of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from holdfast.tune.metrics import flat_items, lookup, number
+
+SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
+SHOWN = 20
+
+
+class TrialResult(Protocol):
+    """What is used of ``holdfast.train.Result``."""
+
+    @property
+    def metrics(self) -> dict[str, Any] | None: ...
+
+    @property
+    def error(self) -> Exception | None: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def config(self) -> dict[str, Any] | None: ...
+
+    @property
+    def metrics_dataframe(self) -> Any: ...
+
+
+class ResultGrid:
+    """The outcome of ``Tuner.fit()``: a sequence of ``Result``, one for each trial, whatever its end.
+
+    ``results`` may read each of its items when it is asked for it. ``statuses`` are the trials' statuses; without them
+    a trial with an error counts as ERROR and any other one as TERMINATED. ``reports`` gives all reports of a result;
+    the default takes them from its data frame, in which a metric that a report lacks cannot be told from NaN.
+    """
+
+    def __init__(
+        self,
+        results: Sequence[TrialResult],
+        *,
+        experiment_path: str = "",
+        metric: str | None = None,
+        mode: str | None = None,
+        statuses: Sequence[str] | None = None,
+        reports: Callable[[Any], Iterable[Mapping[str, Any]]] | None = None,
+        filesystem: Any = None,
+    ) -> None:
+        assert statuses is None or len(statuses) == len(results)
+        self._results = results
+        self._experiment_path = experiment_path
+        self._metric, self._mode = metric, mode
+        self._statuses = statuses
+        self._reports = reports or _rows_of_frame
+        self._filesystem = filesystem
+
+    @property
+    def experiment_path(self) -> str:
+        return self._experiment_path
+
+    @property
+    def filesystem(self) -> Any:
+        return self._filesystem
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._results[i]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._results)
+
+    @property
+    def errors(self) -> list[Exception]:
+        """Why the trials failed that did."""
+        return [result.error for result in self._results if result.error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        return self._count("ERROR")
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials have ended without an error."""
+        return self._count("TERMINATED")
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Any:
+        """The result with the highest ("max") or lowest ("min") ``metric``; both default to ``TuneConfig``'s.
+
+        scope: what of a trial is compared: its "last" value, the average of all ("avg"), of the last 5 or 10
+        ("last-5-avg", "last-10-avg"), or its best ever ("all"). Nested metrics are named with slashes.
+        Trials that come to NaN or an infinity are never the best, unless ``filter_nan_and_inf`` is False.
+        """
+        if len(self) == 1:
+            return self[0]
+        metric, mode = metric or self._metric, mode or self._mode
+        if not metric or not mode:
+            missing = "mode" if metric else "metric"
+            raise ValueError(f"get_best_result({missing}=None): pass it here or to TuneConfig")
+        check_mode("get_best_result(mode", mode)
+        if scope not in SCOPES:
+            raise ValueError(f"get_best_result(scope={scope!r}): use one of {', '.join(SCOPES)}")
+        scored = [(self._score(result, metric, mode, scope), result) for result in self._results]
+        usable = [
+            (_ranked(value, mode), result)
+            for value, result in scored
+            if value is not None and (math.isfinite(value) or not filter_nan_and_inf)
+        ]
+        if not usable:
+            raise RuntimeError(self._no_best(metric, [value for value, _ in scored if value is not None]))
+        return max(usable, key=lambda pair: pair[0])[1]  # of equals, the first
+
+    def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> Any:
+        """A pandas DataFrame with a row for each trial that has reported: its metrics, its config as "config/..."
+        and its path as "logdir". The metrics are the last ones, or those of the report with the best ``filter_metric``.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("get_dataframe needs pandas: run pip install 'holdfast[dataframe]'") from error
+        if filter_mode is not None:
+            check_mode("get_dataframe(filter_mode", filter_mode)
+            if filter_metric is None:
+                raise ValueError(f"get_dataframe(filter_mode={filter_mode!r}): pass filter_metric too")
+        rows = []
+        for result in self._results:
+            metrics: Mapping[str, Any] | None = result.metrics
+            if filter_metric and filter_mode:
+                metrics = best_report(self._reports(result), filter_metric, filter_mode) or metrics
+            if metrics is not None:
+                config = flat_items(result.config or {}, "config/")
+                rows.append({**dict(flat_items(metrics)), **dict(config), "logdir": result.path})
+        return pandas.DataFrame(rows)
+
+    def _score(self, result: TrialResult, metric: str, mode: str, scope: str) -> float | None:
+        if scope == "last":
+            last = number(lookup(result.metrics or {}, metric))
+            if last is not None:
+                return last
+        values = [number(lookup(report, metric)) for report in self._reports(result)]
+        return score([value for value in values if value is not None], mode, scope)
+
+    def _count(self, status: str) -> int:
+        if self._statuses is not None:
+            return sum(each == status for each in self._statuses)
+        return sum((result.error is not None) == (status == "ERROR") for result in self._results)
+
+    def _no_best(self, metric: str, values: list[float]) -> str:
+        if values:
+            return f"Every trial came to NaN or an infinity in {metric!r}; filter_nan_and_inf=False takes one anyway"
+        known = sorted({name for result in self._results for name, _ in flat_items(result.metrics or {})})
+        return f"No trial has reported a number as {metric!r}. What was reported: {', '.join(known) or 'nothing'}"
+
+    def __repr__(self) -> str:
+        shown = [repr(self[number]) for number in range(min(len(self), SHOWN))]
+        if len(self) > SHOWN:
+            shown.append(f"... and {len(self) - SHOWN} more")
+        return "ResultGrid<[\n" + ",\n".join(shown) + "\n]>"
+
+
+def score(values: Sequence[float], mode: str, scope: str) -> float | None:
+    """What counts of a trial that has reported these values; None if there are none."""
+    if not values:
+        return None
+    if scope == "last":
+        return values[-1]
+    if scope == "all":
+        best = max if mode == "max" else min
+        return best((value for value in values if not math.isnan(value)), default=math.nan)
+    window = {"avg": values, "last-5-avg": values[-5:], "last-10-avg": values[-10:]}[scope]
+    return sum(window) / len(window)
+
+
+def best_report(reports: Iterable[Mapping[str, Any]], metric: str, mode: str) -> Mapping[str, Any] | None:
+    """The first of the reports with the best value; None if none of them has a number."""
+    best: Mapping[str, Any] | None = None
+    rank: tuple[bool, float] = (False, 0.0)
+    for report in reports:
+        value = number(lookup(report, metric))
+        if value is not None and _ranked(value, mode) > rank:
+            best, rank = report, _ranked(value, mode)
+    return best
+
+
+def check_mode(argument: str, mode: str) -> None:
+    if mode not in ("min", "max"):
+        raise ValueError(f'{argument}={mode!r}): use "min" or "max"')
+
+
+def _ranked(value: float, mode: str) -> tuple[bool, float]:
+    """Sorts better values higher, and NaN below all of them."""
+    return (False, 0.0) if math.isnan(value) else (True, value if mode == "max" else -value)
+
+
+def _rows_of_frame(result: TrialResult) -> Iterable[Mapping[str, Any]]:
+    frame = result.metrics_dataframe
+    return [] if frame is None else frame.to_dict("records")
