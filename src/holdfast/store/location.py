@@ -1,0 +1,174 @@
+"""What a user's path means: a directory of this machine, or a place in an object store. No secret is ever shown.
+
+A ``Location`` is a value: making one touches nothing and imports nothing; ``open`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from holdfast.store.objects.base import ObjectStore
+
+_URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*)://")
+_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "abfs": "abfss",
+    "abfss": "abfss",
+    "memory": "memory",
+}
+_KNOWN = "a plain path, file://, s3://, gs://, az://, abfss:// or memory://"
+
+
+@dataclass(frozen=True, eq=False)
+class Location:
+    """Equal and hashed by what it shows; ``str()`` is the path or the URL, without options."""
+
+    root: str  # "" for a local path, else what comes before the key: "s3://bucket"
+    key: str  # the absolute local path, or the key below the root, without slashes around it
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+    filesystem: Any = field(default=None, repr=False)
+
+    @staticmethod
+    def parse(argument: str, path: str | os.PathLike[str] | Location, filesystem: Any = None) -> Location:
+        """What ``path`` means. ``argument`` begins the text of an error: ``ClassName(field``."""
+        if isinstance(path, Location):
+            return path
+        if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
+            raise TypeError(f"{argument}={path!r}): pass a str or a pathlib.Path")
+        text = os.fspath(path)
+        if not text:
+            raise ValueError(f"{argument}={path!r}): the path is empty; pass a directory")
+        if filesystem is not None:
+            return _on_filesystem(argument, text, filesystem)
+        scheme = _URL.match(text)
+        if scheme is None:
+            return Location("", os.path.abspath(os.path.expanduser(text)))
+        if scheme.group(1).lower() == "file":
+            return Location("", _path_of_file_url(argument, text))
+        return _remote(argument, text, scheme.group(1).lower())
+
+    @property
+    def is_remote(self) -> bool:
+        return bool(self.root)
+
+    @property
+    def path(self) -> Path | None:
+        """The local directory; None if it is not one."""
+        return None if self.root else Path(self.key)
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2] or self.root.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        if not self.root:
+            return replace(self, key=str(Path(self.key).parent))
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    def __truediv__(self, name: str) -> Location:
+        if not self.root:
+            return replace(self, key=str(Path(self.key) / name))
+        return replace(self, key="/".join(part for part in (self.key, name.strip("/")) if part))
+
+    def open(self, patience_s: float) -> ObjectStore:
+        """The store whose keys begin here."""
+        from holdfast.store.objects import opening
+
+        return opening.open_location(self, patience_s)
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.key}".rstrip("/") if self.root else self.key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.root.startswith("memory:"):
+            raise TypeError(
+                f"{self} is in the memory of this process and cannot be sent to another; use a directory or a bucket "
+                "for what several processes share"
+            )
+        return dict(self.__dict__)
+
+
+def _path_of_file_url(argument: str, text: str) -> str:
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost") or not parts.path:
+        raise ValueError(f"{argument}={text!r}): write a local URL with three slashes, as in file:///data/runs")
+    return os.path.abspath(unquote(parts.path))
+
+
+def _remote(argument: str, text: str, scheme: str) -> Location:
+    parts = urlsplit(text)
+    shown = f"{argument}={_without_secrets(text)!r})"
+    if scheme not in _SCHEMES:
+        raise ValueError(f"{shown}: {scheme}:// is not known; write {_KNOWN}")
+    if not parts.netloc:
+        raise ValueError(f"{shown}: name the bucket, as in {scheme}://bucket/runs")
+    if "@" in parts.netloc and _SCHEMES[scheme] != "abfss":
+        raise ValueError(f"{shown}: give credentials by environment variables, not in the URL")
+    if parts.fragment:
+        raise ValueError(f"{shown}: a URL with a # cannot be used; rename the directory")
+    options = tuple(parse_qsl(parts.query, keep_blank_values=True))
+    return Location(f"{_SCHEMES[scheme]}://{parts.netloc}", _key(shown, parts.path), options)
+
+
+def _on_filesystem(argument: str, text: str, filesystem: Any) -> Location:
+    """A path inside a file system that the user configured: obstore's, fsspec's or pyarrow's, known by their shape."""
+    shown = f"{argument}={_without_secrets(text)!r})"
+    if hasattr(filesystem, "_strip_protocol"):
+        protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
+        if protocol in ("file", "local"):
+            return Location("", os.path.abspath(str(filesystem._strip_protocol(text))))
+        return Location(f"{protocol}:/", str(filesystem._strip_protocol(text)).rstrip("/"), filesystem=filesystem)
+    if _URL.match(text):
+        raise ValueError(f"{shown}: with a storage_filesystem, give the path inside it, without a scheme")
+    if hasattr(filesystem, "type_name") and hasattr(filesystem, "get_file_info"):
+        if filesystem.type_name == "local":
+            return Location("", os.path.abspath(os.path.expanduser(text)))
+        return Location(f"{filesystem.type_name}:/", _key(shown, text), filesystem=filesystem)
+    if any(base.__module__.partition(".")[0] == "obstore" for base in type(filesystem).__mro__):
+        kind = type(filesystem).__name__
+        if kind == "LocalStore":
+            return Location("", os.path.abspath(Path(filesystem.prefix or "/") / _key(shown, text)))
+        return Location(_root_of_store(kind, filesystem), _key(shown, text), filesystem=filesystem)
+    raise TypeError(
+        f"{shown} with storage_filesystem of type {type(filesystem).__name__}: pass a store of obstore, or a file "
+        "system of fsspec or pyarrow"
+    )
+
+
+def _root_of_store(kind: str, store: Any) -> str:
+    scheme = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az"}.get(kind)
+    if scheme is None:
+        return f"memory://{id(store):x}"
+    bucket = store.config.get("bucket") or store.config.get("container_name") or store.config.get("container") or ""
+    return f"{scheme}://{bucket}/{store.prefix or ''}".rstrip("/")
+
+
+def _key(shown: str, path: str) -> str:
+    parts = [part for part in path.split("/") if part]
+    if {".", ".."} & set(parts):
+        raise ValueError(f"{shown}: . and .. have no meaning in an object store; write the path without them")
+    return "/".join(parts)
+
+
+def _without_secrets(text: str) -> str:
+    scheme, slashes, rest = text.partition("://")
+    rest = re.split(r"[?#]", rest)[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"

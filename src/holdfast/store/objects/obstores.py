@@ -1,0 +1,268 @@
+"""Object stores through obstore: S3 and its look-alikes, Google's, Azure's, memory, a local directory.
+
+obstore's own retries are kept short, so that ``close`` and the end of the patience are noticed within seconds; ours go
+round them. Nothing of obstore's may be used in a process forked after its first use: its threads stay behind.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import obstore
+
+from holdfast.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StorageError,
+    StorageUnavailableError,
+)
+from holdfast.store.objects import transfer, verdicts
+from holdfast.store.objects.base import Level, ObjectInfo
+from holdfast.store.objects.patience import Patience
+
+DEFAULT_PATIENCE_S = 300.0
+REQUEST_TIMEOUT_S = 60.0  # of one request in all: a part of 8 MiB at 8 at once must get through a slow line
+CONNECT_TIMEOUT_S = 5.0
+INNER_RETRY_S = 5.0
+DELETE_BATCH = 1000  # what S3 takes in one request
+
+_NOT_PARTIAL = "Received non-partial response"
+_T = TypeVar("_T")
+_runtime_pid: int | None = None
+
+
+class ObstoreObjects:
+    """An ``ObjectStore`` on any of obstore's stores, at a prefix inside it."""
+
+    def __init__(
+        self,
+        store: Any,
+        url: str,
+        *,
+        prefix: str = "",
+        patience_s: float = DEFAULT_PATIENCE_S,
+        shared: _Shared | None = None,
+    ) -> None:
+        self._given = store
+        self._store = bounded(store, patience_s)
+        self._url = url
+        self._prefix = prefix.strip("/")
+        self._shared = shared or _Shared()
+        self._patience = Patience(patience_s, self._shared.closed)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def creates_safely(self) -> bool:
+        with self._shared.lock:
+            if self._shared.creates_safely is None:
+                self._shared.creates_safely = self._probe()
+            return bool(self._shared.creates_safely)
+
+    def get(self, key: str) -> bytes:
+        return self._try("read", key, lambda: bytes(self._whole(key)))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        if self._shared.ranged:
+            try:
+                data = self._try("read", key, lambda: self._part(key, start, length)).data
+                return transfer.exactly(bytes(data), length, self._name(key))
+            except transfer.NoRangesError:
+                self._shared.ranged = False
+        return transfer.exactly(self.get(key)[start : start + length], length, self._name(key))
+
+    def put(self, key: str, data: bytes) -> None:
+        self._try("write", key, lambda: obstore.put(self._store, self._full(key), data, use_multipart=False))
+
+    def create(self, key: str, data: bytes) -> None:
+        if not self.creates_safely:
+            self._create_unsafely(key, data)
+            return
+        try:
+            self._try("create", key, lambda: self._put_new(key, data))
+        except ObjectExistsError:
+            if not self._holds(key, data):
+                raise
+
+    def list(self, prefix: str = "") -> builtins.list[ObjectInfo]:
+        found = self._try("list", prefix, lambda: obstore.list(self._store, self._full(prefix) or None).collect())
+        return self._infos(found, prefix)
+
+    def level(self, prefix: str = "") -> Level:
+        found = self._try("list", prefix, lambda: obstore.list_with_delimiter(self._store, self._full(prefix) or None))
+        return Level(self._infos(found["objects"], prefix), sorted(map(self._relative, found["common_prefixes"])))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), DELETE_BATCH):
+            batch = keys[start : start + DELETE_BATCH]
+            try:
+                self._try("delete", batch[0], lambda batch=batch: self._delete(batch))  # type: ignore[misc]
+            except ObjectMissingError:  # the batch ended at a key that is gone; some stores say so
+                for key in batch:
+                    self._delete_one(key)
+
+    def upload(self, path: Path, key: str) -> None:
+        self._try("upload", key, lambda: self._upload(path, key))
+
+    def download(self, key: str, path: Path, size: int) -> None:
+        name = self._name(key)
+        if size > transfer.PART_BYTES and self._shared.ranged:
+            try:
+                transfer.download_parts(
+                    lambda start, length: self._try("download", key, lambda: self._part(key, start, length)),
+                    path,
+                    size,
+                    name,
+                )
+                return
+            except transfer.NoRangesError:
+                self._shared.ranged = False
+        self._try("download", key, lambda: transfer.download_whole(self._chunks(key, size), path, size, name))
+
+    def with_patience(self, seconds: float) -> ObstoreObjects:
+        return ObstoreObjects(self._given, self._url, prefix=self._prefix, patience_s=seconds, shared=self._shared)
+
+    def close(self) -> None:
+        self._shared.closed.set()
+
+    def _whole(self, key: str) -> Any:
+        answer = obstore.get(self._store, self._full(key))
+        data = answer.bytes()
+        if len(data) != answer.meta["size"]:
+            raise ConnectionError(f"only {len(data)} of {answer.meta['size']} bytes arrived")
+        return data
+
+    def _part(self, key: str, start: int, length: int) -> transfer.Part:
+        try:
+            answer = obstore.get(self._store, self._full(key), options={"range": (start, start + length)})
+        except obstore.exceptions.GenericError as error:
+            if _NOT_PARTIAL in str(error):
+                raise transfer.NoRangesError(f"{self._name(key)}: the server sends no parts of objects") from error
+            raise
+        size, data = answer.meta["size"], answer.bytes()
+        if len(data) != min(length, max(size - start, 0)):
+            raise ConnectionError(f"only {len(data)} of {length} bytes arrived")
+        return transfer.Part(data, size, answer.meta["e_tag"])
+
+    def _chunks(self, key: str, size: int) -> Any:
+        answer = obstore.get(self._store, self._full(key))
+        if answer.meta["size"] != size:
+            raise transfer.damaged(self._name(key), size, answer.meta["size"])
+        return answer.stream(transfer.PART_BYTES)
+
+    def _upload(self, path: Path, key: str) -> None:
+        with transfer.local("read", path):
+            file = transfer.Reader(path, self._patience.check_open)
+        with file:
+            part = transfer.part_bytes(os.fstat(file.fileno()).st_size)
+            obstore.put(self._store, self._full(key), file, chunk_size=part, max_concurrency=transfer.STREAMS)
+
+    def _put_new(self, key: str, data: bytes) -> None:
+        obstore.put(self._store, self._full(key), data, mode="create")
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self.get(key) == data
+        except ObjectMissingError:
+            return False
+
+    def _create_unsafely(self, key: str, data: bytes) -> None:
+        """The best that a server without conditional writes allows: two callers at once may both succeed."""
+        try:
+            there = self.get(key)
+        except ObjectMissingError:
+            self.put(key, data)
+            return
+        if there != data:
+            raise ObjectExistsError(f"{self._name(key)} is there already.")
+
+    def _probe(self) -> bool:
+        key = f".holdfast-probe-{uuid.uuid4().hex}"
+        try:
+            for content in (b"first", b"second"):
+                self._try("create", key, lambda content=content: self._put_new(key, content))  # type: ignore[misc]
+            return False
+        except ObjectExistsError:
+            return self.get(key) == b"first"
+        except StorageUnavailableError:
+            raise
+        except StorageError:
+            return False  # the store says that it cannot
+        finally:
+            with contextlib.suppress(StorageError):
+                self.delete([key])
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        obstore.delete(self._store, [self._full(key) for key in keys])
+
+    def _delete_one(self, key: str) -> None:
+        with contextlib.suppress(ObjectMissingError):
+            self._try("delete", key, lambda: self._delete([key]))
+
+    def _infos(self, found: Sequence[Any], prefix: str) -> builtins.list[ObjectInfo]:
+        """By key, without the empty objects that consoles make to show a directory."""
+        infos = (ObjectInfo(self._relative(meta["path"]), meta["size"]) for meta in found)
+        return sorted(info for info in infos if info.key not in ("", prefix.rstrip("/")))
+
+    def _try(self, action: str, key: str, attempt: Callable[[], _T]) -> _T:
+        _check_process()
+        name = self._name(key)
+        return self._patience.run(attempt, lambda error: verdicts.judge(action, name, error))
+
+    def _name(self, key: str) -> str:
+        return f"{self._url.rstrip('/')}/{key}"
+
+    def _full(self, key: str) -> str:
+        return f"{self._prefix}/{key}" if self._prefix else key
+
+    def _relative(self, full: str) -> str:
+        return full[len(self._prefix) + 1 :] if self._prefix else full
+
+
+class _Shared:
+    """What copies of a store with another patience have in common."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self.lock = threading.Lock()
+        self.creates_safely: bool | None = None
+        self.ranged = True
+
+
+def bounded(store: Any, patience_s: float) -> Any:
+    """The store with time-outs and short retries, where it has none of its user's."""
+    if not hasattr(store, "retry_config"):
+        return store  # memory and local directories
+    longest = max(1.0, min(REQUEST_TIMEOUT_S, patience_s))
+    client = {"connect_timeout": f"{CONNECT_TIMEOUT_S:g}s", "timeout": f"{longest:g}s", **(store.client_options or {})}
+    retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=min(INNER_RETRY_S, longest))}
+    return type(store)(
+        prefix=store.prefix,
+        config=store.config,
+        client_options=client,
+        retry_config=store.retry_config or retries,
+        credential_provider=store.credential_provider,
+    )
+
+
+def _check_process() -> None:
+    global _runtime_pid
+    if _runtime_pid is None:
+        _runtime_pid = os.getpid()
+    elif _runtime_pid != os.getpid():
+        raise StorageError(
+            "An object store was used before this process was forked from its parent, and cannot be used here. Start "
+            "the process anew (spawn), or use the store first after the fork."
+        )

@@ -1,0 +1,106 @@
+"""From a location to the store that it names. Imports the store's library only here, when it is needed.
+
+obstore reads the usual environment variables itself; URL options go before them. What is added: short names for
+options, plain http where the endpoint says so, profiles of ``~/.aws``, and no question to a metadata address when
+``AWS_EC2_METADATA_DISABLED`` is set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import StorageDeniedError
+from holdfast.store.objects.base import ObjectStore
+
+if TYPE_CHECKING:
+    from holdfast.store.location import Location
+
+_ALIASES = {
+    "endpoint_override": "endpoint",
+    "endpoint_url": "endpoint",
+    "anonymous": "skip_signature",
+    "access_key": "access_key_id",
+    "secret_key": "secret_access_key",
+    "account": "account_name",
+}
+_CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "proxy_url", "allow_invalid_certificates", "allow_http"})
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_OTHER_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_TRUE = ("1", "true", "yes", "on")
+_memories: dict[str, Any] = {}
+
+
+def open_location(location: Location, patience_s: float) -> ObjectStore:
+    if location.path is not None:
+        from holdfast.store.objects.files import FileObjects
+
+        return FileObjects(location.path)
+    from holdfast.store.objects.obstores import ObstoreObjects
+
+    store = location.filesystem
+    if store is None:
+        store = _build(location)
+    return ObstoreObjects(store, str(location), prefix=location.key, patience_s=patience_s)
+
+
+def _build(location: Location) -> Any:
+    from obstore.exceptions import BaseError
+    from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+    scheme, _, bucket = location.root.partition("://")
+    if scheme == "memory":
+        return _memories.setdefault(bucket, MemoryStore())
+    config = {_ALIASES.get(name, name): value for name, value in location.options}
+    kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}[scheme]
+    if scheme == "abfss":
+        scheme = "az"
+        bucket, _, host = bucket.partition("@")
+        if host:
+            config.setdefault("account_name", host.partition(".")[0])
+    client = _client_options(scheme, config)
+    provider = _credentials(location, config) if scheme == "s3" else None
+    try:
+        return kind(bucket, config=config, client_options=client, credential_provider=provider)
+    except (BaseError, ValueError) as error:
+        text = str(error).partition("\n\nDebug source")[0]
+        raise ValueError(f"{location}: the store cannot be set up: {text}") from None
+
+
+def _client_options(scheme: str, config: dict[str, str]) -> dict[str, Any]:
+    """Takes the options that are the HTTP client's out of the others."""
+    plain = config.pop("scheme", "https")
+    client: dict[str, Any] = {name: config.pop(name) for name in _CLIENT_OPTIONS & config.keys()}
+    if "endpoint" in config and "://" not in config["endpoint"]:
+        config["endpoint"] = f"{plain}://{config['endpoint']}"
+    endpoint = config.get("endpoint") or config.get("base_url") or _first(os.environ, _ENDPOINTS[scheme])
+    if endpoint.startswith("http://"):
+        client.setdefault("allow_http", True)
+    return client
+
+
+def _credentials(location: Location, config: Mapping[str, str]) -> Any:
+    """None where obstore finds credentials by itself."""
+    anonymous = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "")).lower() in _TRUE
+    if anonymous or "access_key_id" in config or _first(os.environ, _OTHER_CREDENTIALS):
+        return None
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() not in _TRUE:
+        return None
+    raise StorageDeniedError(
+        f"There are no credentials for {location}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+        "anonymous=true in the URL's options for a public bucket."
+    )
+
+
+def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((values[name] for name in names if values.get(name)), "")

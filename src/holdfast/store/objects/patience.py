@@ -1,0 +1,58 @@
+"""How long a failing request is tried again: with jittered back-off, for a budget of seconds, until the store closes.
+
+The budget counts from the first failure, so that a long transfer which fails near its end is still tried again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.store.objects import verdicts
+
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 5.0  # an outage that ends is noticed within this
+
+_T = TypeVar("_T")
+
+
+class Patience:
+    """A budget of seconds and the flag that ends all waiting. Shared by threads; holds no state of a call."""
+
+    def __init__(self, seconds: float, closed: threading.Event, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = seconds
+        self.closed = closed
+        self._clock = clock
+
+    def with_seconds(self, seconds: float) -> Patience:
+        return Patience(seconds, self.closed, self._clock)
+
+    def run(self, attempt: Callable[[], _T], judge: Callable[[Exception], StorageError]) -> _T:
+        """What ``attempt`` returns. ``judge`` makes its exception one of ours; ``StorageUnavailableError`` and its
+        subclasses are tried again, all else is raised at once."""
+        tries, began, delay = 0, 0.0, FIRST_DELAY_S
+        while True:
+            tries += 1
+            self.check_open()
+            try:
+                return attempt()
+            except Exception as error:
+                failure, cause = judge(error), error
+            if not isinstance(failure, StorageUnavailableError):
+                raise failure from (None if failure is cause else cause)
+            now = self._clock()
+            began = began if tries > 1 else now
+            left = began + self.seconds - now
+            if left <= 0 or self.closed.is_set():
+                text = f"{failure} (tried {tries} times, for {now - began:.1f} s). {verdicts.remedy(failure)}"
+                raise type(failure)(text) from cause
+            self.closed.wait(min(left, delay * random.uniform(0.5, 1.0)))
+            delay = min(delay * 2, LONGEST_DELAY_S)
+
+    def check_open(self) -> None:
+        if self.closed.is_set():
+            raise StorageUnavailableError("The store is closed.")

@@ -1,0 +1,211 @@
+"""Large objects to and from files: parallel parts, bounded memory, and a download that goes on where it stopped.
+
+Beside a download's file are ``<name>.part``, its content so far, and ``<name>.parts``, which says what of it is there.
+A part is noted after its bytes were written, and both are trusted only within one boot of the machine: the page cache
+outlives a killed process, but not a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.errors import CheckpointDamagedError, StorageError, StorageFullError
+
+PART_BYTES = 8 << 20
+STREAMS = 8
+MOST_PARTS = 10_000  # of one upload, by S3 and Google
+_MIB = 1 << 20
+
+
+class Part(NamedTuple):
+    data: Any  # a buffer
+    size: int  # of the whole object
+    tag: str | None  # of the object's version
+
+
+class NoRangesError(StorageError):
+    """The server does not send parts of an object."""
+
+
+class Reader(io.FileIO):
+    """A file to upload that cannot be read any more when the store is closed."""
+
+    def __init__(self, path: Path, check_open: Callable[[], None]) -> None:
+        super().__init__(path, "rb")
+        self._check_open = check_open
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._check_open()
+        return super().read(-1 if size is None else size) or b""
+
+
+def part_bytes(size: int) -> int:
+    """The smallest whole number of MiB, not below ``PART_BYTES``, that keeps a file within the limit of parts."""
+    needed = -(-size // MOST_PARTS)
+    return max(PART_BYTES, -(-needed // _MIB) * _MIB)
+
+
+@contextlib.contextmanager
+def local(action: str, path: Path) -> Iterator[None]:
+    """Tell an error of the local disk from one of the store."""
+    try:
+        yield
+    except OSError as error:
+        kind = StorageFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+        raise kind(f"Could not {action} {path}: {error.strerror}. Check the local disk and its space.") from error
+
+
+def download_whole(chunks: Iterable[Any], path: Path, size: int, name: str) -> None:
+    """Write what arrives in one stream; the file appears when its size is right."""
+    part, notes = _beside(path)
+    arrived = 0
+    with contextlib.ExitStack() as stack:
+        with local("write", part):
+            file = stack.enter_context(open(part, "wb", buffering=0))
+        for chunk in chunks:
+            arrived += _write_at(file.fileno(), chunk, arrived, part)
+    if arrived != size:
+        raise damaged(name, size, arrived)
+    _finish(part, notes, path)
+
+
+def download_parts(fetch: Callable[[int, int], Part], path: Path, size: int, name: str) -> None:
+    """Write the parts that are not there yet, several at once; what was fetched before an error stays for the next
+    call. ``fetch`` gives exactly the part that it is asked for."""
+    while not _Download(fetch, path, size, name).run():
+        pass  # another version of the object is there now: from the start
+
+
+def damaged(name: str, size: int, found: int) -> CheckpointDamagedError:
+    return CheckpointDamagedError(f"{name} has {found} bytes, not the {size} that it should have.")
+
+
+def exactly(data: bytes, length: int, name: str) -> bytes:
+    if len(data) != length:
+        raise CheckpointDamagedError(f"{name} ends before the {length} bytes that were asked for.")
+    return data
+
+
+class _Download:
+    def __init__(self, fetch: Callable[[int, int], Part], path: Path, size: int, name: str) -> None:
+        self._fetch = fetch
+        self._path = path
+        self._size = size
+        self._name = name
+        self._part, self._notes_path = _beside(path)
+        self._lock = threading.Lock()
+        self._changed = threading.Event()
+        self._headed = False
+        self._tag: str | None = None
+
+    def run(self) -> bool:
+        """Whether the file is complete; if not, what was there is gone, and the next run begins anew."""
+        with contextlib.ExitStack() as stack:
+            with local("write", self._part):
+                there = self._resume()
+                self._target = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                stack.callback(os.close, self._target)
+                self._notes = stack.enter_context(open(self._notes_path, "ab", buffering=0))
+                if not there:
+                    _reserve(self._target, self._size)
+            self._fetch_all([start for start in range(0, self._size, PART_BYTES) if start not in there])
+        if self._changed.is_set():
+            self._forget()
+            return False
+        _finish(self._part, self._notes_path, self._path)
+        return True
+
+    def _fetch_all(self, starts: list[int]) -> None:
+        with ThreadPoolExecutor(STREAMS, thread_name_prefix="holdfast-download") as pool:
+            futures = [pool.submit(self._fetch_one, start) for start in starts]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:
+                pool.shutdown(cancel_futures=True)
+        for future in futures:
+            if not future.cancelled():
+                future.result()
+
+    def _fetch_one(self, start: int) -> None:
+        if self._changed.is_set():
+            return
+        part = self._fetch(start, min(PART_BYTES, self._size - start))
+        if part.size != self._size:
+            raise damaged(self._name, self._size, part.size)
+        if not self._same_version(part.tag):
+            self._changed.set()
+            return
+        _write_at(self._target, part.data, start, self._part)
+        self._note(str(start))
+
+    def _same_version(self, tag: str | None) -> bool:
+        with self._lock:
+            if not self._headed:
+                self._tag, self._headed = tag, True
+                self._note(json.dumps({"size": self._size, "part": PART_BYTES, "tag": tag, "boot": _boot()}))
+            return tag == self._tag
+
+    def _note(self, line: str) -> None:
+        with local("write", self._notes_path):
+            self._notes.write(f"{line}\n".encode())  # short, and in one write: never torn while the machine lives
+
+    def _resume(self) -> set[int]:
+        """The starts of the parts that are there already; without any, nothing is left of an earlier call."""
+        try:
+            head, *lines = self._notes_path.read_text(encoding="utf-8").splitlines()
+            known = json.loads(head)
+            fits = (known["size"], known["part"], known["boot"]) == (self._size, PART_BYTES, _boot())
+            if fits and known["boot"] and lines and self._part.stat().st_size == self._size:
+                self._tag, self._headed = known["tag"], True
+                return {int(line) for line in lines}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        self._forget()
+        return set()
+
+    def _forget(self) -> None:
+        self._notes_path.unlink(missing_ok=True)
+        self._part.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    return path.with_name(path.name + ".part"), path.with_name(path.name + ".parts")
+
+
+def _finish(part: Path, notes: Path, path: Path) -> None:
+    with local("write", path):
+        os.rename(part, path)
+        notes.unlink(missing_ok=True)
+
+
+def _reserve(target: int, size: int) -> None:
+    """Claim the space now: a full disk is known before anything is fetched."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(target, 0, size)
+    else:
+        os.ftruncate(target, size)
+
+
+def _write_at(target: int, data: Any, start: int, path: Path) -> int:
+    rest, at = memoryview(data), start
+    with local("write", path):
+        while rest:
+            written = os.pwrite(target, rest, at)
+            rest, at = rest[written:], at + written
+    return at - start
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

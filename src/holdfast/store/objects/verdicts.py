@@ -1,0 +1,94 @@
+"""What an object store's complaint means: missing, taken, denied, worth another try, or hopeless.
+
+Stores differ in the exception that they raise, but all of them put the server's status and code into its text. That
+text may hold a signed URL; what is shown of it has no query.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    StorageDeniedError,
+    StorageError,
+    StorageUnavailableError,
+)
+
+WRITES = frozenset({"write", "create", "upload"})  # to these, "not found" is about something else than the key
+CHECK_ACCESS = (
+    "Check the credentials (are they there, not expired, allowed to do this?), the region, the endpoint and that the "
+    "bucket exists. Nothing that was committed is hurt; run again when that is right."
+)
+CHECK_SERVICE = (
+    "Check the network and the service. Nothing that was committed is hurt; run again when it answers, or raise the "
+    "patience."
+)
+
+_DENIED = re.compile(
+    r"status code: 40[13]\b|NoSuchBucket|ContainerNotFound|bucket does not exist|InvalidAccessKeyId"
+    r"|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired|RequestTimeTooSkewed|AccessDenied"
+    r"|AuthenticationFailed|credential|169\.254\.169\.254|metadata\.google\.internal",
+    re.IGNORECASE,
+)
+_HOPELESS = re.compile(r"status code: 416\b|BadScheme|URL scheme is not allowed", re.IGNORECASE)
+_STATUS = re.compile(r"status code: (\d{3}[^:<\n]*)")
+_CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
+_QUERY = re.compile(r"\?\S+")
+_BY_TYPE = {
+    "AlreadyExistsError": ObjectExistsError,
+    "PreconditionError": ObjectExistsError,
+    "FileExistsError": ObjectExistsError,
+    "PermissionDeniedError": StorageDeniedError,
+    "PermissionError": StorageDeniedError,
+    "UnauthenticatedError": StorageDeniedError,
+    "NoCredentialsError": StorageDeniedError,
+    "NotSupportedError": StorageError,
+    "NotImplementedError": StorageError,
+    "InvalidPathError": StorageError,
+    "UnknownConfigurationKeyError": StorageError,
+    "ValueError": StorageError,
+    "TypeError": StorageError,
+}
+
+
+def judge(action: str, name: str, error: Exception) -> StorageError:
+    """The error of ours that says what the store's error means."""
+    if isinstance(error, StorageError):
+        return error
+    kind = _kind(action, error)
+    if kind is ObjectMissingError:
+        return ObjectMissingError(f"There is no {name}.")
+    if kind is ObjectExistsError:
+        return ObjectExistsError(f"{name} is there already.")
+    text = f"Could not {action} {name}: {cause(error)}"
+    return kind(text if issubclass(kind, StorageUnavailableError) else f"{text}. Trying again would not help.")
+
+
+def remedy(error: StorageError) -> str:
+    return CHECK_ACCESS if isinstance(error, StorageDeniedError) else CHECK_SERVICE
+
+
+def cause(error: Exception) -> str:
+    """The status and code that the server gave, or the first lines of the text."""
+    text = str(error).partition("\n\nDebug source")[0]
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status is not None:
+        return " ".join(found.group(1).strip() for found in (status, code) if found is not None)
+    detail = " (the server cannot be reached)" if "kind: Connect" in str(error) else ""
+    return (_QUERY.sub("", " ".join(text.split()))[:300] or type(error).__name__) + detail
+
+
+def _kind(action: str, error: Exception) -> type[StorageError]:
+    text = str(error)
+    if _HOPELESS.search(text):
+        return StorageError
+    if _DENIED.search(text.partition("\n\nDebug source")[0]):
+        return StorageDeniedError
+    if isinstance(error, FileNotFoundError):
+        return StorageUnavailableError if action in WRITES else ObjectMissingError
+    for base in type(error).__mro__:
+        if base.__name__ in _BY_TYPE:
+            return _BY_TYPE[base.__name__]
+    return StorageUnavailableError

@@ -1,0 +1,29 @@
+"""Servers that live for the session, and obstore's own threads started before a test counts what it left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.store import MemoryStore
+from servers import S3Server, s3_server, unconditional_s3_server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def obstore_is_running() -> None:
+    obstore.put(MemoryStore(), "warm", b"")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def unconditional_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    directory: Path = tmp_path_factory.mktemp("rclone")
+    with unconditional_s3_server(directory) as server:
+        yield server
