@@ -60,6 +60,16 @@ class Machine:
     def seal(self, index: int, *ranks: int) -> list[do.Command]:
         return self.feed(*(ev.ShardSealed(self.generation, rank, index) for rank in ranks))
 
+    def upload(self, index: int) -> list[do.Command]:
+        """All ranks bring files, they are hashed, and they arrive in remote storage."""
+        everyone = range(len(self.state.ranks))
+        self.stage(index, *everyone)
+        return self.seal(index, *everyone) + self.uploaded(index)
+
+    def uploaded(self, index: int, generation: int | None = None) -> list[do.Command]:
+        ranks = range(len(self.state.ranks))
+        return self.feed(*(ev.ShardUploaded(generation or self.generation, rank, index) for rank in ranks))
+
     def commit(self, index: int, score: float | None = None) -> list[do.Command]:
         """All ranks bring files, and they become durable."""
         everyone = range(len(self.state.ranks))

@@ -123,7 +123,7 @@ def advance(turn: Turn) -> None:
     pending = next(iter(turn.state.unsaved), None)
     if pending is None or pending.committing or not turn.state.is_whole(pending):
         return
-    if turn.state.spec.remote and pending.uploaded != pending.staged:
+    if turn.state.spec.remote and not pending.is_uploaded:
         return
     turn.set_pending(structs.replace(pending, committing=True))
     turn.do(do.Commit(*_what(pending)))
@@ -160,7 +160,8 @@ def _upload(turn: Turn) -> None:
     waiting = [p for p in whole if not p.uploading]
     hurry = state.spec.sync_period_s <= 0 or not state.group_lives
     last_due = max((p.report for p in waiting if p.due), default=0)
-    free = _UPLOADS_AT_ONCE - (len(whole) - len(waiting))
+    # What is there and waits for an older one takes no place: the older one may be hashed last.
+    free = _UPLOADS_AT_ONCE - sum(p.uploading and not p.is_uploaded for p in whole)
     for pending in waiting[: max(0, free)]:
         if hurry or pending.report <= last_due:
             turn.set_pending(structs.replace(pending, uploading=True))

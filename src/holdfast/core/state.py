@@ -97,6 +97,10 @@ class Pending(Struct, frozen=True):
     def is_sealed(self) -> bool:
         return self.sealed == self.staged
 
+    @property
+    def is_uploaded(self) -> bool:
+        return self.uploading and self.uploaded == self.staged
+
 
 class Failure(Struct, frozen=True):
     """The first failure of a group; what its peers suffered after it is not counted."""
