@@ -40,3 +40,30 @@ def test_what_is_hashed_last_finds_a_place_among_the_uploads_that_wait_for_it() 
     machine.uploaded(2)
     assert only(do.Upload, machine.seal(0, 0)).index == 0
     assert only(do.Commit, machine.uploaded(0)).index == 0
+
+
+def test_no_name_is_used_twice_not_even_after_a_deletion() -> None:
+    machine = remote(num_to_keep=1)
+    machine.committed(only(do.Commit, machine.upload(0)))
+    machine.stage(1, 0, name="other")
+    machine.seal(1, 0)
+    assert only(do.Delete, machine.committed(only(do.Commit, machine.uploaded(1)))).id == "checkpoint_000001"
+    machine.stage(2, 0, name="checkpoint_000001")
+    assert machine.state.pending[2].id == "checkpoint_000001-g1"
+
+
+def test_a_name_that_ends_like_one_of_a_later_generation_gets_its_own_generation_behind_it() -> None:
+    machine = remote()
+    for index, name in enumerate(("best-g2", "best-g2-r1", "resnet-gpu", "best-r1", "7")):
+        machine.stage(index, 0, name=name)
+    ids = [pending.id for pending in machine.state.pending.values()]
+    assert ids == ["best-g2-g1", "best-g2-r1-g1", "resnet-gpu", "best-r1", "7"]
+
+
+def test_later_generations_have_their_number_in_every_name() -> None:
+    machine = remote()
+    machine.fail()
+    machine.gone()
+    machine.stage(0, 0, name="best")
+    machine.stage(1, 0)
+    assert [pending.id for pending in machine.state.pending.values()] == ["best-g2", "checkpoint_000002-g2"]

@@ -33,7 +33,7 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     state = turn.state
     report = state.base + event.index + 1
     id = _free_id(state, event.name, report)
-    if event.name is not None and state.spec.remote:
+    if state.spec.remote:
         turn.change(names=state.names | {id})
     if state.spec.missing_warning_s > 0:
         turn.do(do.SetTimer(f"missing:{event.index}", state.spec.missing_warning_s))
@@ -44,16 +44,22 @@ def _free_id(state: RunState, name: str | None, report: int) -> str:
     """The name asked for; with the generation behind it where an earlier checkpoint has that name already.
 
     In remote storage no name is used twice in a run, not even after a deletion: a request that was on its way when a
-    driver or a node died may arrive at any time, and must not meet the files of another checkpoint.
+    driver or a node died may arrive at any time, and must not meet the files of another checkpoint. Names of the first
+    generation stay as they are, unless they end like those of a later one.
     """
     wanted = name or f"checkpoint_{report:06d}"
-    if state.spec.remote and state.generation > 1:
+    if state.spec.remote and (state.generation > 1 or _ends_with_a_generation(wanted)):
         wanted = f"{wanted}-g{state.generation}"
     taken = {c.id for c in state.checkpoints} | {p.id for p in state.unsaved} | state.damaged | state.names
     if wanted not in taken:
         return wanted
     renamed = f"{wanted}-g{state.generation}"
     return renamed if renamed not in taken else f"{renamed}-r{report}"
+
+
+def _ends_with_a_generation(name: str) -> bool:
+    _, mark, number = name.rpartition("-g")
+    return bool(mark) and number.replace("-r", "", 1).isdigit()
 
 
 def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
