@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import NotARunError
+from holdfast.store.location import Location
 from holdfast.train import Checkpoint, Result, WorkerGroupError
 
 NAN = float("nan")
@@ -66,16 +67,17 @@ def test_dataframe_without_pandas_names_the_remedy(monkeypatch: pytest.MonkeyPat
 
 
 def test_from_history(tmp_path: Path) -> None:
+    location = Location.parse("path", tmp_path)
     history: Any = SimpleNamespace(
         metrics={"loss": 1},
         rows=[{"loss": 2}, {"loss": 1}],
-        checkpoints=[("a", tmp_path / "a", {"loss": 2}), ("b", tmp_path / "b", {"loss": 1})],
+        checkpoints=[("a", location / "a", {"loss": 2}), ("b", location / "b", {"loss": 1})],
         config={"lr": 0.1},
         error=None,
         ledger="ledger",
     )
     failed = WorkerGroupError("rank 1 was killed\nmore lines", {})
-    result = Result.from_history(tmp_path, history, error=failed, return_value=7)
+    result = Result.from_history(location, history, error=failed, return_value=7)
     assert result.metrics == {"loss": 1}
     assert result.checkpoint == Checkpoint(tmp_path / "b")
     assert result.best_checkpoints == [
@@ -91,7 +93,7 @@ def test_from_history(tmp_path: Path) -> None:
 
 def test_a_run_without_reports(tmp_path: Path) -> None:
     empty: Any = SimpleNamespace(metrics=None, rows=[], checkpoints=[], config=None, error=None, ledger=None)
-    result = Result.from_history(tmp_path, empty)
+    result = Result.from_history(Location.parse("path", tmp_path), empty)
     assert (result.metrics, result.checkpoint, result.best_checkpoints, result.error) == (None, None, [], None)
     assert "error" not in repr(result)
 
@@ -101,5 +103,5 @@ def test_a_path_that_is_no_run(tmp_path: Path) -> None:
         Result.from_path(tmp_path)
     with pytest.raises(NotARunError):
         Result.from_path(tmp_path / "gone")
-    with pytest.raises(ValueError, match="object stores"):
-        Result.from_path("s3://bucket/run")
+    with pytest.raises(ValueError, match=r"Result\.from_path\(path='ftp://host/run'\)"):
+        Result.from_path("ftp://host/run")

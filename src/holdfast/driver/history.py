@@ -3,37 +3,101 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.core.failures import describe
 from holdfast.core.state import Outcome
-from holdfast.errors import StorageError, TrainingFailedError, WorkerGroupError
+from holdfast.errors import StorageError, StorageUnavailableError, TrainingFailedError, WorkerGroupError
 from holdfast.store import journal, runfile
-from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import read_last_metrics, read_metrics
+from holdfast.store.location import Location
+from holdfast.store.metrics import parse_line, read_last_metrics, read_metrics
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote import journal as remote_journal
+from holdfast.store.remote import runfile as remote_runfile
+from holdfast.store.remote.fetch import get_all
+from holdfast.store.remote.mirror import mirror
+from holdfast.store.remote.parts import files_of
 
 from .ledger import Ledger, account
 from .recovery import Past, read_past
 
-Reports = dict[int, list[dict[str, Any]]]  # rank 0's, by generation
+PATIENCE_S = 60.0
 _QUICKLY_READ = 16 << 20  # bytes
+
+Row = dict[str, Any]  # a report: its index, its time and its metrics
+Reports = dict[int, list[Row]]  # rank 0's, by generation
+
+
+class ReportReader(Protocol):
+    """Reads what rank 0 reported in a generation."""
+
+    def all(self, generation: int) -> list[Row]: ...
+
+    def last(self, generation: int) -> Row | None: ...
+
+
+@dataclass(frozen=True)
+class LocalReports:
+    layout: RunLayout
+
+    def all(self, generation: int) -> list[Row]:
+        return read_metrics(self.layout, generation, 0)[0]
+
+    def last(self, generation: int) -> Row | None:
+        return read_last_metrics(self.layout, generation, 0)
+
+
+@dataclass(frozen=True)
+class RemoteReports:
+    location: Location
+    patience_s: float
+
+    def all(self, generation: int) -> list[Row]:
+        objects = self.location.open(self.patience_s)
+        content = get_all(objects, self._parts(objects, generation))
+        rows = map(parse_line, b"".join(part or b"" for part in content).split(b"\n"))
+        return [row for row in rows if row is not None]
+
+    def last(self, generation: int) -> Row | None:
+        """Most often the last part of the file has it."""
+        objects = self.location.open(self.patience_s)
+        (end,) = get_all(objects, self._parts(objects, generation)[-1:]) or [b""]
+        rows = (parse_line(line) for line in reversed((end or b"").split(b"\n")) if line)
+        found = next((row for row in rows if row is not None), None)
+        return found or next(reversed(self.all(generation)), None)
+
+    def _parts(self, objects: ObjectStore, generation: int) -> list[str]:
+        layout = RunLayout(Path())
+        key = layout.metrics_file(generation, 0).as_posix()
+        keys = [info.key for info in objects.list(f"{key.rpartition('/')[0]}/")]
+        return files_of(keys).get(key, [])
 
 
 class History:
     """The reports, of which there may be millions, are read when they are asked for."""
 
-    def __init__(self, layout: RunLayout, identity: dict[str, Any]) -> None:
-        self._layout = layout
-        self._records, _ = journal.read(layout)
-        self._past = read_past(self._records)
-        manifests, _ = CheckpointStore(layout).scan()
+    def __init__(
+        self,
+        location: Location,
+        identity: dict[str, Any],
+        records: list[Record],
+        manifests: Sequence[Manifest],
+        reader: ReportReader,
+    ) -> None:
+        self._records = records
+        self._past = read_past(records)
+        self._reader = reader
         found = self._past.validated
-        self.checkpoints: list[tuple[str, Path, dict[str, Any]]] = [
-            (m.id, layout.checkpoint_dir(m.id), {**(m.metrics or {}), **(found.get(m.id) or {})}) for m in manifests
+        self.checkpoints: list[tuple[str, Location, dict[str, Any]]] = [
+            (m.id, location / "checkpoints" / m.id, {**(m.metrics or {}), **(found.get(m.id) or {})}) for m in manifests
         ]
         self.config: dict[str, Any] | None = identity.get("train_loop_config")
         self.error = _error(self._past)
@@ -41,7 +105,7 @@ class History:
     @cached_property
     def metrics(self) -> dict[str, Any] | None:
         """The last report."""
-        last = read_last_metrics(self._layout, self._past.groups[-1].generation, 0) if self._past.groups else None
+        last = self._reader.last(self._past.groups[-1].generation) if self._past.groups else None
         if last is not None:
             metrics: dict[str, Any] = last["metrics"]
             return metrics
@@ -58,11 +122,52 @@ class History:
 
     @cached_property
     def _reports(self) -> Reports:
-        return {g.generation: read_metrics(self._layout, g.generation, 0)[0] for g in self._past.groups}
+        return {g.generation: self._reader.all(g.generation) for g in self._past.groups}
 
 
-def load(root: Path) -> History:
-    return History(RunLayout(root), read_identity(root))
+def load(run: Location | Path, patience_s: float = PATIENCE_S) -> History:
+    """NotARunError if there is no run; StorageUnavailableError if that cannot be told."""
+    location = Location.parse("load(run", run)
+    identity = read_identity(location, patience_s)
+    if location.path is not None:
+        layout = RunLayout(location.path)
+        records, _ = journal.read(layout)
+        return History(location, identity, records, CheckpointStore(layout).scan()[0], LocalReports(layout))
+    with tempfile.TemporaryDirectory(prefix="holdfast-history-") as directory:
+        layout = mirror(location.open(patience_s), Path(directory, "run"), metrics=False, judge=counted)
+        records, _ = journal.read(layout)
+        manifests, _ = CheckpointStore(layout).scan()
+    return History(location, identity, records, manifests, RemoteReports(location, patience_s))
+
+
+def read_identity(location: Location, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    """What run.json says; if that is damaged, the copy in the journal."""
+    if location.path is not None:
+        layout = RunLayout(location.path)
+        try:
+            return runfile.read(layout)
+        except StorageError as error:
+            return _identity_in(journal.read(layout)[0], error)
+    objects = location.open(patience_s)
+    try:
+        return remote_runfile.read(objects)
+    except StorageUnavailableError:
+        raise
+    except StorageError as error:
+        return _identity_in(remote_journal.read(objects)[0], error)
+
+
+def counted(records: Sequence[Record]) -> tuple[set[str], int]:
+    """Which checkpoints a journal knows, and the epoch of the last driver that took stock."""
+    state = read_past(records).state
+    return {checkpoint.id for checkpoint in state.checkpoints}, state.epoch
+
+
+def _identity_in(records: Sequence[Record], error: StorageError) -> dict[str, Any]:
+    identity = read_past(records).identity
+    if identity is None:
+        raise error
+    return identity
 
 
 def closing_account(records: list[Record], layout: RunLayout) -> str:
@@ -85,19 +190,6 @@ def _account(records: list[Record], reports: Reports) -> Ledger:
         for generation, rows in reports.items()
     }
     return account(records, stamps)
-
-
-def read_identity(root: Path) -> dict[str, Any]:
-    """What run.json says; if that is damaged, the copy in the journal."""
-    layout = RunLayout(root)
-    try:
-        return runfile.read(layout)
-    except StorageError as error:
-        records, _ = journal.read(layout)
-        identity = read_past(records).identity
-        if identity is None:
-            raise error
-        return identity
 
 
 def _surviving_rows(past: Past, reports: Reports) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,15 +13,15 @@ if TYPE_CHECKING:
 class StorageContext:
     """Where the run is stored. For advanced use; it may grow."""
 
-    run_dir: str
+    run_dir: str  # or its URL, without options
 
     @property
     def storage_path(self) -> str:
-        return str(Path(self.run_dir).parent)
+        return self.run_dir.rpartition("/")[0] or "/"
 
     @property
     def experiment_dir_name(self) -> str:
-        return Path(self.run_dir).name
+        return self.run_dir.rpartition("/")[2]
 
     @property
     def experiment_fs_path(self) -> str:
@@ -66,7 +65,7 @@ class TrainContext:
         return self._session.run_dir
 
     def get_storage(self) -> StorageContext:
-        return StorageContext(self._session.run_dir)
+        return StorageContext(self._session.run_url or self._session.run_dir)
 
     def get_metadata(self) -> dict[str, Any]:
         """The ``metadata`` that was passed to the trainer."""

@@ -6,12 +6,11 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TrainingFailedError
+from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
-from holdfast.train.paths import local_path
 
 if TYPE_CHECKING:
     from holdfast.driver.history import History
@@ -22,7 +21,7 @@ class Result:
 
     metrics: the last report of rank 0 in the surviving history.
     checkpoint: the latest committed checkpoint. best_checkpoints: all that were kept, oldest first, with their metrics.
-    error: why the run failed, None if it did not. path: the run's directory. config: the train function's.
+    error: why the run failed, None if it did not. path: the run's directory or URL. config: the train function's.
     return_value: what the function returned on rank 0. ledger: where the wall-clock time went.
     """
 
@@ -53,27 +52,33 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
-        """Read the result of a run from its directory; it may be running, finished, failed, moved or copied."""
+        """Read the result of a run from its directory or URL; it may be running, finished, failed, moved or copied."""
         from holdfast.driver.history import load
 
-        root = Path(local_path("Result.from_path(path", path, storage_filesystem))
-        return cls.from_history(root, load(root))
+        location = Location.parse("Result.from_path(path", path, storage_filesystem)
+        return cls.from_history(location, load(location))
 
     @classmethod
     def from_history(
-        cls, root: Path, history: History, *, error: TrainingFailedError | None = None, return_value: Any = None
+        cls,
+        location: Location,
+        history: History,
+        *,
+        error: TrainingFailedError | None = None,
+        return_value: Any = None,
     ) -> Result:
         """``error`` and ``return_value`` are what the driver has in memory and the files only describe."""
-        checkpoints = [(Checkpoint(directory), metrics) for _, directory, metrics in history.checkpoints]
+        checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in history.checkpoints]
         return cls(
             metrics=history.metrics,
             checkpoint=checkpoints[-1][0] if checkpoints else None,
             error=error or history.error,
-            path=str(root),
+            path=str(location),
             rows=partial(getattr, history, "rows"),
             best_checkpoints=checkpoints,
             config=history.config,
             return_value=return_value,
+            filesystem=location.filesystem,
             ledger=partial(getattr, history, "ledger"),
         )
 
