@@ -70,12 +70,11 @@ class RemoteJournal:
             else PoliteTurns(objects, token, settle_s, patience_s, wait)
         )
         try:
-            if not objects.creates_safely:
-                turns.announce(sequence.read(objects).epoch)
             for _ in range(_TRIES):
                 past = sequence.read(objects)
-                epoch = turns.announce(past.epoch)
-                claim = Header.of_this_process(position=past.last + 1, epoch=epoch, token=token, claim=True)
+                if turns.announce(past.epoch):
+                    continue
+                claim = Header.of_this_process(position=past.last + 1, epoch=turns.epoch, token=token, claim=True)
                 opened = cls(objects, turns, past, claim)
                 with contextlib.suppress(_StillWritingError):
                     opened._begin(now())
@@ -152,11 +151,15 @@ class RemoteJournal:
         return self._entries[-count:] if count >= _MERGE_AT - 1 else []
 
     def _remove(self, merged: list[Entry], into: Entry) -> None:
-        """Delete what another object stands for now, when that has been seen to be whole. If it cannot be done, it is
-        not read any more all the same."""
+        """Delete what another object stands for now. If it cannot be done, it is not read any more all the same.
+
+        First that object must be seen to be whole, and then nobody else to have taken over: where the store does not
+        create safely, it may have landed too late to count.
+        """
         old = [entry for entry in merged if entry.position >= self._removable_from]
         kept = self._claims | {position - 1 for position in self._claims}
-        with contextlib.suppress(StorageError):
+        with contextlib.suppress(StorageError, TakenError):
+            self._turns.look()
             if self._objects.get(into.key) != self._head(into.position, into.first).line() + into.lines:
                 return
             for entry in old:

@@ -30,12 +30,18 @@ class SafeTurns:
     """The store decides: a position belongs to whoever creates it."""
 
     def __init__(self, objects: ObjectStore, token: str) -> None:
+        self.epoch = 0
         self.next_position = 1
         self._objects = objects
         self._token = token
 
-    def announce(self, epoch_above: int) -> int:
-        return epoch_above + 1
+    def announce(self, newest_epoch: int) -> bool:
+        """Choose an epoch above the newest that has begun; True if that took time, so that more may have happened."""
+        self.epoch = newest_epoch + 1
+        return False
+
+    def look(self) -> None:
+        """Raise TakenError if somebody else has announced to take the run over."""
 
     def key(self, position: int) -> str:
         return key_of(position)
@@ -72,6 +78,7 @@ class PoliteTurns:
     def __init__(
         self, objects: ObjectStore, token: str, settle_s: float, patience_s: float, wait: Callable[[float], None]
     ) -> None:
+        self.epoch = 0
         self.next_position = 1
         self._objects = objects
         self._quick = objects.with_patience(settle_s / 2)
@@ -79,25 +86,28 @@ class PoliteTurns:
         self._settle_s = settle_s
         self._patience_s = patience_s
         self._wait = wait
-        self._epoch = 0
 
-    def announce(self, epoch_above: int) -> int:
-        """Claim an epoch, give everybody time to see it, and to finish what they were writing."""
-        if not self._epoch:
-            self._epoch = max([epoch_above, *(epoch for epoch, _, _ in self._claims())]) + 1
-            header = Header.of_this_process(position=0, epoch=self._epoch, token=self._token)
-            self._objects.put(f"{CLAIMS}{self._epoch:06d}.{self._token}.json", header.line())
-            self._wait(self._settle_s)
-            self._look()
-        return self._epoch
+    def announce(self, newest_epoch: int) -> bool:
+        """Claim an epoch, and give everybody time to see that and to finish what they were writing.
+
+        If meanwhile somebody else has begun that epoch after all, the next one is claimed: what was begun stays.
+        """
+        if newest_epoch < self.epoch:
+            return False
+        self.epoch = max([newest_epoch, *(epoch for epoch, _, _ in self._claims())]) + 1
+        header = Header.of_this_process(position=0, epoch=self.epoch, token=self._token)
+        self._objects.put(f"{CLAIMS}{self.epoch:06d}.{self._token}.json", header.line())
+        self._wait(self._settle_s)
+        self.look()
+        return True
 
     def key(self, position: int) -> str:
-        return key_of(position, (self._epoch, self._token))
+        return key_of(position, (self.epoch, self._token))
 
     def write(self, compose: Compose) -> int:
         deadline = time.monotonic() + self._patience_s
         while True:
-            self._look()
+            self.look()
             position = self.next_position
             self.next_position += 1
             try:
@@ -114,7 +124,7 @@ class PoliteTurns:
         found = [(_CLAIM.fullmatch(info.key), info.key) for info in self._objects.list(CLAIMS)]
         return [(int(match[1]), match[2], key) for match, key in found if match]
 
-    def _look(self) -> None:
+    def look(self) -> None:
         for epoch, token, key in self._claims():
-            if epoch > self._epoch or (epoch == self._epoch and token < self._token):
+            if epoch > self.epoch or (epoch == self.epoch and token < self._token):
                 raise TakenError(parse_header(self._objects.get(key), 0))
