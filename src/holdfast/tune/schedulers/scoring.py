@@ -1,0 +1,83 @@
+"""What all schedulers that compare trials by a metric have in common.
+
+A score is the metric with the sign that makes larger better. A value that is NaN or infinite is the worst score there
+is, whichever way is better: a trial that has diverged never wins. A metric that is missing is that trial's error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.tune.metrics import AUTO_KEYS, DEFAULT_METRIC, lookup, number
+
+from .decision import Decision
+from .trial_scheduler import FIFOScheduler, TrialView
+
+WORST = -math.inf
+
+
+class Reading(NamedTuple):
+    time: float
+    score: float
+
+
+class ScoringScheduler(FIFOScheduler):
+    _require_time = False
+
+    def __init__(self, time_attr: str, metric: str | None, mode: str | None, seed: int | None = None) -> None:
+        if mode not in (None, "min", "max"):
+            raise ValueError(f'{type(self).__name__}(mode={mode!r}): must be "min" or "max"')
+        if not isinstance(time_attr, str):
+            raise TypeError(f"{type(self).__name__}(time_attr={time_attr!r}): pass the name of a value of the results")
+        self._time_attr = time_attr
+        self._metric = metric
+        self._mode = mode
+        self._seed = seed
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        if not super().set_search_properties(metric, mode, **spec):
+            return False
+        if self._mode and not self._metric:
+            self._metric = DEFAULT_METRIC
+        return True
+
+    def _check_objective(self) -> None:
+        if self._metric is None or self._mode not in ("min", "max"):
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} has metric={self._metric!r} and mode={self._mode!r}: pass both to TuneConfig or to {name}"
+            )
+
+    def _read(self, trial: TrialView, result: Mapping[str, Any]) -> Reading | Decision:
+        """The time and the score of a result, or what to do with a trial whose result lacks them."""
+        value, time = (lookup(result, name or "") for name in (self._metric, self._time_attr))
+        metric, moment = number(value), number(time)
+        if metric is None:
+            return self._lacks(trial, result, "metric", self._metric, value)
+        if moment is None or math.isnan(moment):
+            if self._require_time:
+                return self._lacks(trial, result, "time_attr", self._time_attr, time)
+            return Decision("CONTINUE", f"{type(self).__name__}: no {self._time_attr!r} to go by in this result")
+        return Reading(moment, self._score(metric))
+
+    def _lacks(
+        self, trial: TrialView, result: Mapping[str, Any], argument: str, name: str | None, value: Any
+    ) -> Decision:
+        what = "is not in the result" if value is None else f"is {value!r}, which is no number, in the result"
+        there = ", ".join(sorted(map(str, set(result) - AUTO_KEYS))) or "nothing"
+        return Decision(
+            "ERROR",
+            f"{name!r}, the {argument} of {type(self).__name__}, {what} of trial {trial.trial_id} "
+            f"(reported: {there}). Report it each time, or name another one",
+        )
+
+    def _score(self, metric: float) -> float:
+        if not math.isfinite(metric):
+            return WORST
+        return metric if self._mode == "max" else -metric
+
+    def _shown(self, score: float) -> str:
+        """A score as the metric that people know."""
+        return f"{self._metric}={score if self._mode == 'max' else -score:g}"

@@ -1,0 +1,148 @@
+"""The base of all schedulers, and the simplest of them.
+
+A scheduler is pure: no I/O, no clock, and randomness only from its seed. Its state is rebuilt by feeding the same calls
+to a fresh one, so it is never stored. It sees trials through read-only views, keeps no view after a call, and asks for
+changes by what it returns.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from .decision import Decision, Request
+
+PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
+
+
+class TrialView(Protocol):
+    """A trial as a scheduler sees it."""
+
+    @property
+    def trial_id(self) -> str: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def last_result(self) -> Mapping[str, Any]:
+        """The newest result, with the one that is being looked at; empty before the first."""
+
+    @property
+    def checkpoint(self) -> int | None:
+        """The number of its newest committed checkpoint."""
+
+    @property
+    def resources(self) -> Sequence[Mapping[str, float]]:
+        """The bundles with which it runs."""
+
+
+class ExperimentView(Protocol):
+    """The experiment as a scheduler sees it. Trials come in the order in which they were added."""
+
+    def get_trials(self) -> Sequence[TrialView]: ...
+    def get_live_trials(self) -> Sequence[TrialView]:
+        """Those that have not ended; what schedulers go through, so that it costs nothing that many have ended."""
+
+    def get_trial(self, trial_id: str) -> TrialView | None: ...
+    @property
+    def total_resources(self) -> Mapping[str, float]: ...
+
+
+Requests = Sequence[Request] | None
+
+
+class TrialScheduler:
+    """Extend this. Every method has a default that lets trials run in order, so override what matters.
+
+    Each trial is added once (again if it is resumed after it had failed for good), and ends with exactly one of
+    ``on_trial_complete`` (by itself, by a stopper or by a STOP), ``on_trial_error`` (it failed for good; retries cause
+    no call, but may repeat results since the last checkpoint) and ``on_trial_remove`` (it was ended while it was not
+    running). All but ``choose_trial_to_run`` and ``debug_string`` may change the state, and are repeated on restore.
+    """
+
+    CONTINUE: ClassVar[Decision] = Decision("CONTINUE")
+    PAUSE: ClassVar[Decision] = Decision("PAUSE")
+    STOP: ClassVar[Decision] = Decision("STOP")
+
+    accepts_searcher: bool = True  # whether a search algorithm may make the configurations
+
+    _metric: str | None = None
+    _mode: str | None = None
+    _seed: int | None = None
+    _generator: random.Random | None = None
+
+    @property
+    def metric(self) -> str | None:
+        return self._metric
+
+    @property
+    def mode(self) -> str | None:
+        return self._mode
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        """Take over what ``TuneConfig`` says; False if the scheduler was told already.
+
+        ``seed`` in ``spec`` is the experiment's, and is used if the scheduler was given none of its own.
+        """
+        if (metric and self._metric) or (mode and self._mode):
+            return False
+        self._metric = metric or self._metric
+        self._mode = mode or self._mode
+        if self._seed is None:
+            self._seed = spec.get("seed")
+        return True
+
+    def on_trial_add(self, experiment: ExperimentView, trial: TrialView) -> Requests:
+        """A trial is there and waits to run."""
+        return ()
+
+    def on_trial_result(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Decision:
+        """A running trial reported. Return CONTINUE, PAUSE or STOP, or a ``Decision`` that says more."""
+        return self.CONTINUE
+
+    def on_trial_complete(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Requests:
+        """A trial has ended well, with its last result."""
+        return ()
+
+    def on_trial_error(self, experiment: ExperimentView, trial: TrialView) -> Requests:
+        """A trial has failed and is not tried again."""
+        return ()
+
+    def on_trial_remove(self, experiment: ExperimentView, trial: TrialView) -> Requests:
+        """A trial that was paused or waited to run has been ended."""
+        return ()
+
+    def on_idle(self, experiment: ExperimentView) -> Requests:
+        """Nothing runs, ``choose_trial_to_run`` has nothing, and no trial can be added. Here those that wait for each
+        other are let go; if that changes nothing, the experiment ends what is paused."""
+        return ()
+
+    def choose_trial_to_run(self, experiment: ExperimentView) -> TrialView | None:
+        """The trial to start or resume next, or None. Asking changes nothing."""
+        return first_waiting(experiment.get_live_trials())
+
+    def debug_string(self) -> str:
+        return type(self).__name__
+
+    @property
+    def _source(self) -> random.Random:
+        """All randomness comes from here, and by ``random()`` alone, whose sequence is the same for ever."""
+        if self._generator is None:
+            self._generator = random.Random(self._seed or 0)
+        return self._generator
+
+
+def first_waiting(trials: Sequence[TrialView]) -> TrialView | None:
+    paused = None
+    for trial in trials:
+        if trial.status == PENDING:
+            return trial
+        if trial.status == PAUSED and paused is None:
+            paused = trial
+    return paused
+
+
+class FIFOScheduler(TrialScheduler):
+    """Runs trials in the order in which they come, each to its end."""
