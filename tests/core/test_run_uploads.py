@@ -6,6 +6,7 @@ from machine import Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core.state import Outcome, Phase
 
 
 def remote(**limits: object) -> Machine:
@@ -67,3 +68,120 @@ def test_later_generations_have_their_number_in_every_name() -> None:
     machine.stage(0, 0, name="best")
     machine.stage(1, 0)
     assert [pending.id for pending in machine.state.pending.values()] == ["best-g2", "checkpoint_000002-g2"]
+
+
+def carried(*indices: int, **limits: object) -> Machine:
+    """A machine that restores: its group is gone, and what it made whole is on its way to storage."""
+    machine = remote(**limits)
+    for index in indices:
+        machine.stage(index, 0)
+        machine.seal(index, 0)
+    machine.fail()
+    machine.gone()
+    assert machine.state.phase is Phase.RESTORING
+    return machine
+
+
+def test_the_next_group_starts_from_what_the_nodes_have_and_does_not_wait_for_the_upload() -> None:
+    machine = remote()
+    machine.stage(0, 0)
+    machine.seal(0, 0)
+    machine.fail()
+    assert only(do.Verify, machine.gone()).id == "checkpoint_000001"
+    started = only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001")))
+    assert (started.resume, started.base) == ("checkpoint_000001", 1)
+    assert only(do.Commit, machine.uploaded(0, generation=1)).id == "checkpoint_000001"
+
+
+def test_what_the_nodes_lost_is_not_resumed_from() -> None:
+    machine = carried(0, 1)
+    asked = machine.feed(ev.StagedLost("checkpoint_000002", "the node is gone"))
+    assert "checkpoint_000002" in only(do.Warn, asked).text
+    assert only(do.Verify, asked).id == "checkpoint_000001"
+    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+
+
+def test_what_the_nodes_lost_when_all_of_it_was_in_storage_is_waited_for() -> None:
+    machine = carried(0)
+    commit = only(do.Commit, machine.uploaded(0))
+    assert machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone")) == []
+    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))) == []
+    assert only(do.Verify, machine.committed(commit)).id == "checkpoint_000001"
+    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+
+
+def test_what_the_nodes_have_no_more_because_it_is_in_storage_is_verified_there() -> None:
+    machine = carried(0)
+    machine.committed(only(do.Commit, machine.uploaded(0)))
+    asked = machine.feed(ev.StagedLost("checkpoint_000001", "the room was needed"))
+    assert only(do.Verify, asked).id == "checkpoint_000001"
+
+
+def test_a_commit_that_is_refused_while_the_run_restores_sends_it_to_the_next_older_one() -> None:
+    machine = carried(0, 1)
+    machine.committed(only(do.Commit, machine.uploaded(0)))
+    machine.uploaded(1)
+    asked = machine.feed(ev.CommitFailed(1, 1, "refused"))
+    assert do.Delete("checkpoint_000002") in asked
+    assert only(do.Verify, asked).id == "checkpoint_000001"
+    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000002"))) == []
+    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+
+
+def test_a_run_that_waits_starts_from_nothing_that_was_not_verified() -> None:
+    machine = remote(max_failures=-1)
+    machine.fail()
+    machine.gone()
+    machine.ready()
+    for index in range(2):
+        machine.stage(index, 0)
+        machine.seal(index, 0)
+    machine.fail()
+    machine.gone()
+    machine.feed(ev.Verified("checkpoint_000002-g2"))
+    assert machine.state.phase is Phase.WAITING
+    assert only(do.Verify, machine.feed(ev.StagedLost("checkpoint_000002-g2", "gone"))).id == "checkpoint_000001-g2"
+    assert [timer.name for timer in every(do.SetTimer, machine.feed(ev.TimerFired("backoff")))] == ["backoff"]
+    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001-g2"))) == []
+    assert only(do.StartGroup, machine.feed(ev.TimerFired("backoff"))).resume == "checkpoint_000001-g2"
+
+
+def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_replayed() -> None:
+    machine = carried(0)
+    machine.feed(ev.Verified("checkpoint_000001"))
+    machine.ready()
+    machine.uploaded(0, generation=1)
+    asked = machine.feed(ev.CommitFailed(1, 0, "refused"))
+    assert only(do.StopGroup, asked).generation == 2
+    assert machine.state.spent == machine.restart().state.spent == {"failures": 1, "storage": 1}
+    assert only(do.StartGroup, machine.gone() + machine.feed(ev.TimerFired("backoff"))).resume is None
+
+
+def test_a_commit_that_found_storage_away_is_asked_for_again_without_another_upload() -> None:
+    machine = remote()
+    commit = only(do.Commit, machine.upload(0))
+    assert machine.feed(ev.UploadFailed(1, 0, "away"))[0] == commit
+    assert machine.state.spent == {"storage": 1}
+
+
+def test_an_upload_that_found_storage_away_begins_again() -> None:
+    machine = remote()
+    machine.stage(0, 0)
+    upload = only(do.Upload, machine.seal(0, 0))
+    assert machine.feed(ev.UploadFailed(1, 0, "away")) == [upload]
+
+
+def test_a_stop_while_the_run_restores_waits_for_what_is_on_its_way() -> None:
+    machine = carried(0)
+    assert machine.feed(ev.StopAsked()) == []
+    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))) == []
+    asked = machine.committed(only(do.Commit, machine.uploaded(0)))
+    assert only(do.Finish, asked).outcome is Outcome.STOPPED
+
+
+def test_what_is_lost_before_all_ranks_brought_it_is_never_committed_in_part() -> None:
+    machine = remote(num_workers=2)
+    machine.stage(0, 0)
+    machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
+    machine.stage(0, 1)
+    assert machine.seal(0, 1) == [do.Discard(1, 0)]

@@ -80,10 +80,12 @@ def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
 
 
 def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
-    """Begin the upload, or the commit that follows it, anew; what is in storage already is found there."""
+    """Begin the upload anew, or the commit that follows it; what is in storage already is found there."""
     pending = turn.find_pending(event.generation, event.index)
-    if pending is not None:
-        turn.set_pending(structs.replace(pending, uploading=False, committing=False, uploaded=frozenset()))
+    if pending is not None and pending.committing:
+        turn.set_pending(structs.replace(pending, committing=False))
+    elif pending is not None:
+        turn.set_pending(structs.replace(pending, uploading=False, uploaded=frozenset()))
 
 
 def storage_lags(turn: Turn, event: ev.StorageLags) -> str:
@@ -101,7 +103,12 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     pending = next((p for p in turn.state.unsaved if p.id == event.id), None)
     if pending is None:
         return "nobody waits for it any more"
+    if pending.is_uploaded:
+        turn.set_pending(structs.replace(pending, lost=True))
+        return f"{event.id} is in storage, and will be committed"
     turn.drop_pending(pending)
+    if pending.generation == turn.state.generation:
+        turn.change(given_up=turn.state.given_up | {pending.index})
     turn.do(do.Discard(pending.generation, pending.index), do.Warn(f"{event.id} was not saved: {event.why}"))
     return f"{event.id} is lost"
 

@@ -56,6 +56,7 @@ def step(state: RunState, event: ev.Event, now: float) -> Step:
     turn = Turn(state, now)
     reason = _HANDLERS[type(event)](turn, event)
     checkpointing.advance(turn)
+    _reconsider(turn, state)
     _settle(turn)
     return turn.state, turn.commands, reason
 
@@ -91,18 +92,31 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
 
 
 def _restore(turn: Turn) -> None:
-    offer = turn.state.offer
-    if offer is not None:
-        turn.do(do.Verify(offer.id))
-    else:
+    turn.change(verified=None)
+    if turn.state.offer_to_verify is not None:
+        turn.do(do.Verify(turn.state.offer_to_verify))
+    elif turn.state.offer is None and turn.state.phase is Phase.RESTORING:
         _proceed(turn)
 
 
+def _reconsider(turn: Turn, was: RunState) -> None:
+    """What the next group was to start from may be lost before that starts, or come to be in storage."""
+    waits = turn.state.phase is was.phase and was.phase in (Phase.RESTORING, Phase.WAITING)
+    if waits and not _is_over(turn.state) and turn.state.offer_to_verify != was.offer_to_verify:
+        _restore(turn)
+
+
+def _is_over(state: RunState) -> bool:
+    """Whether no other group follows."""
+    return state.verdict in (Verdict.STOP, Verdict.FAIL)
+
+
 def _verified(turn: Turn, event: ev.Verified) -> str:
-    offer = turn.state.offer
-    if turn.state.phase is not Phase.RESTORING or offer is None or offer.id != event.id:
+    if turn.state.phase not in (Phase.RESTORING, Phase.WAITING) or turn.state.offer_to_verify != event.id:
         return "nobody waits for that verification any more"
-    _proceed(turn)
+    turn.change(verified=event.id)
+    if turn.state.phase is Phase.RESTORING:
+        _proceed(turn)
     return f"{event.id} is intact"
 
 
@@ -112,16 +126,16 @@ def _damaged(turn: Turn, event: ev.Damaged) -> str:
         return "already set aside"
     turn.change(checkpoints=rest, damaged=turn.state.damaged | {event.id})
     turn.do(do.Quarantine(event.id, event.why), do.Warn(f"{event.id} is damaged and was set aside: {event.why}"))
-    if turn.state.phase is Phase.RESTORING:
-        _restore(turn)
     return f"{event.id} is damaged"
 
 
 def _staged_lost(turn: Turn, event: ev.StagedLost) -> str:
-    reason = checkpointing.staged_lost(turn, event)
-    if turn.state.phase is Phase.RESTORING:
+    state = turn.state
+    waits = state.phase in (Phase.RESTORING, Phase.WAITING)
+    if waits and state.newest is not None and state.newest.id == event.id == state.offer_to_verify:
         _restore(turn)
-    return reason
+        return f"{event.id} is in storage"
+    return checkpointing.staged_lost(turn, event)
 
 
 def _proceed(turn: Turn) -> None:
@@ -142,6 +156,11 @@ def _backoff(state: RunState) -> float:
 
 def _start(turn: Turn) -> None:
     state, offer = turn.state, turn.state.offer
+    if _is_over(state):
+        return
+    if offer is not None and offer.id != state.verified:
+        turn.do(do.SetTimer("backoff", state.spec.backoff_s))
+        return
     resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
     turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.spec.num_workers, resume, base)))
 
@@ -183,11 +202,14 @@ def _storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
         turn.drop_pending(pending)
         if pending.committing:
             turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
-    if pending is not None or event.generation == turn.state.generation:
-        turn.do(do.Discard(event.generation, event.index), do.CancelTimer(f"missing:{event.index}"))
-    if event.generation != turn.state.generation:
+    current = event.generation == turn.state.generation
+    if pending is not None or current:
+        turn.do(do.Discard(event.generation, event.index))
+    if current:
+        turn.do(do.CancelTimer(f"missing:{event.index}"))
+        turn.change(given_up=turn.state.given_up | {event.index})
+    elif isinstance(event, ev.ShardFailed) or not turn.state.spec.remote:
         return "a group that is gone"
-    turn.change(given_up=turn.state.given_up | {event.index})
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
     return _fail(turn, rank, Evidence(storage=True, message=event.message))
 
@@ -292,8 +314,9 @@ def _group_gone(turn: Turn, event: ev.GroupGone) -> str:
 
 def _settle(turn: Turn) -> None:
     """When the group is gone and all that it completed is durable, go on to what follows. Where storage is far away
-    the next group does not wait for that: it starts from what its nodes have."""
-    if turn.state.phase is not Phase.SETTLING:
+    the next group does not wait for that: it starts from what its nodes have. The end of the run does."""
+    stops = turn.state.phase in (Phase.RESTORING, Phase.WAITING) and turn.state.verdict is Verdict.STOP
+    if turn.state.phase is not Phase.SETTLING and not stops:
         return
     if turn.state.verdict is Verdict.RETRY:
         checkpointing.carry(turn)
@@ -334,9 +357,7 @@ def _stop_asked(turn: Turn, event: ev.StopAsked) -> str:
         turn.change(verdict=Verdict.STOP)
         _move(turn, "stop asked")
         turn.do(do.StopGroup(state.generation, graceful=True), do.CancelTimer("start"), do.CancelTimer("hang"))
-    elif state.phase in (Phase.RESTORING, Phase.WAITING):
-        _end(turn, Outcome.STOPPED, "it was asked to stop")
-    elif state.verdict in (Verdict.RETRY, Verdict.FINISH):
+    elif state.phase in (Phase.RESTORING, Phase.WAITING) or state.verdict in (Verdict.RETRY, Verdict.FINISH):
         turn.change(verdict=Verdict.STOP)
     return "a stop was asked for"
 

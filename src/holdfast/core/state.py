@@ -91,6 +91,7 @@ class Pending(Struct, frozen=True):
     gathered: bool = False
     due: bool = False  # it waits for its upload no longer
     uploading: bool = False
+    lost: bool = False  # its nodes have it no more; all of it is in storage
     committing: bool = False
 
     @property
@@ -127,6 +128,7 @@ class RunState(Struct, frozen=True):
     generation: int = 0
     base: int = 0
     resume: str | None = None
+    verified: str | None = None  # what the next group may start from, as far as it has been looked at
     ranks: tuple[Rank, ...] = ()
     pending: dict[int, Pending] = {}  # the group's, by index
     carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
@@ -154,6 +156,12 @@ class RunState(Struct, frozen=True):
         if staged is None or (newest is not None and newest.report >= staged.report):
             return newest
         return CheckpointRecord(staged.id, staged.report)
+
+    @property
+    def offer_to_verify(self) -> str | None:
+        """Unless it is lost on its nodes and not committed yet: then nobody can tell."""
+        lost = {pending.id for pending in self.carried if pending.lost}
+        return self.offer.id if self.offer is not None and self.offer.id not in lost else None
 
     @property
     def unsaved(self) -> tuple[Pending, ...]:
