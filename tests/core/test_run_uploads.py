@@ -185,3 +185,37 @@ def test_what_is_lost_before_all_ranks_brought_it_is_never_committed_in_part() -
     machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
     machine.stage(0, 1)
     assert machine.seal(0, 1) == [do.Discard(1, 0)]
+
+
+def test_when_storage_stays_away_the_run_fails_and_nothing_staged_is_given_up() -> None:
+    machine = remote(num_workers=2, max_failures=0)
+    machine.stage(0, 0, 1)
+    machine.seal(0, 0, 1)
+    machine.stage(1, 0)
+    assert only(do.StopGroup, machine.feed(ev.UploadFailed(1, 0, "away"))).generation == 1
+    machine.stage(1, 1)
+    machine.stage(2, 0)
+    asked = machine.gone()
+    assert every(do.Finish, asked) == []  # its nodes are still hashing
+    assert [discard.index for discard in every(do.Discard, asked)] == [2]
+    asked = machine.seal(1, 0, 1)
+    assert only(do.Gather, asked).ranks == (0, 1)
+    assert every(do.Upload, asked) == every(do.Discard, asked) == []
+    assert only(do.Finish, asked).outcome is Outcome.FAILED
+
+
+def test_a_run_that_fails_for_another_cause_while_storage_is_away_names_that_cause() -> None:
+    machine = remote(max_failures=0)
+    machine.stage(0, 0)
+    machine.seal(0, 0)
+    machine.fail()
+    machine.feed(ev.UploadFailed(1, 0, "away"))
+    assert only(do.Finish, machine.gone()).reason == "rank 0 was killed by SIGKILL (signal 9)"
+
+
+def test_a_run_that_restores_while_storage_stays_away_ends() -> None:
+    machine = carried(0, max_failures=1)
+    machine.feed(ev.UploadFailed(1, 0, "away"))
+    asked = machine.feed(ev.UploadFailed(1, 0, "away"))
+    assert only(do.Finish, asked).outcome is Outcome.FAILED
+    assert every(do.StartGroup, asked) == every(do.Verify, asked) == []

@@ -132,6 +132,8 @@ def advance(turn: Turn) -> None:
     if turn.state.spec.remote:
         _gather(turn)
         _skip_superseded(turn)
+        if turn.state.cut_off:
+            return
         _upload(turn)
     pending = next(iter(turn.state.unsaved), None)
     if pending is None or pending.committing or not turn.state.is_whole(pending):

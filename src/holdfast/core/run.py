@@ -80,7 +80,7 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
         turn.change(spent={}, streak=0)  # that run came to its verdict; this is a new attempt by a person
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
     turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
-    turn.change(given_up=frozenset(), outcome=None)
+    turn.change(given_up=frozenset(), cut_off=False, outcome=None)
     turn.jump(Phase.RESTORING)
     if was.verdict is Verdict.FAIL and was.failure is not None and _is_spent(turn.state, was.failure.kind):
         _end(turn, Outcome.FAILED, was.failure.text)
@@ -223,8 +223,9 @@ def _upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     if not _is_spent(turn.state, FailureKind.STORAGE):
         checkpointing.upload_again(turn, event)
         return f"{text}; it is tried again"
-    turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
-    turn.change(pending={}, carried=())
+    turn.change(cut_off=True)
+    if state.verdict is not Verdict.FAIL:  # else the first cause is named
+        turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
     if state.group_lives:
         _move(turn, "failure")
         turn.do(do.StopGroup(state.generation, graceful=False))
@@ -321,8 +322,9 @@ def _settle(turn: Turn) -> None:
     if turn.state.verdict is Verdict.RETRY:
         checkpointing.carry(turn)
     state = turn.state
-    to_do = [p for p in state.unsaved if not p.is_sealed] if state.verdict is Verdict.RETRY else state.unsaved
-    if state.pending or to_do:
+    on_the_nodes = state.verdict is Verdict.RETRY or state.cut_off
+    to_do = [p for p in state.unsaved if not p.is_sealed] if on_the_nodes else state.unsaved
+    if to_do or (state.pending and not state.cut_off):
         return
     if state.verdict is Verdict.RETRY:
         _move(turn, "retry")
