@@ -219,3 +219,59 @@ def test_a_run_that_restores_while_storage_stays_away_ends() -> None:
     asked = machine.feed(ev.UploadFailed(1, 0, "away"))
     assert only(do.Finish, asked).outcome is Outcome.FAILED
     assert every(do.StartGroup, asked) == every(do.Verify, asked) == []
+
+
+def test_what_the_group_resumed_from_is_not_given_up_under_it() -> None:
+    machine = carried(0, 1, 2, num_to_keep=1)
+    machine.feed(ev.Verified("checkpoint_000003"))
+    machine.ready()
+    for index in range(2):
+        machine.stage(index, 0)
+        assert every(do.Discard, machine.seal(index, 0)) == ([] if index == 0 else [do.Discard(2, 0)])
+    assert "checkpoint_000003" in [pending.id for pending in machine.state.carried]
+
+
+def test_what_newer_ones_supersede_before_its_upload_began_is_given_up() -> None:
+    machine = remote(num_to_keep=1)
+    for index in range(3):
+        machine.stage(index, 0)
+        machine.seal(index, 0)
+    machine.stage(3, 0)
+    assert machine.seal(3, 0)[-1] == do.Discard(1, 2)
+    assert [pending.index for pending in machine.state.unsaved] == [0, 1, 3]
+
+
+def test_a_late_word_of_a_group_that_is_gone_does_not_harm_what_it_left() -> None:
+    machine = carried(0)
+    machine.feed(ev.Verified("checkpoint_000001"))
+    assert machine.feed(ev.ShardStaged(1, 0, 0), ev.ShardSealed(1, 0, 0)) == []
+
+
+def test_the_commit_of_an_earlier_group_leaves_the_timers_of_the_present_one_alone() -> None:
+    machine = carried(0)
+    machine.feed(ev.Verified("checkpoint_000001"))
+    machine.ready()
+    assert every(do.CancelTimer, machine.uploaded(0, generation=1)) == []
+
+
+def test_a_run_that_lost_its_last_checkpoint_has_not_finished() -> None:
+    machine = remote()
+    machine.stage(0, 0)
+    machine.seal(0, 0)
+    machine.all_return()
+    machine.gone()
+    asked = machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
+    assert only(do.StartGroup, asked).resume is None
+    assert machine.state.spent == machine.restart().state.spent == {"storage": 1}
+
+
+def test_a_run_that_lost_an_older_checkpoint_finishes_with_the_last_one() -> None:
+    machine = remote()
+    for index in range(2):
+        machine.stage(index, 0)
+        machine.seal(index, 0)
+    machine.all_return()
+    machine.gone()
+    machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
+    asked = machine.committed(only(do.Commit, machine.uploaded(1)))
+    assert only(do.Finish, asked).outcome is Outcome.FINISHED

@@ -15,7 +15,8 @@ _UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills 
 
 def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
     if not turn.is_current(event.generation):
-        turn.do(do.Discard(event.generation, event.index))
+        if turn.find_pending(event.generation, event.index) is None:
+            turn.do(do.Discard(event.generation, event.index))
         return "a group that is gone"
     rank = turn.state.ranks[event.rank]
     turn.set_rank(event.rank, reports=max(rank.reports, event.index + 1), seen=turn.now)
@@ -142,7 +143,8 @@ def advance(turn: Turn) -> None:
         return
     turn.set_pending(structs.replace(pending, committing=True))
     turn.do(do.Commit(*_what(pending)))
-    turn.do(do.CancelTimer(f"missing:{pending.index}"))
+    if not pending.gathered:
+        turn.do(do.CancelTimer(f"missing:{pending.index}"))
 
 
 def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...], bool]:
@@ -164,7 +166,7 @@ def _skip_superseded(turn: Turn) -> None:
         return
     whole = [p for p in state.unsaved if state.is_whole(p)]
     for pending in whole[: -max(1, state.spec.num_to_keep)]:
-        if not (pending.uploading or pending.due or pending.validate):
+        if not (pending.uploading or pending.due or pending.validate or pending.id == state.resume):
             turn.drop_pending(pending)
             turn.do(do.Discard(pending.generation, pending.index))
 

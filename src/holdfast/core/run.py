@@ -135,6 +135,10 @@ def _staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     if waits and state.newest is not None and state.newest.id == event.id == state.offer_to_verify:
         _restore(turn)
         return f"{event.id} is in storage"
+    last = max(state.unsaved, key=lambda p: p.report, default=None)
+    if state.verdict is Verdict.FINISH and last is not None and last.id == event.id and not last.is_uploaded:
+        turn.do(do.Decide(ev.CommitFailed(last.generation, last.index, event.why)))
+        return f"{event.id}, the last one, is lost"
     return checkpointing.staged_lost(turn, event)
 
 
