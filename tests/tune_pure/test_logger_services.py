@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from logged_trial import LoggedTrial, result
 
+from holdfast.train import checks
 from holdfast.tune.logger import TBXLoggerCallback, default_loggers
 from holdfast.tune.logger.mlflow import MLflowLoggerCallback
 from holdfast.tune.logger.tensorboardx import available_writer, curves, hparams
@@ -172,6 +173,12 @@ def test_wandb_finishes_what_the_experiment_leaves_open(wandb: Notes) -> None:
     assert len(wandb.of("finish")) == 1
     with pytest.raises(ValueError, match="api_key"):
         WandbLoggerCallback(api_key="a", api_key_file="b")
+
+
+def test_wandb_says_which_options_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_warned", set())
+    with pytest.warns(UserWarning, match="upload_timeout=.: has no effect"):
+        WandbLoggerCallback("project", upload_timeout=5)
 
 
 @pytest.mark.parametrize(("make", "name"), [(MLflowLoggerCallback, "mlflow"), (WandbLoggerCallback, "wandb")])

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from holdfast.train.checks import warn_once
 from holdfast.tune.callback import Trial
 from holdfast.tune.logger.logger import LoggerCallback
 from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, number
@@ -19,7 +20,8 @@ class WandbLoggerCallback(LoggerCallback):
     """One run a trial, with the trial's id, so that a restored experiment goes on with it.
 
     ``excludes``: keys of results and config to leave out. ``log_config``: log the config with every result, for
-    schedulers that change it. ``upload_checkpoints``: upload each as an artifact. More keywords go to ``wandb.init``.
+    schedulers that change it. ``upload_checkpoints``, whose old name is ``save_checkpoints``: upload each as an
+    artifact. More keywords go to ``wandb.init``.
     """
 
     def __init__(
@@ -31,14 +33,25 @@ class WandbLoggerCallback(LoggerCallback):
         excludes: Iterable[str] | None = None,
         log_config: bool = False,
         upload_checkpoints: bool = False,
+        save_checkpoints: bool = False,
+        upload_timeout: float | None = None,
+        video_kwargs: dict[str, Any] | None = None,
+        image_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        for name, given in {
+            "upload_timeout": upload_timeout,
+            "video_kwargs": video_kwargs,
+            "image_kwargs": image_kwargs,
+        }.items():
+            if given is not None:
+                warn_once(f"wandb.{name}", f"WandbLoggerCallback({name}=): has no effect; leave it out")
         if api_key and api_key_file:
             raise ValueError("WandbLoggerCallback(api_key=, api_key_file=): pass one of them")
         self._project, self._group = project, group
         self._api_key, self._api_key_file = api_key, api_key_file
         self._excludes = {*(excludes or ()), *NEVER} | (set() if log_config else {"config"})
-        self._upload_checkpoints = upload_checkpoints
+        self._upload_checkpoints = upload_checkpoints or save_checkpoints
         self._init_options = kwargs
         self._wandb: Any = None
         self._runs: dict[str, Any] = {}

@@ -1,0 +1,61 @@
+"""Names of nested values, and what counts as a number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.tune.metrics import flat_items, lookup, metric_number, number
+
+KEYS = st.text("ab/", min_size=1, max_size=3)
+NESTED = st.recursive(st.integers(), lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)
+
+
+@given(st.dictionaries(KEYS, NESTED, max_size=4))
+def test_every_flat_name_finds_a_value_of_that_name(tree: dict[str, Any]) -> None:
+    values: dict[str, list[Any]] = {}
+    for name, value in flat_items(tree):
+        values.setdefault(name, []).append(value)
+    for name, found in values.items():
+        if name in tree:
+            assert lookup(tree, name) == tree[name]
+        else:
+            assert lookup(tree, name) in found
+
+
+def test_a_name_that_is_nowhere_gives_the_default() -> None:
+    assert lookup({"a": {"b": 1}}, "a/c") is None
+    assert lookup({"a": 1}, "a/b", default=3) == 3
+    assert lookup({"a": {"b/c": 1}, "a/b": {"d": 2}}, "a/b/c") == 1
+    assert lookup({"a": {"b/c": 1}, "a/b": {"d": 2}}, "a/b/d") == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (numpy.float32(0.5), 0.5),
+        (numpy.array([2]), 2.0),
+        (10**400, math.inf),
+        (-(10**400), -math.inf),
+        (True, None),
+        (numpy.bool_(True), None),
+        ("1", None),
+        (None, None),
+        (numpy.array([1, 2]), None),
+        ([1], None),
+    ],
+)
+def test_what_is_a_number(value: Any, expected: float | None) -> None:
+    assert number(value) == expected
+
+
+def test_nan_is_a_number_that_cannot_be_compared() -> None:
+    assert math.isnan(number(math.nan) or 0)
+    assert metric_number({"loss": math.nan}, "loss") is None
+    assert metric_number({"eval": {"loss": 2}}, "eval/loss") == 2.0
