@@ -27,9 +27,8 @@ KEYS = {"access_key_id": "AKIDTEST", "secret_access_key": "secretkey"}
 class S3Server:
     """A server that may be killed and restarted; ``environment`` is what a process needs to reach it by s3:// URLs."""
 
-    def __init__(self, command: list[str], port: int, directory: Path | None = None) -> None:
+    def __init__(self, command: list[str], port: int) -> None:
         self._command = command
-        self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
@@ -79,10 +78,7 @@ class S3Server:
     def make_bucket(self) -> str:
         """A new bucket's name."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
-        if self._directory is not None:
-            (self._directory / name).mkdir()
-        else:
-            make_bucket(self.url, name, **KEYS)
+        make_bucket(self.url, name, **KEYS)
         return name
 
     def store(self, bucket: str) -> object:
@@ -106,7 +102,7 @@ def unconditional_s3_server(directory: Path) -> Iterator[S3Server]:
     keys = f"{KEYS['access_key_id']},{KEYS['secret_access_key']}"
     command = [_rclone(), "serve", "s3", str(directory), "--addr", f"127.0.0.1:{port}", "--auth-key", keys]
     options = ["--config", os.devnull, "--vfs-cache-mode", "off", "--no-checksum"]
-    yield from _running(S3Server([*command, *options], port, directory))
+    yield from _running(S3Server([*command, *options], port))
 
 
 def _running(server: S3Server) -> Iterator[S3Server]:

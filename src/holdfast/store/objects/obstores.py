@@ -51,11 +51,9 @@ class ObstoreObjects:
         patience_s: float = DEFAULT_PATIENCE_S,
         shared: _Shared | None = None,
     ) -> None:
-        self._given = store
-        self._store = bounded(store, patience_s)
         self._url = url
         self._prefix = prefix.strip("/")
-        self._shared = shared or _Shared()
+        self._shared = shared or _Shared(store)
         self._patience = Patience(patience_s, self._shared.closed)
 
     @property
@@ -132,10 +130,15 @@ class ObstoreObjects:
         self._try("download", key, lambda: transfer.download_whole(self._chunks(key, size), path, size, name))
 
     def with_patience(self, seconds: float) -> ObstoreObjects:
-        return ObstoreObjects(self._given, self._url, prefix=self._prefix, patience_s=seconds, shared=self._shared)
+        return ObstoreObjects(None, self._url, prefix=self._prefix, patience_s=seconds, shared=self._shared)
 
     def close(self) -> None:
-        self._shared.closed.set()
+        self._shared.close()
+
+    @property
+    def _store(self) -> Any:
+        self._patience.check_open()
+        return self._shared.store(max(1.0, min(REQUEST_TIMEOUT_S, self._patience.seconds)))
 
     def _whole(self, key: str) -> Any:
         answer = obstore.get(self._store, self._full(key))
@@ -158,8 +161,10 @@ class ObstoreObjects:
 
     def _chunks(self, key: str, size: int) -> Any:
         answer = obstore.get(self._store, self._full(key))
-        if answer.meta["size"] != size:
-            raise transfer.damaged(self._name(key), size, answer.meta["size"])
+        found = answer.meta["size"]
+        if found != size:
+            del answer  # the error keeps this frame, and an answer that is not read keeps its connection
+            raise transfer.damaged(self._name(key), size, found)
         return answer.stream(transfer.PART_BYTES)
 
     def _upload(self, path: Path, key: str) -> None:
@@ -232,22 +237,39 @@ class ObstoreObjects:
 
 
 class _Shared:
-    """What copies of a store with another patience have in common."""
+    """What copies of a store with another patience have in common; its connections are gone when it is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Any) -> None:
         self.closed = threading.Event()
-        self.lock = threading.Lock()
+        self.lock = threading.Lock()  # held while it is found out whether creating is safe
         self.creates_safely: bool | None = None
         self.ranged = True
+        self._given = given
+        self._bounded: dict[float, Any] = {}
+        self._bounding = threading.Lock()
+
+    def store(self, timeout_s: float) -> Any:
+        with self._bounding:
+            if timeout_s not in self._bounded:
+                self._bounded[timeout_s] = bounded(self._given, timeout_s)
+            return self._bounded[timeout_s]
+
+    def close(self) -> None:
+        self.closed.set()
+        with self._bounding:
+            self._bounded.clear()
 
 
-def bounded(store: Any, patience_s: float) -> Any:
+def bounded(store: Any, timeout_s: float) -> Any:
     """The store with time-outs and short retries, where it has none of its user's."""
     if not hasattr(store, "retry_config"):
         return store  # memory and local directories
-    longest = max(1.0, min(REQUEST_TIMEOUT_S, patience_s))
-    client = {"connect_timeout": f"{CONNECT_TIMEOUT_S:g}s", "timeout": f"{longest:g}s", **(store.client_options or {})}
-    retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=min(INNER_RETRY_S, longest))}
+    client = {
+        "connect_timeout": f"{CONNECT_TIMEOUT_S:g}s",
+        "timeout": f"{timeout_s:g}s",
+        **(store.client_options or {}),
+    }
+    retries = {"max_retries": 3, "retry_timeout": timedelta(seconds=min(INNER_RETRY_S, timeout_s))}
     return type(store)(
         prefix=store.prefix,
         config=store.config,
