@@ -94,3 +94,25 @@ def test_what_is_no_part_of_the_journal_is_let_lie(bucket: Bucket) -> None:
     bucket.content["journal/00000001.jsonl.bak"] = b"x"
     make_journal(bucket, 1, 2)
     assert read(FakeObjects(bucket))[1] == []
+
+
+def test_a_merge_that_did_not_arrive_whole_replaces_nothing_and_is_made_good_by_the_next(bucket: Bucket) -> None:
+    objects = FakeObjects(bucket)
+    driver, _, _ = begin(objects)
+    for number in range(14):
+        say(driver, f"{number}")
+    before = {key: data for key, data in bucket.content.items() if key.startswith("journal/")}
+
+    def damage(_step: int, kind: str, key: str) -> None:
+        if kind == "get":
+            bucket.flip(key, 8 * (len(bucket.content[key]) - 20))
+
+    objects.before = damage
+    say(driver, "14")
+    objects.before = None
+    assert {key: bucket.content.get(key) for key in before} == before
+    for number in range(15, 30):
+        say(driver, f"{number}")
+    records, damages = read(FakeObjects(bucket))
+    assert damages == []
+    assert [record.kind for record in records[1:]] == [f"{number}" for number in range(30)]
