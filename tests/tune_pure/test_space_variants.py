@@ -325,16 +325,10 @@ def test_any_space_has_as_many_variants_as_counted_and_the_same_for_the_same_see
     json.dumps(tune.describe(space), allow_nan=False)
 
 
-@given(SPACES, st.integers(0, 99))
-def test_every_combination_of_the_grids_comes_once_in_each_sample(space: dict[str, Any], seed: int) -> None:
-    grids = {tune.flatten({path: None}).popitem()[0] for path in tune.unresolved(space)}
-    grids = {name for name in grids if "grid_search" in str(_at(space, name))[:16]}
-    sizes = [len(_at(space, name)["grid_search"]) for name in grids]
-    found = list(tune.generate(space, random_state=seed))
-    assert len(found) == math.prod(sizes)
-
-
-def _at(space: Any, name: str) -> Any:
-    for key in name.split("/"):
-        space = space[int(key)] if isinstance(space, list) else space[key]
-    return space
+@given(st.dictionaries(st.sampled_from("abcd"), st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)))
+def test_every_combination_of_grids_comes_once_and_in_order(values: dict[str, list[int]]) -> None:
+    names = sorted(values)
+    found = [
+        tuple(c[name] for name in names) for c in configs({name: tune.grid_search(v) for name, v in values.items()})
+    ]
+    assert found == [point[::-1] for point in itertools.product(*(values[name] for name in reversed(names)))]
