@@ -265,6 +265,19 @@ def test_a_run_that_lost_its_last_checkpoint_has_not_finished() -> None:
     assert machine.state.spent == machine.restart().state.spent == {"storage": 1}
 
 
+def test_nor_has_one_that_lost_it_before_its_workers_returned() -> None:
+    machine = remote()
+    machine.stage(0, 0)
+    machine.seal(0, 0)
+    machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
+    assert machine.state.phase is Phase.RUNNING
+    machine.all_return()
+    assert only(do.StartGroup, machine.gone()).generation == 2
+    machine.ready()
+    machine.all_return()
+    assert only(do.Finish, machine.gone()).outcome is Outcome.FINISHED
+
+
 def test_a_run_that_lost_an_older_checkpoint_finishes_with_the_last_one() -> None:
     machine = remote()
     for index in range(2):

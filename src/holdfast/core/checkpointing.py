@@ -108,6 +108,8 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
         turn.set_pending(structs.replace(pending, lost=True))
         return f"{event.id} is in storage, and will be committed"
     turn.drop_pending(pending)
+    if turn.state.missed is None or turn.state.missed.report < pending.report:
+        turn.change(missed=pending)
     if pending.generation == turn.state.generation:
         turn.change(given_up=turn.state.given_up | {pending.index})
     turn.do(do.Discard(pending.generation, pending.index), do.Warn(f"{event.id} was not saved: {event.why}"))

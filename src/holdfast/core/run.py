@@ -135,10 +135,6 @@ def _staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     if waits and state.newest is not None and state.newest.id == event.id == state.offer_to_verify:
         _restore(turn)
         return f"{event.id} is in storage"
-    last = max(state.unsaved, key=lambda p: p.report, default=None)
-    if state.verdict is Verdict.FINISH and last is not None and last.id == event.id and not last.is_uploaded:
-        turn.do(do.Decide(ev.CommitFailed(last.generation, last.index, event.why)))
-        return f"{event.id}, the last one, is lost"
     return checkpointing.staged_lost(turn, event)
 
 
@@ -172,7 +168,8 @@ def _start(turn: Turn) -> None:
 def _group_started(turn: Turn, event: ev.GroupStarted) -> str:
     ranks = (Rank(seen=turn.now),) * event.world_size
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
-    turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), verdict=None, failure=None)
+    turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), missed=None)
+    turn.change(verdict=None, failure=None)
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base))
     turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
@@ -338,6 +335,9 @@ def _settle(turn: Turn) -> None:
         _end(turn, Outcome.FAILED, state.failure.text)
     elif state.verdict is Verdict.STOP:
         _end(turn, Outcome.STOPPED, "it was asked to stop")
+    elif state.missed is not None and state.missed.report > (state.newest.report if state.newest else 0):
+        lost = state.missed
+        turn.do(do.Decide(ev.CommitFailed(lost.generation, lost.index, f"{lost.id}, the last one, was lost")))
     elif not any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
         _end(turn, Outcome.FINISHED, "every rank returned")
 

@@ -135,6 +135,7 @@ class RunState(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # ids that the group's checkpoints got, which no other may get
     sync_set: bool = False  # whether the end of the sync period is waited for
     stalled: bool = False  # workers wait in report() until storage has caught up
+    missed: Pending | None = None  # the newest one that nodes lost since the group started
     cut_off: bool = False  # storage stayed away for too long: nothing is brought there any more
     given_up: frozenset[int] = frozenset()  # the group's reports that storage failed on; never committed in part
     checkpoints: tuple[CheckpointRecord, ...] = ()  # by report, the newest last
