@@ -288,3 +288,25 @@ def test_a_run_that_lost_an_older_checkpoint_finishes_with_the_last_one() -> Non
     machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
     asked = machine.committed(only(do.Commit, machine.uploaded(1)))
     assert only(do.Finish, asked).outcome is Outcome.FINISHED
+
+
+def test_to_wait_until_a_checkpoint_is_durable_is_no_hang() -> None:
+    machine = remote(hang_timeout_s=10.0)
+    machine.stage(0, 0, urgent=True)
+    machine.seal(0, 0)
+    machine.now = 25.0
+    assert machine.feed(ev.TimerFired("hang")) == [do.SetTimer("hang", 10.0)]
+    machine.committed(only(do.Commit, machine.uploaded(0)))
+    machine.now = 34.0
+    assert machine.feed(ev.TimerFired("hang")) == [do.SetTimer("hang", 1.0)]
+    machine.now = 35.0
+    assert only(do.StopGroup, machine.feed(ev.TimerFired("hang"))).generation == 1
+
+
+def test_one_that_hangs_while_another_waits_for_storage_is_found() -> None:
+    machine = remote(num_workers=2, hang_timeout_s=10.0)
+    machine.stage(0, 0, urgent=True)
+    machine.now = 10.0
+    machine.feed(ev.TimerFired("hang"))
+    assert machine.state.failure is not None
+    assert machine.state.failure.rank == 1

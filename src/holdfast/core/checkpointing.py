@@ -24,9 +24,12 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
         turn.do(do.Discard(event.generation, event.index))
         return "storage failed on another part of that checkpoint"
     pending = turn.state.pending.get(event.index) or _begin(turn, event)
-    staged = pending.staged | {event.rank}
-    validate, due = pending.validate or event.validate, pending.due or event.urgent
-    turn.set_pending(structs.replace(pending, staged=staged, validate=validate, due=due))
+    pending = structs.replace(
+        pending, staged=pending.staged | {event.rank}, validate=pending.validate or event.validate
+    )
+    if event.urgent:
+        pending = structs.replace(pending, awaited_by=pending.awaited_by | {event.rank}, due=True)
+    turn.set_pending(pending)
     return f"rank {event.rank} staged its part of {pending.id}"
 
 

@@ -8,7 +8,7 @@ therefore itself an event: the machine asks for it with ``Decide``, and acts whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
@@ -390,9 +390,10 @@ def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
 
 def _look_for_a_hang(turn: Turn) -> None:
     limit = turn.state.spec.hang_timeout_s
-    running: Iterable[int] = (r for r, k in enumerate(turn.state.ranks) if k.status is RankStatus.RUNNING)
-    slowest = min(running, key=lambda r: turn.state.ranks[r].seen)
-    idle = 0.0 if turn.state.stalled else turn.now - turn.state.ranks[slowest].seen
+    waiting = {rank for pending in turn.state.pending.values() for rank in pending.awaited_by}
+    running = [r for r, k in enumerate(turn.state.ranks) if k.status is RankStatus.RUNNING and r not in waiting]
+    slowest = min(running, key=lambda r: turn.state.ranks[r].seen, default=0)
+    idle = 0.0 if turn.state.stalled or not running else turn.now - turn.state.ranks[slowest].seen
     if idle >= limit:
         _declare(turn, slowest, Evidence(stalled_s=idle))
     else:

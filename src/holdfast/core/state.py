@@ -87,6 +87,7 @@ class Pending(Struct, frozen=True):
     staged: frozenset[int] = frozenset()
     sealed: frozenset[int] = frozenset()
     uploaded: frozenset[int] = frozenset()
+    awaited_by: frozenset[int] = frozenset()  # the ranks that wait until it is durable
     validate: bool = False
     gathered: bool = False
     due: bool = False  # it waits for its upload no longer

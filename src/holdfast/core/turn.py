@@ -45,7 +45,9 @@ class Turn:
             self.change(pending=dict(sorted(known.items())))
 
     def drop_pending(self, pending: Pending) -> None:
-        """It is committed, or given up."""
+        """It is committed, or given up. Who waited for it goes on, and has not hung meanwhile."""
+        for rank in pending.awaited_by if pending.generation == self.state.generation else ():
+            self.set_rank(rank, seen=self.now)
         self.change(carried=tuple(p for p in self.state.carried if p.id != pending.id))
         self.change(pending={index: p for index, p in self.state.pending.items() if p.id != pending.id})
 
