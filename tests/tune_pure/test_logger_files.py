@@ -13,7 +13,13 @@ import numpy
 import pytest
 from logged_trial import LoggedTrial, result
 
-from holdfast.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, default_loggers
+from holdfast.tune.logger import (
+    CSVLoggerCallback,
+    JsonLoggerCallback,
+    LoggerCallback,
+    TBXLoggerCallback,
+    default_loggers,
+)
 
 RESULTS = [result(i, loss=1 / i, eval={"accuracy": i / 10}) for i in range(1, 6)]
 
@@ -141,6 +147,5 @@ def test_every_trial_has_its_own_files_and_a_failed_one_closes_them(tmp_path: Pa
     assert [csv_rows(trial) for trial in trials] == [[{"name": "a"}], [{"name": "b"}]]
 
 
-def test_by_default_json_and_csv_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.tune.logger.available_writer", lambda: None)
-    assert [type(logger) for logger in default_loggers()] == [JsonLoggerCallback, CSVLoggerCallback]
+def test_by_default_everything_goes_to_json_csv_and_tensorboard() -> None:
+    assert [type(logger) for logger in default_loggers()] == [JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback]

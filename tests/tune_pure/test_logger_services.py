@@ -1,11 +1,8 @@
-"""TensorBoard's files as a reader sees them; MLflow and W&B by stand-ins for their modules that note every call."""
+"""MLflow and W&B by stand-ins for their modules that note every call."""
 
 from __future__ import annotations
 
-import math
-import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,63 +11,8 @@ import pytest
 from logged_trial import LoggedTrial, result
 
 from holdfast.train import checks
-from holdfast.tune.logger import TBXLoggerCallback, default_loggers
 from holdfast.tune.logger.mlflow import MLflowLoggerCallback
-from holdfast.tune.logger.tensorboardx import available_writer, curves, hparams
 from holdfast.tune.logger.wandb import WandbLoggerCallback
-
-
-def events(directory: str) -> Iterator[Any]:
-    """The records of all event files: length, checksum, body, checksum."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    for path in sorted(Path(directory).glob("events.*")):
-        data = path.read_bytes()
-        while data:
-            (size,) = struct.unpack_from("<Q", data)
-            yield Event.FromString(data[12 : 12 + size])
-            data = data[16 + size :]
-
-
-def test_tensorboard_gets_the_numbers_of_every_result_and_the_parameters(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboardX")
-    trial = LoggedTrial(local_path=str(tmp_path))
-    logger = TBXLoggerCallback()
-    for step in (1, 2):
-        metrics = result(step, eval={"loss": 1 / step}, note="text", bad=math.nan)
-        logger.on_trial_result(iteration=step, trials=[trial], trial=trial, result=metrics)
-    logger.on_trial_complete(iteration=3, trials=[trial], trial=trial)
-    found = [(e.step, v.tag, v.simple_value) for e in events(str(tmp_path)) for v in e.summary.value]
-    assert [value for value in found if value[1] == "holdfast/tune/eval/loss"] == [
-        (1, "holdfast/tune/eval/loss", 1.0),
-        (2, "holdfast/tune/eval/loss", 0.5),
-    ]
-    tags = {tag for _, tag, _ in found}
-    assert tags == {"holdfast/tune/eval/loss", *(tag for tag in tags if tag.startswith("_hparams_/"))}
-    assert len(tags) > 1
-
-
-def test_what_tensorboard_draws_and_takes_as_parameters() -> None:
-    assert curves({"config": {"a": 1}, "pid": 1, "a": {"b": 2, "c": math.nan}, "ok": True}) == {"holdfast/tune/a/b": 2}
-    assert hparams({"lr": 1, "name": "x", "on": True, "none": None, "layers": [1, 2]}) == {
-        "lr": 1.0,
-        "name": "x",
-        "on": True,
-        "none": "None",
-        "layers": "[1, 2]",
-    }
-
-
-def test_without_a_writer_of_event_files_tensorboard_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    assert available_writer() is None
-    with pytest.raises(ImportError, match="pip install tensorboardX"):
-        TBXLoggerCallback()
-
-
-def test_tensorboard_is_a_default_when_something_writes_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    assert isinstance(default_loggers()[-1], TBXLoggerCallback)
 
 
 class Notes(list[tuple[Any, ...]]):
