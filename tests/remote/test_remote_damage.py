@@ -116,3 +116,14 @@ def test_a_merge_that_did_not_arrive_whole_replaces_nothing_and_is_made_good_by_
     records, damages = read(FakeObjects(bucket))
     assert damages == []
     assert [record.kind for record in records[1:]] == [f"{number}" for number in range(30)]
+
+
+def test_an_epoch_whose_claim_is_wholly_damaged_is_not_used_again() -> None:
+    bucket = Bucket()
+    make_journal(bucket, 1, 1)
+    begin(FakeObjects(bucket))
+    claim = objects_that_count(bucket)[-1]
+    for line_end in (30, len(bucket.content[claim]) - 20):
+        bucket.flip(claim, 8 * line_end)
+    driver, _, damage = begin(FakeObjects(bucket))
+    assert (driver.epoch, len(damage)) == (3, 2)
