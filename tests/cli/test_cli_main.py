@@ -55,7 +55,7 @@ def test_paths_that_are_no_run(command: str, storage: Path, tmp_path: Path) -> N
         (tmp_path, "holds no run of Holdfast: it has no run.json. Give the directory of a run"),
         (storage, f"holdfast ls {storage} lists them"),
         (storage / "finished" / "run.json", "Give the directory of a run"),
-        ("s3://bucket/run", "use a local or mounted directory"),
+        ("ftp://host/run", "'ftp://host/run': ftp:// is not known; write a plain path, file://, s3://"),
         ("", "the path is empty"),
     ):
         done = holdfast(command, path, code=2)

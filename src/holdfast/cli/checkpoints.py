@@ -5,29 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.cli import output, paths, reading
+from holdfast.cli import output, paths, reading, runs
 from holdfast.core.state import ValidationStatus
 from holdfast.driver.display_picture import headline
-from holdfast.store.layout import RunLayout
 
 HELP = "list the checkpoints of a run"
 HEADER = ("REPORT", "CHECKPOINT", "COMMITTED", "SIZE", "FILES", "VALIDATION", "METRICS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_path", metavar="RUN", help="a run's directory, or its name in the default storage path")
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    root = paths.run_directory(arguments.run_path)
-    layout = RunLayout(root)
-    kept = kept_checkpoints(reading.read(root))
-    damage = reading.confirmed(reading.manifest_damage, layout)
-    set_aside = reading.quarantined(layout)
+    stored = runs.open_run(paths.run_location(arguments.run_path))
+    kept = kept_checkpoints(reading.read(stored))
+    damage = reading.confirmed(reading.manifest_damage, stored)
+    set_aside = stored.quarantined()
     if arguments.json:
         output.print_json(
             {
-                "path": str(root),
+                "path": str(stored.location),
                 "checkpoints": as_json(kept),
                 "quarantined": [{"id": id, "why": why} for id, why in set_aside],
                 "damage": output.damage_json(damage),
@@ -37,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if kept:
         output.print_table(HEADER, map(cells, kept))
     elif not damage:
-        output.note(f"{root} has no checkpoint")
+        output.note(f"{stored.location} has no checkpoint")
     for id, why in set_aside:
         print(f"quarantined: {id}: {headline(why)}")
     for found in damage:
@@ -45,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if damage else 0
 
 
-def kept_checkpoints(run: reading.Reading) -> list[dict[str, Any]]:
+def kept_checkpoints(found: reading.Reading) -> list[dict[str, Any]]:
     return [
         {
             "id": manifest.id,
@@ -55,10 +53,10 @@ def kept_checkpoints(run: reading.Reading) -> list[dict[str, Any]]:
             "files": len(manifest.files),
             "world_size": manifest.world_size,
             "attempt": manifest.generation,
-            "validation": run.validation(manifest).value,
-            "metrics": run.metrics(manifest),
+            "validation": found.validation(manifest).value,
+            "metrics": found.metrics(manifest),
         }
-        for manifest in run.manifests
+        for manifest in found.manifests
     ]
 
 

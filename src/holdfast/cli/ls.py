@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from holdfast.cli import output, paths, reading
+from holdfast.cli import output, paths, reading, runs
 from holdfast.errors import StorageError
+from holdfast.store.location import Location
+from holdfast.store.remote.fetch import in_parallel
 
 HELP = "list the runs below a storage path"
 
@@ -17,13 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "storage_path",
         metavar="STORAGE_PATH",
         nargs="?",
-        help="where the runs are (default: HOLDFAST_STORAGE_PATH, else ~/holdfast_results)",
+        help=f"where the runs are: {paths.STORAGE_HELP}",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    storage = paths.storage_directory(arguments.storage_path)
-    rows = [_row(root) for root in _runs(storage, is_default=arguments.storage_path is None)]
+    storage = paths.storage_location(arguments.storage_path)
+    rows = in_parallel(_row, _runs(storage, is_default=arguments.storage_path is None))
     if arguments.json:
         output.print_json([{**row, "last_change": output.iso_time(row["last_change"])} for row in rows])
     elif rows:
@@ -37,26 +38,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(row["problem"] for row in rows) else 0
 
 
-def _runs(storage: Path, is_default: bool) -> list[Path]:
+def _runs(storage: Location, is_default: bool) -> list[Location]:
     if paths.is_run(storage):
         return [storage]
-    if not storage.exists() and is_default:
-        return []
-    if not storage.is_dir():
-        what = "is no directory" if storage.exists() else "does not exist"
+    directory = storage.path
+    if directory is not None and not directory.is_dir():
+        if not directory.exists() and is_default:
+            return []
+        what = "is no directory" if directory.exists() else "does not exist"
         raise ValueError(f"{storage} {what}. Give the storage_path of your runs.")
     return paths.runs_below(storage)
 
 
-def _row(root: Path) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": root.name, "path": str(root), "state": "unreadable", "reports": None}
+def _row(location: Location) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": location.name, "path": str(location), "state": "unreadable", "reports": None}
     row |= {"last_checkpoint": None, "last_change": None, "problem": None}
     try:
-        run = reading.read(root)
-        row |= {"state": run.state, "reports": run.last_report[0], "last_change": run.last_change}
-        row["last_checkpoint"] = run.manifests[-1].id if run.manifests else None
-        if not reading.identity(run.layout):
-            row["problem"] = f"what it is was lost; holdfast verify {root} says more"
+        stored = runs.open_run(location)
+        found = reading.read(stored, with_manifests=False)
+        row |= {"state": found.state, "reports": found.last_report[0], "last_change": found.last_change}
+        newest = found.past.state.newest
+        row["last_checkpoint"] = newest and newest.id
+        if not runs.identity(stored):
+            row["problem"] = f"what it is was lost; holdfast verify {location} says more"
     except (StorageError, OSError) as error:
         row["problem"] = str(error)
     return row

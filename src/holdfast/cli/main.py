@@ -1,19 +1,22 @@
 """``holdfast COMMAND``: the one place where arguments become a command, and errors one line and an exit code.
 
-0: all is well. 1: something is damaged or cannot be read. 2: the command itself was wrong.
+0: all is well. 1: something is damaged or cannot be read. 2: the command itself was wrong, or the storage that it names
+cannot be reached.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import holdfast
 from holdfast.cli import checkpoints, logs, ls, show, verify
-from holdfast.errors import HoldfastError, NotARunError
+from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
 COMMANDS = (ls, show, logs, checkpoints, verify)
 
@@ -34,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except (NotARunError, ValueError) as error:
+    except (NotARunError, StorageUnavailableError, ValueError) as error:
         return _complain(error, 2)
     except PermissionError as error:
         return _complain(f"{error.filename} cannot be read: {error.strerror}. Run this as a user who may read it.", 1)
@@ -46,11 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error, 1)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(re.sub(r"\?\S*", "?...", message))  # a URL's options may be secrets
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="holdfast",
         description="Look at runs: what they did, what they left, and whether it is intact. Nothing is changed.",
-        epilog="Exit codes: 0 all is well, 1 something is damaged or cannot be read, 2 the command was wrong.",
+        epilog="Exit codes: 0 all is well, 1 something is damaged or cannot be read, 2 the command was wrong or "
+        "the storage cannot be reached.",
     )
     parser.add_argument("--version", action="version", version=f"holdfast {holdfast.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

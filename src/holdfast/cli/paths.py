@@ -1,47 +1,64 @@
-"""Which run, or which storage path, an argument means. Only local disk for now."""
+"""Which run, or which storage path, an argument means: a path, a URL, or the name of a run."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from urllib.parse import unquote
 
 from holdfast import settings
 from holdfast.errors import NotARunError
 from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
+from holdfast.store.objects.base import Level
+from holdfast.store.remote.fetch import in_parallel
+
+PATIENCE_S = 4.0  # with the first contact: a person waits
+READ_PATIENCE_S = 30.0  # with storage that has answered; also the time that one request may take
+RUN_HELP = "a run's directory or URL, or its name in the default storage path"
+STORAGE_HELP = "a directory or URL (default: HOLDFAST_STORAGE_PATH, else ~/holdfast_results)"
 
 
-def run_directory(text: str) -> Path:
-    """The run's directory: a path, or the name of a run in the default storage path."""
-    path = _local(text)
-    if not path.exists() and "/" not in text:
-        by_name = storage_directory(None) / text
+def run_location(text: str) -> Location:
+    location = _parse(text)
+    if location.path is not None and not location.path.exists() and "/" not in text:
+        by_name = storage_location(None) / text
         if is_run(by_name):
             return by_name
-    if is_run(path):
-        return path
-    if not path.exists():
+    if is_run(location):
+        return location
+    if not _is_there(location):
         raise NotARunError(
-            f"{path} does not exist. Give the directory of a run, or the name of one in "
-            f"{storage_directory(None)}; holdfast ls lists them."
+            f"{location} does not exist. Give the directory of a run, or the name of one in "
+            f"{storage_location(None)}; holdfast ls lists them."
         )
-    if path.is_dir() and runs_below(path):
-        raise NotARunError(f"{path} is no run, but holds some: holdfast ls {path} lists them.")
+    if runs_below(location):
+        raise NotARunError(f"{location} is no run, but holds some: holdfast ls {location} lists them.")
     raise NotARunError(
-        f"{path} holds no run of Holdfast: it has no run.json. Give the directory of a run: <storage_path>/<name>."
+        f"{location} holds no run of Holdfast: it has no run.json. Give the directory of a run: <storage_path>/<name>."
     )
 
 
-def storage_directory(text: str | None) -> Path:
-    return _local(settings.load().storage_path if text is None else text)
+def storage_location(text: str | None) -> Location:
+    return _parse(settings.load().storage_path if text is None else text)
 
 
-def runs_below(storage: Path) -> list[Path]:
-    return sorted(path for path in storage.iterdir() if is_run(path))
+def runs_below(storage: Location) -> list[Location]:
+    if storage.path is None:
+        names = [key.rpartition("/")[2] for key in storage.open(PATIENCE_S).level().directories]
+    else:
+        names = sorted(path.name for path in storage.path.iterdir()) if storage.path.is_dir() else []
+    places = [storage / name for name in names]
+    return [place for place, found in zip(places, in_parallel(is_run, places), strict=True) if found]
 
 
-def is_run(path: Path) -> bool:
+def is_run(location: Location) -> bool:
     """A run that lost its run.json is still one: the journal has a copy."""
+    if location.path is None:
+        level = location.open(PATIENCE_S).level()
+        return any(info.key == "run.json" for info in level.objects) or "journal" in level.directories
+    return _is_local_run(location.path)
+
+
+def _is_local_run(path: Path) -> bool:
     if not path.is_dir():
         return False
     layout = RunLayout(path)
@@ -51,11 +68,16 @@ def is_run(path: Path) -> bool:
         return True  # it may be one, and then reading it says what is wrong
 
 
-def _local(text: str) -> Path:
-    if text.startswith("file:///"):
-        text = unquote(text.removeprefix("file://"))
-    elif "://" in text:
-        raise ValueError(f"{text}: object stores are not there yet in this version; use a local or mounted directory")
+def _is_there(location: Location) -> bool:
+    if location.path is not None:
+        return location.path.exists()
+    return location.open(PATIENCE_S).level() != Level([], [])
+
+
+def _parse(text: str) -> Location:
     if not text:
-        raise ValueError("the path is empty; give a directory")
-    return Path(os.path.abspath(os.path.expanduser(text)))
+        raise ValueError("the path is empty; give a directory or a URL")
+    try:
+        return Location.parse("(path", text)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("(path=").replace("): ", ": ", 1)) from None

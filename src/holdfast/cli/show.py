@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from holdfast.cli import checkpoints, output, paths, reading, timeline
+from holdfast.cli import checkpoints, output, paths, reading, runs, timeline
 from holdfast.driver.display_picture import ago, headline
 from holdfast.store.sealed import Damage
 
@@ -15,13 +15,12 @@ _SHOWN_CHECKPOINTS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_path", metavar="RUN", help="a run's directory, or its name in the default storage path")
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    root = paths.run_directory(arguments.run_path)
-    found = reading.read(root)
-    told = timeline.moments(found.layout, found.records)
+    found = reading.read(runs.open_run(paths.run_location(arguments.run_path)))
+    told = timeline.moments(found.records)
     damage = _damage(found)
     if arguments.json:
         output.print_json(_as_json(found, told, damage))
@@ -34,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _damage(found: reading.Reading) -> list[Damage]:
-    looks = (reading.run_file_damage, reading.journal_damage, reading.manifest_damage)
-    return [damage for look in looks for damage in reading.confirmed(look, found.layout)]
+    looks = (lambda run: run.run_file_damage(), reading.journal_damage, reading.manifest_damage)
+    return [damage for look in looks for damage in reading.confirmed(look, found.run)]
 
 
 def _as_json(found: reading.Reading, told: list[timeline.Moment], damage: list[Damage]) -> dict[str, Any]:
@@ -43,19 +42,19 @@ def _as_json(found: reading.Reading, told: list[timeline.Moment], damage: list[D
     driver = found.driver
     events = [{**moment._asdict(), "time": output.iso_time(moment.time)} for moment in told]
     return {
-        "name": found.layout.root.name,
-        "path": str(found.layout.root),
+        "name": found.run.location.name,
+        "path": str(found.run.location),
         "state": found.state,
         "driver": driver and {"pid": driver.pid, "host": driver.host, "since": output.iso_time(driver.since)},
         "reports": reports,
         "metrics": row and row["metrics"],
         "last_change": output.iso_time(found.last_change),
         "failures_counted": found.past.state.spent,
-        "configuration": reading.identity(found.layout),
+        "configuration": runs.identity(found.run),
         "timeline": events,
         "failures": [event for event in events if event["kind"] == "failure"],
         "checkpoints": checkpoints.as_json(checkpoints.kept_checkpoints(found)),
-        "quarantined": [{"id": id, "why": why} for id, why in reading.quarantined(found.layout)],
+        "quarantined": [{"id": id, "why": why} for id, why in found.run.quarantined()],
         "damage": output.damage_json(damage),
     }
 
@@ -65,12 +64,12 @@ def _print_summary(found: reading.Reading) -> None:
     changed = found.last_change
     since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
     lines = [
-        ("run", found.layout.root.name),
-        ("path", str(found.layout.root)),
+        ("run", found.run.location.name),
+        ("path", str(found.run.location)),
         ("state", f"{found.state}{_driver_text(found)}"),
         ("reports", f"{reports:,}{since}"),
         ("metrics", output.metrics_text(row and row["metrics"])),
-        *_configuration(reading.identity(found.layout)),
+        *_configuration(runs.identity(found.run)),
     ]
     for name, text in lines:
         print(f"{name:<12}{headline(text, 400)}")
@@ -117,7 +116,7 @@ def _print_checkpoints(found: reading.Reading) -> None:
         print(f"  the newest {_SHOWN_CHECKPOINTS} of {len(kept)}; holdfast checkpoints lists all")
     if kept:
         output.print_table(checkpoints.HEADER, map(checkpoints.cells, kept[-_SHOWN_CHECKPOINTS:]), indent="  ")
-    for id, why in reading.quarantined(found.layout):
+    for id, why in found.run.quarantined():
         print(f"  quarantined: {id}: {headline(why)}")
 
 

@@ -12,7 +12,6 @@ from holdfast.core import run as core
 from holdfast.core.state import RunState
 from holdfast.driver.accounts import Accounts
 from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
 
 
 class Moment(NamedTuple):
@@ -23,8 +22,8 @@ class Moment(NamedTuple):
     action: str | None = None  # what was done about it
 
 
-def moments(layout: RunLayout, records: Iterable[Record]) -> list[Moment]:
-    accounts = Accounts(layout)
+def moments(records: Iterable[Record]) -> list[Moment]:
+    accounts = Accounts(lambda _generation, _rank: "")  # for its words on what was done alone
     told: list[Moment] = []
     state, has_ended = RunState(), True
     for record in records:

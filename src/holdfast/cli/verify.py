@@ -6,26 +6,21 @@ Exit code 1 if anything is damaged. What was set aside before is named, and is n
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from holdfast.cli import output, paths, reading
-from holdfast.cli.lease_probe import living_driver
+from holdfast.cli import output, paths, reading, runs
+from holdfast.cli.runs import Run
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.state import CheckpointRecord
 from holdfast.driver.display_picture import headline
 from holdfast.driver.recovery import reconcile
 from holdfast.errors import CheckpointDamagedError
-from holdfast.store import journal
-from holdfast.store.checkpoints import CheckpointStore
-from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import read_metrics
+from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.sealed import Damage
 
 HELP = "check that all that is stored of a run is intact"
-_METRICS = re.compile(r"attempt-(\d+)/rank-(\d+)\.jsonl")
 
 
 @dataclass
@@ -38,29 +33,35 @@ class Check:
 class _OnlyLooking(CheckpointStore):
     """Lets the driver's own way of taking stock be used without its clearing up."""
 
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def scan(self) -> tuple[list[Manifest], list[Damage]]:
+        return self._run.manifests()
+
     def delete(self, id: str) -> None: ...
 
     def quarantine(self, id: str, why: str) -> None: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_path", metavar="RUN", help="a run's directory, or its name in the default storage path")
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    layout = RunLayout(paths.run_directory(arguments.run_path))
+    stored = runs.open_run(paths.run_location(arguments.run_path))
     checks: list[Check] = []
-    for check in _checks(layout):
+    for check in _checks(stored):
         checks.append(check)
         if not arguments.json:
             _print_check(check)
     damaged = sum(bool(check.damage) for check in checks)
-    resume = _resume(layout, [d for check in checks for d in check.damage if d.path.startswith("checkpoints/")])
-    set_aside = reading.quarantined(layout)
+    resume = _resume(stored, [d for check in checks for d in check.damage if d.path.startswith("checkpoints/")])
+    set_aside = stored.quarantined()
     if arguments.json:
         output.print_json(
             {
-                "path": str(layout.root),
+                "path": str(stored.location),
                 "good": not damaged,
                 "checks": [vars(check) | {"damage": output.damage_json(check.damage)} for check in checks],
                 "quarantined": [{"id": id, "why": why} for id, why in set_aside],
@@ -76,61 +77,54 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if damaged else 0
 
 
-def _checks(layout: RunLayout) -> Iterator[Check]:
-    yield Check("run.json", "good", reading.confirmed(reading.run_file_damage, layout))
-    records, _ = journal.read(layout)
-    files = len(layout.segments())
-    found = f"good: {_count(len(records), 'record')} in {_count(files, 'file')}"
-    yield Check("journal", found, reading.confirmed(reading.journal_damage, layout))
-    yield _check_metrics(layout)
-    yield from _check_checkpoints(layout)
+def _checks(stored: Run) -> Iterator[Check]:
+    yield Check("run.json", "good", reading.confirmed(stored.run_file_damage))
+    records, _ = stored.journal()
+    files = _count(stored.journal_files(), "object" if stored.location.is_remote else "file")
+    found = f"good: {_count(len(records), 'record')} in {files}"
+    yield Check("journal", found, reading.confirmed(reading.journal_damage, stored))
+    yield _check_metrics(stored)
+    yield from _check_checkpoints(stored)
 
 
-def _check_metrics(layout: RunLayout) -> Check:
-    names = (path.relative_to(layout.metrics_dir).as_posix() for path in layout.metrics_dir.glob("attempt-*/*.jsonl"))
-    files = sorted((int(match[1]), int(match[2])) for match in map(_METRICS.fullmatch, names) if match)
+def _check_metrics(stored: Run) -> Check:
+    files = stored.metrics_files()
     count = 0
     damage: list[Damage] = []
-    for generation, rank in files:
-        count += len(read_metrics(layout, generation, rank)[0])
-        damage += reading.confirmed(lambda *file: read_metrics(layout, *file)[1], generation, rank)
+    for file in files:
+        count += stored.read_metrics(file)[0]
+        damage += reading.confirmed(lambda file: stored.read_metrics(file)[1], file)
     return Check("metrics", f"good: {_count(count, 'report')} in {_count(len(files), 'file')}", damage)
 
 
-def _check_checkpoints(layout: RunLayout) -> Iterator[Check]:
-    store = CheckpointStore(layout)
-    for damage in reading.confirmed(reading.manifest_damage, layout):
-        yield Check(_checkpoint_of(damage), "", [damage])
-    for manifest in store.scan()[0]:
+def _check_checkpoints(stored: Run) -> Iterator[Check]:
+    for damage in reading.confirmed(reading.manifest_damage, stored):
+        yield Check(reading.checkpoint_of(damage), "", [damage])
+    for manifest in stored.manifests()[0]:
         size = output.size_text(sum(entry.size for entry in manifest.files))
         check = Check(manifest.id, f"good: report {manifest.report:,}, {_count(len(manifest.files), 'file')}, {size}")
         try:
-            store.verify(manifest.id)
+            stored.verify(manifest.id)
         except CheckpointDamagedError as error:
-            path = layout.manifest_file(manifest.id)
-            if not path.exists():
+            if not stored.has_manifest(manifest.id):
                 continue  # a driver has just deleted it, or set it aside
-            check.damage.append(Damage(layout.relative(path), "files", str(error)))
+            check.damage.append(Damage(f"checkpoints/{manifest.id}.json", "files", str(error)))
         yield check
 
 
-def _resume(layout: RunLayout, damage: Iterable[Damage]) -> CheckpointRecord | None:
+def _resume(stored: Run, damage: Iterable[Damage]) -> CheckpointRecord | None:
     """What the next driver would choose: it takes stock as it does here, and tries the newest first.
 
     While one is at work its journal says it all, and the files would be ahead of it.
     """
-    is_driven = living_driver(layout) is not None
-    past = reading.replay(layout, journal.read(layout)[0])
+    is_driven = stored.driver() is not None
+    past = reading.replay(stored.location, stored.journal()[0])
     state = past.state
-    score = (reading.identity(layout).get("checkpoint") or {}).get("checkpoint_score_attribute")
-    events = [] if is_driven else reconcile(past, _OnlyLooking(layout), score)[0]
-    for event in (*events, *(ev.Damaged(_checkpoint_of(d), d.what) for d in damage)):
+    score = (runs.identity(stored).get("checkpoint") or {}).get("checkpoint_score_attribute")
+    events = [] if is_driven else reconcile(past, _OnlyLooking(stored), score)[0]
+    for event in (*events, *(ev.Damaged(reading.checkpoint_of(d), d.what) for d in damage)):
         state = core.replay(state, event)
     return state.newest
-
-
-def _checkpoint_of(damage: Damage) -> str:
-    return damage.path.rpartition("/")[2].removesuffix(".json")
 
 
 def _print_check(check: Check) -> None:

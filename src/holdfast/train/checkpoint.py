@@ -28,6 +28,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str] | Location, filesystem: Any = None) -> None:
         self.location = Location.parse("Checkpoint(path", path, filesystem)
+        self.path = str(self.location)  # the local directory, or the URL without its options
         self.filesystem = self.location.filesystem if filesystem is None else filesystem
         # Pickled along, so that all processes that got this object agree on one temporary directory.
         self._uuid = uuid.uuid4().hex
@@ -43,11 +44,6 @@ class Checkpoint:
         checkpoint = cls(location)
         checkpoint._held = directory
         return checkpoint
-
-    @property
-    def path(self) -> str:
-        """The local directory, or the URL without its options."""
-        return str(self.location)
 
     def exists(self) -> bool:
         """Whether there is anything; a store that does not answer is an error."""

@@ -121,6 +121,12 @@ class RemoteLease:
         self._objects.put(KEY, note.line())
 
 
+def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) -> Holder | None:
+    """Who drives the run, as far as its note tells; only to be shown to people."""
+    note = _parse(_content(objects))
+    return None if note is None or _is_free(note, now()) else note.holder
+
+
 def _await_turn(
     objects: ObjectStore, duration_s: float, now: Callable[[], float], wait: Callable[[float], None]
 ) -> None:
