@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_experiment import Toy, Trial, assert_replays, view_of
 
@@ -77,6 +77,7 @@ def test_the_cutoff_is_the_quantile_of_the_reduction_factor() -> None:
     assert rung.cutoff() == pytest.approx(3.25)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(1.1, 10))
 def test_the_cutoff_is_numpys_percentile(scores: list[float], factor: float) -> None:
     rung = Rung(1, factor)

@@ -79,6 +79,7 @@ def test_the_number_of_brackets(max_t: int, eta: int, s_max: int) -> None:
     assert largest_bracket(max_t, eta) == s_max
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2000), st.integers(2, 10) | st.floats(1.5, 10))
 def test_every_bracket_shrinks_while_it_trains_longer_and_ends_at_max_t(max_t: int, eta: float) -> None:
     s_max = largest_bracket(max_t, eta)

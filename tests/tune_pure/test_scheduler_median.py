@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_experiment import Toy, Trial, assert_replays, view_of
 
@@ -100,6 +100,7 @@ def test_a_completed_trial_counts_with_its_last_result() -> None:
     assert report(scheduler, "d", 6, 0.0) == "CONTINUE"  # nobody came this far
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 40))
 def test_averages_are_those_of_the_definition(values: list[float], since: int, until: int) -> None:
     past = Course()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.tune import search_space as tune
@@ -55,6 +55,7 @@ def domains(draw: st.DrawFn) -> tune.Domain:
     )
 
 
+@settings(deadline=None)
 @given(domains(), SEED)
 def test_what_is_drawn_is_valid_and_the_same_for_the_same_seed(domain: tune.Domain, seed: int) -> None:
     values = domain.sample(size=20, random_state=seed)
@@ -62,6 +63,7 @@ def test_what_is_drawn_is_valid_and_the_same_for_the_same_seed(domain: tune.Doma
     assert values == domain.sample(size=20, random_state=seed)
 
 
+@settings(deadline=None)
 @given(domains())
 def test_a_domain_survives_pickle_and_is_described_as_json(domain: tune.Domain) -> None:
     assert pickle.loads(pickle.dumps(domain)) == domain

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.tune import search_space as tune
@@ -312,6 +312,7 @@ SPACES = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(SPACES, st.integers(0, 3), st.integers(0, 99), st.booleans())
 def test_any_space_has_as_many_variants_as_counted_and_the_same_for_the_same_seed(
     space: dict[str, Any], num_samples: int, seed: int, constant: bool
@@ -325,6 +326,7 @@ def test_any_space_has_as_many_variants_as_counted_and_the_same_for_the_same_see
     json.dumps(tune.describe(space), allow_nan=False)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)))
 def test_every_combination_of_grids_comes_once_and_in_order(values: dict[str, list[int]]) -> None:
     names = sorted(values)

@@ -94,6 +94,8 @@ class Toy:
         self._fails = fails or {}
 
     def run(self, most: int = 100_000) -> Toy:
+        while self.scheduler.needs_population and self._configs:
+            self._add()
         for _ in range(most):
             while len(self.running()) < self._slots and self._start_or_add():
                 pass
@@ -120,10 +122,13 @@ class Toy:
             return True
         if not self._configs:
             return False
+        self._add()
+        return True
+
+    def _add(self) -> None:
         trial = Trial(f"t{len(self.view.trials):03}", dict(self._configs.popleft()))
         self.view.trials[trial.trial_id] = trial
         self._call("on_trial_add", trial)
-        return True
 
     def _idle(self) -> bool:
         asked = self._call("on_idle")

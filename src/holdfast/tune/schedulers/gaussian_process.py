@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from .pb2 import Observation
 
 Array = Any
-_LOWEST = np.log([0.05, 0.01, 1e-3, 1e-4])  # variance, length scale, epsilon, noise
+# Of variance, length scale, epsilon and noise, by their logarithms.
+_USUAL = np.log([1.0, 1.0, 0.1, 0.01])
+_LOWEST = np.log([0.05, 0.01, 1e-3, 1e-4])
 _HIGHEST = np.log([20.0, 10.0, 0.5, 1.0])
-_START = np.log([1.0, 1.0, 0.1, 0.01])
+_SPREAD = 1.5
 
 
 def suggest(
@@ -58,14 +60,21 @@ def _kernel(a: Array, b: Array, hyper: Array) -> Array:
 
 
 def _fitted(points: Array, gains: Array, generator: Array) -> Array:
-    """The hyper-parameters of the kernel under which the observations are most likely: a search that narrows."""
-    best, likelihood = _START, _log_likelihood(points, gains, _START)
-    for spread in (1.5, 1.0, 0.5, 0.25):
-        for step in generator.normal(0.0, spread, size=(15, len(_START))):
-            candidate = np.clip(best + step, _LOWEST, _HIGHEST)
-            found = _log_likelihood(points, gains, candidate)
-            if found > likelihood:
-                best, likelihood = candidate, found
+    """The most probable hyper-parameters of the kernel, by looking widely and then closer around the best.
+
+    What is usual is likely before anything is seen; else few observations would often be taken for mere noise.
+    """
+
+    def plausibility(hyper: Array) -> float:
+        return _log_likelihood(points, gains, hyper) - 0.5 * float((((hyper - _USUAL) / _SPREAD) ** 2).sum())
+
+    best, found = _USUAL, plausibility(_USUAL)
+    for centre, spread, count in ((_USUAL, _SPREAD, 60), (None, 0.5, 20), (None, 0.2, 20)):
+        steps = generator.normal(0.0, spread, size=(count, len(_USUAL)))
+        for candidate in np.clip((best if centre is None else centre) + steps, _LOWEST, _HIGHEST):
+            value = plausibility(candidate)
+            if value > found:
+                best, found = candidate, value
     return best
 
 

@@ -34,6 +34,7 @@ class Standing:
 
 class PopulationBasedTraining(ScoringScheduler):
     accepts_searcher = False
+    needs_population = True
 
     def __init__(
         self,

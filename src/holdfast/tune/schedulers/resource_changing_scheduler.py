@@ -37,6 +37,7 @@ class ResourceChangingScheduler(TrialScheduler):
         self._allocate = resources_allocation_function
         self._base_resources: Bundles | None = None
         self.accepts_searcher = self._base.accepts_searcher
+        self.needs_population = self._base.needs_population
 
     @property
     def metric(self) -> str | None:

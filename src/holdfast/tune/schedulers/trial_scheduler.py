@@ -67,6 +67,7 @@ class TrialScheduler:
     STOP: ClassVar[Decision] = Decision("STOP")
 
     accepts_searcher: bool = True  # whether a search algorithm may make the configurations
+    needs_population: bool = False  # whether all trials are to be added at first, not only when a slot gets free
 
     _metric: str | None = None
     _mode: str | None = None
