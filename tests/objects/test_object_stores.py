@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from urllib.parse import parse_qsl
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from obstore.store import LocalStore, MemoryStore
 from servers import S3Server, make_bucket
 
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.objects.files import FileObjects
+from holdfast.store.objects.fsspecs import FsspecObjects
 from holdfast.store.objects.obstores import ObstoreObjects
 from holdfast.testing.object_store_contract import ObjectStoreContract
 
@@ -41,6 +44,24 @@ class TestObstoreLocal(ObjectStoreContract):
         yield from closing(
             ObstoreObjects(LocalStore(directory, automatic_cleanup=True), str(directory), patience_s=PATIENCE_S)
         )
+
+
+class TestFsspecMemory(ObjectStoreContract):
+    conditional_writes = False
+
+    @pytest.fixture
+    def store(self) -> Iterator[ObjectStore]:
+        filesystem = MemoryFileSystem()
+        yield from closing(Location.parse("test(path", f"/{uuid.uuid4().hex}", filesystem).open(PATIENCE_S))
+
+
+class TestFsspecLocal(ObjectStoreContract):
+    conditional_writes = False
+
+    @pytest.fixture
+    def store(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+        directory = str(tmp_path_factory.mktemp("objects"))
+        yield from closing(FsspecObjects(LocalFileSystem(), directory, directory, patience_s=PATIENCE_S))
 
 
 class TestS3(ObjectStoreContract):

@@ -10,7 +10,6 @@ import builtins
 import contextlib
 import os
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,16 +18,13 @@ from typing import Any, TypeVar
 import obstore
 
 from holdfast.errors import (
-    ObjectExistsError,
     ObjectMissingError,
     StorageError,
-    StorageUnavailableError,
 )
-from holdfast.store.objects import transfer, verdicts
+from holdfast.store.objects import transfer
 from holdfast.store.objects.base import Level, ObjectInfo
-from holdfast.store.objects.patience import Patience
+from holdfast.store.objects.patient import DEFAULT_PATIENCE_S, PatientObjects, Shared
 
-DEFAULT_PATIENCE_S = 300.0
 REQUEST_TIMEOUT_S = 60.0  # of one request in all: a part of 8 MiB at 8 at once must get through a slow line
 CONNECT_TIMEOUT_S = 5.0
 INNER_RETRY_S = 5.0
@@ -39,7 +35,7 @@ _T = TypeVar("_T")
 _runtime_pid: int | None = None
 
 
-class ObstoreObjects:
+class ObstoreObjects(PatientObjects):
     """An ``ObjectStore`` on any of obstore's stores, at a prefix inside it."""
 
     def __init__(
@@ -51,21 +47,9 @@ class ObstoreObjects:
         patience_s: float = DEFAULT_PATIENCE_S,
         shared: _Shared | None = None,
     ) -> None:
-        self._url = url
-        self._prefix = prefix.strip("/")
         self._shared = shared or _Shared(store)
-        self._patience = Patience(patience_s, self._shared.closed)
-
-    @property
-    def url(self) -> str:
-        return self._url
-
-    @property
-    def creates_safely(self) -> bool:
-        with self._shared.lock:
-            if self._shared.creates_safely is None:
-                self._shared.creates_safely = self._probe()
-            return bool(self._shared.creates_safely)
+        super().__init__(url, patience_s, self._shared)
+        self._prefix = prefix.strip("/")
 
     def get(self, key: str) -> bytes:
         return self._try("read", key, lambda: bytes(self._whole(key)))
@@ -83,16 +67,6 @@ class ObstoreObjects:
 
     def put(self, key: str, data: bytes) -> None:
         self._try("write", key, lambda: obstore.put(self._store, self._full(key), data, use_multipart=False))
-
-    def create(self, key: str, data: bytes) -> None:
-        if not self.creates_safely:
-            self._create_unsafely(key, data)
-            return
-        try:
-            self._try("create", key, lambda: self._put_new(key, data))
-        except ObjectExistsError:
-            if not self._holds(key, data):
-                raise
 
     def list(self, prefix: str = "") -> builtins.list[ObjectInfo]:
         found = self._try("list", prefix, lambda: obstore.list(self._store, self._full(prefix) or None).collect())
@@ -131,9 +105,6 @@ class ObstoreObjects:
 
     def with_patience(self, seconds: float) -> ObstoreObjects:
         return ObstoreObjects(None, self._url, prefix=self._prefix, patience_s=seconds, shared=self._shared)
-
-    def close(self) -> None:
-        self._shared.close()
 
     @property
     def _store(self) -> Any:
@@ -177,38 +148,6 @@ class ObstoreObjects:
     def _put_new(self, key: str, data: bytes) -> None:
         obstore.put(self._store, self._full(key), data, mode="create")
 
-    def _holds(self, key: str, data: bytes) -> bool:
-        try:
-            return self.get(key) == data
-        except ObjectMissingError:
-            return False
-
-    def _create_unsafely(self, key: str, data: bytes) -> None:
-        """The best that a server without conditional writes allows: two callers at once may both succeed."""
-        try:
-            there = self.get(key)
-        except ObjectMissingError:
-            self.put(key, data)
-            return
-        if there != data:
-            raise ObjectExistsError(f"{self._name(key)} is there already.")
-
-    def _probe(self) -> bool:
-        key = f".holdfast-probe-{uuid.uuid4().hex}"
-        try:
-            for content in (b"first", b"second"):
-                self._try("create", key, lambda content=content: self._put_new(key, content))  # type: ignore[misc]
-            return False
-        except ObjectExistsError:
-            return self.get(key) == b"first"
-        except StorageUnavailableError:
-            raise
-        except StorageError:
-            return False  # the store says that it cannot
-        finally:
-            with contextlib.suppress(StorageError):
-                self.delete([key])
-
     def _delete(self, keys: Sequence[str]) -> None:
         obstore.delete(self._store, [self._full(key) for key in keys])
 
@@ -223,11 +162,7 @@ class ObstoreObjects:
 
     def _try(self, action: str, key: str, attempt: Callable[[], _T]) -> _T:
         _check_process()
-        name = self._name(key)
-        return self._patience.run(attempt, lambda error: verdicts.judge(action, name, error))
-
-    def _name(self, key: str) -> str:
-        return f"{self._url.rstrip('/')}/{key}"
+        return super()._try(action, key, attempt)
 
     def _full(self, key: str) -> str:
         return f"{self._prefix}/{key}" if self._prefix else key
@@ -236,13 +171,11 @@ class ObstoreObjects:
         return full[len(self._prefix) + 1 :] if self._prefix else full
 
 
-class _Shared:
-    """What copies of a store with another patience have in common; its connections are gone when it is closed."""
+class _Shared(Shared):
+    """Its connections are gone when it is closed."""
 
     def __init__(self, given: Any) -> None:
-        self.closed = threading.Event()
-        self.lock = threading.Lock()  # held while it is found out whether creating is safe
-        self.creates_safely: bool | None = None
+        super().__init__()
         self.ranged = True
         self._given = given
         self._bounded: dict[float, Any] = {}
@@ -255,7 +188,7 @@ class _Shared:
             return self._bounded[timeout_s]
 
     def close(self) -> None:
-        self.closed.set()
+        super().close()
         with self._bounding:
             self._bounded.clear()
 

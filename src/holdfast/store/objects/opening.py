@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StorageDeniedError
+from holdfast.store.objects import aws_profile
 from holdfast.store.objects.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -46,12 +47,23 @@ def open_location(location: Location, patience_s: float) -> ObjectStore:
         from holdfast.store.objects.files import FileObjects
 
         return FileObjects(location.path)
+    if hasattr(location.filesystem, "_strip_protocol") or hasattr(location.filesystem, "get_file_info"):
+        return _open_fsspec(location, patience_s)
     from holdfast.store.objects.obstores import ObstoreObjects
 
-    store = location.filesystem
-    if store is None:
-        store = _build(location)
+    store = location.filesystem if location.filesystem is not None else _build(location)
     return ObstoreObjects(store, str(location), prefix=location.key, patience_s=patience_s)
+
+
+def _open_fsspec(location: Location, patience_s: float) -> ObjectStore:
+    from holdfast.store.objects.fsspecs import FsspecObjects
+
+    filesystem = location.filesystem
+    if not hasattr(filesystem, "_strip_protocol"):
+        from fsspec.implementations.arrow import ArrowFSWrapper
+
+        filesystem = ArrowFSWrapper(filesystem)
+    return FsspecObjects(filesystem, location.key, str(location), patience_s=patience_s)
 
 
 def _build(location: Location) -> Any:
@@ -69,7 +81,10 @@ def _build(location: Location) -> Any:
         if host:
             config.setdefault("account_name", host.partition(".")[0])
     client = _client_options(scheme, config)
-    provider = _credentials(location, config) if scheme == "s3" else None
+    provider = None
+    if scheme == "s3":
+        provider = _credentials(location, config)
+        _region(config)
     try:
         return kind(bucket, config=config, client_options=client, credential_provider=provider)
     except (BaseError, ValueError) as error:
@@ -89,17 +104,24 @@ def _client_options(scheme: str, config: dict[str, str]) -> dict[str, Any]:
     return client
 
 
-def _credentials(location: Location, config: Mapping[str, str]) -> Any:
+def _credentials(location: Location, config: dict[str, str]) -> Any:
     """None where obstore finds credentials by itself."""
     anonymous = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "")).lower() in _TRUE
     if anonymous or "access_key_id" in config or _first(os.environ, _OTHER_CREDENTIALS):
         return None
-    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() not in _TRUE:
-        return None
-    raise StorageDeniedError(
-        f"There are no credentials for {location}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-        "anonymous=true in the URL's options for a public bucket."
-    )
+    provider = aws_profile.provider()
+    if provider is None and os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() in _TRUE:
+        raise StorageDeniedError(
+            f"There are no credentials for {location}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
+            "to a profile that has them, or anonymous=true in the URL's options for a public bucket."
+        )
+    return provider
+
+
+def _region(config: dict[str, str]) -> None:
+    region = aws_profile.region()
+    if region and "region" not in config and not _first(os.environ, ("AWS_REGION", "AWS_DEFAULT_REGION")):
+        config["region"] = region
 
 
 def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -189,7 +189,7 @@ def _finish(part: Path, notes: Path, path: Path) -> None:
 
 def _reserve(target: int, size: int) -> None:
     """Claim the space now: a full disk is known before anything is fetched."""
-    if hasattr(os, "posix_fallocate"):
+    if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(target, 0, size)
     else:
         os.ftruncate(target, size)

@@ -6,6 +6,7 @@ text may hold a signed URL; what is shown of it has no query.
 
 from __future__ import annotations
 
+import errno
 import re
 
 from holdfast.errors import (
@@ -13,6 +14,7 @@ from holdfast.errors import (
     ObjectMissingError,
     StorageDeniedError,
     StorageError,
+    StorageFullError,
     StorageUnavailableError,
 )
 
@@ -86,7 +88,9 @@ def _kind(action: str, error: Exception) -> type[StorageError]:
         return StorageError
     if _DENIED.search(text.partition("\n\nDebug source")[0]):
         return StorageDeniedError
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFullError
+    if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
         return StorageUnavailableError if action in WRITES else ObjectMissingError
     for base in type(error).__mro__:
         if base.__name__ in _BY_TYPE:
