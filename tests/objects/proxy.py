@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import socket
 import threading
 import time
 from collections import Counter
@@ -104,6 +105,7 @@ class FaultProxy:
         self._wires: set[Wire] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._outage: asyncio.Task[None] | None = None
+        self._refusing = False
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="fault-proxy", daemon=True)
 
     def __enter__(self) -> FaultProxy:
@@ -138,24 +140,35 @@ class FaultProxy:
         self._ended = asyncio.Event()
         self._moving = asyncio.Event()
         self._moving.set()
-        self._listening = await asyncio.start_server(self._accept, sock=self._socket)
+        self._listen()
         self._ready.set()
         await self._ended.wait()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
         tasks = [*self._tasks, *filter(None, [self._outage])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._listening.close()
-        await self._listening.wait_closed()
-        self._socket.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        client = Wire(reader, writer)
+    def _listen(self) -> None:
+        self._socket.listen(1000)
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        """Not asyncio's server: that one loses a connection that comes while it closes, and leaves it hanging."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            connection, _ = self._socket.accept()
+            task = self._loop.create_task(self._serve(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: connection.close())  # also if it was cancelled before it began
+
+    async def _serve(self, connection: socket.socket) -> None:
+        client = Wire(*await asyncio.open_connection(sock=connection))
         self._wires.add(client)
         try:
+            if self._refusing:
+                raise Broken
             async with contextlib.AsyncExitStack() as connections:
                 await self._converse(client, connections)
         except (Broken, OSError, asyncio.IncompleteReadError):
@@ -165,7 +178,6 @@ class FaultProxy:
         finally:
             await client.close()
             self._wires.discard(client)
-            self._tasks.discard(task)
 
     async def _converse(self, client: Wire, connections: contextlib.AsyncExitStack) -> None:
         """One request after the other, on a connection to the server that serves this client only."""
@@ -213,7 +225,9 @@ class FaultProxy:
             self._outage = asyncio.create_task(self._end_hang(fault.seconds))
             await self._moving.wait()
         elif fault.kind == "outage" and self._outage is None:
-            self._listening.close()
+            self._refusing = True
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
             self._socket = bound(self.port)  # bound and not listened to: refuses, and nobody else can take it
             self._reset_all()
             self._outage = asyncio.create_task(self._end_outage(fault.seconds))
@@ -227,7 +241,8 @@ class FaultProxy:
 
     async def _end_outage(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        self._listening = await asyncio.start_server(self._accept, sock=self._socket)
+        self._refusing = False
+        self._listen()
         self._outage = None
 
     def _reset_all(self) -> None:

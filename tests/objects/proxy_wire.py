@@ -111,6 +111,7 @@ class Wire:
 
 def bound(port: int) -> socket.socket:
     sock = socket.socket()
+    sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
     return sock

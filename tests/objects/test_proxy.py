@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,17 @@ def test_in_an_outage_nobody_listens(proxy: FaultProxy, server: int) -> None:
     assert ask(server, "GET", JOURNAL)[0] == 404
     assert eventually(lambda: ask(proxy.port, "PUT", JOURNAL, BODY))[0] == 200
     assert proxy.strikes == {("journal", "outage"): 1}
+
+
+def test_no_connection_hangs_when_an_outage_begins(proxy: FaultProxy) -> None:
+    def hammer(_: int) -> None:
+        while proxy.strikes["journal", "outage"] < 50:
+            with contextlib.suppress(ConnectionError):  # a TimeoutError would fail the test
+                ask(proxy.port, "PUT", JOURNAL, b"x", timeout=5)
+
+    proxy.arm("journal", Fault("outage", times=50, seconds=0.01))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(hammer, range(8)))
 
 
 def test_what_hangs_is_never_carried_out(proxy: FaultProxy, server: int) -> None:
