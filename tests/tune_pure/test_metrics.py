@@ -49,7 +49,11 @@ def test_what_is_a_number(value: Any, expected: float | None) -> None:
     assert number(value) == expected
 
 
-def test_nan_is_a_number_that_cannot_be_compared() -> None:
-    assert math.isnan(number(math.nan) or 0)
-    assert metric_number({"loss": math.nan}, "loss") is None
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_a_number_but_cannot_be_compared(value: float) -> None:
+    assert repr(number(value)) == repr(value)
+    assert metric_number({"loss": value}, "loss") is None
+
+
+def test_a_metric_may_be_nested() -> None:
     assert metric_number({"eval": {"loss": 2}}, "eval/loss") == 2.0

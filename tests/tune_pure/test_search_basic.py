@@ -89,8 +89,8 @@ def test_the_same_random_state_gives_the_same_configs(state: Any) -> None:
 
 def test_the_experiments_seed_is_used_only_if_there_is_none() -> None:
     def seeded(own: int | None, default: int) -> list[Any]:
-        searcher = basic(random_state=own)
-        searcher.set_default_seed(default)
+        searcher = BasicVariantGenerator(random_state=own)
+        searcher.set_search_properties("loss", "min", SPACE, num_samples=4, seed=default)
         return ask(searcher, 4)
 
     assert seeded(None, 1) == seeded(None, 1) == seeded(1, 2)
@@ -142,6 +142,18 @@ def test_a_limit_that_is_lowered_for_the_restore_does_not_lose_what_was_out() ->
         assert searcher.suggest("t3") is None
         searcher.on_trial_complete(f"t{number}", {"loss": 1.0})
     assert searcher.suggest("t3") == whole[3]
+
+
+@pytest.mark.parametrize("start", [lambda: basic(10, max_concurrent=2), limited(2)])
+def test_a_trial_that_is_resumed_after_its_error_counts_again(start: Start) -> None:
+    searcher = start()
+    whole = ask(start(), 2)
+    assert ask(searcher, 2) == whole
+    searcher.on_trial_complete("t0", error=True)
+    searcher.on_trial_resume("t0", whole[0])
+    assert searcher.suggest("t2") is None
+    searcher.on_trial_complete("t0", {"loss": 1.0})
+    assert isinstance(searcher.suggest("t2"), dict)
 
 
 class Noting(Searcher):
@@ -232,7 +244,7 @@ def test_wrappers_have_the_metric_of_what_they_wrap_also_if_it_comes_late() -> N
 def test_a_searcher_of_ones_own_needs_only_two_methods() -> None:
     searcher = Noting()
     assert searcher.set_search_properties("loss", "min", {}) is False
-    searcher.set_default_seed(1)
+    searcher.on_trial_resume("t0", {"x": 1})
     searcher.on_trial_result("t0", {})
     searcher.replay_suggestion("t0", {"x": 1})
     assert searcher.suggest("t1") == {"x": 2}

@@ -164,7 +164,8 @@ def test_results_of_an_earlier_experiment_can_be_learnt_from() -> None:
     ("last", "error", "state", "value"),
     [
         ({"loss": 0.5}, False, TrialState.COMPLETE, 0.5),
-        ({"loss": math.inf}, False, TrialState.COMPLETE, math.inf),
+        ({"loss": math.inf}, False, TrialState.PRUNED, None),
+        ({"loss": -math.inf}, False, TrialState.PRUNED, None),
         ({"loss": math.nan}, False, TrialState.PRUNED, None),
         ({"other": 1}, False, TrialState.COMPLETE, 4.0),  # what was reported before it
         (None, True, TrialState.FAIL, None),
@@ -181,6 +182,25 @@ def test_what_optuna_is_told_of_a_trial(last: Any, error: bool, state: Any, valu
     searcher.on_trial_complete("stranger", {"loss": 9.0})
     (trial,) = study_of(searcher).trials
     assert (trial.state, trial.value) == (state, value)
+
+
+def test_a_trial_that_is_resumed_after_its_error_is_learnt_from_in_the_end() -> None:
+    searcher = search()
+    config = searcher.suggest("t0")
+    assert isinstance(config, dict)
+    searcher.on_trial_complete("t0", error=True)
+    searcher.on_trial_resume("t0", config)
+    assert searcher.suggest("t0") == config
+    searcher.on_trial_complete("t0", {"loss": 0.5})
+    failed, complete = study_of(searcher).trials
+    assert (failed.state, complete.state) == (TrialState.FAIL, TrialState.COMPLETE)
+    assert failed.params == complete.params
+    assert searcher.suggest("t1") == asked_twice()[1]  # it took nothing from the sampler's randomness
+
+
+def asked_twice() -> list[Any]:
+    searcher = search()
+    return [searcher.suggest("t0"), searcher.suggest("t1")]
 
 
 def test_a_trial_that_never_had_the_metric_is_no_error() -> None:
@@ -267,8 +287,8 @@ def test_without_a_seed_the_trials_that_were_are_kept_and_learnt_from() -> None:
 
 def test_the_experiments_seed_is_used_only_if_there_is_none() -> None:
     def seeded(own: int | None, default: int) -> Any:
-        searcher = search(seed=own)
-        searcher.set_default_seed(default)
+        searcher = OptunaSearch(metric="loss", mode="min", seed=own)
+        searcher.set_search_properties(None, None, SPACE, seed=default)
         return searcher.suggest("t0")
 
     assert seeded(None, 1) == seeded(None, 1) == seeded(1, 2)

@@ -74,9 +74,9 @@ def number(value: Any) -> float | None:
 
 
 def metric_number(result: Mapping[str, Any], metric: str) -> float | None:
-    """The metric as a number that can be compared; None if it is missing, no number, or NaN."""
+    """The metric as a number that can be compared; None if it is missing, no number, NaN or an infinity."""
     value = number(lookup(result, metric))
-    return None if value is None or math.isnan(value) else value
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _float(value: float) -> float:

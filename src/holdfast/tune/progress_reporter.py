@@ -111,7 +111,7 @@ def summary(rows: Sequence[TrialRow], total: float | None, elapsed_s: float) -> 
 
 
 def best_row(rows: Iterable[TrialRow], metric: str, mode: str) -> TrialRow | None:
-    """The row with the best last value of the metric; of equals the first."""
+    """The row with the best last value of the metric, NaN and infinities apart; of equals the first."""
     scored = [(value, row) for row in rows if (value := metric_number(row.metrics, metric)) is not None]
     best = max if mode == "max" else min
     return best(scored, key=lambda pair: pair[0])[1] if scored else None

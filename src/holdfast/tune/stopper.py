@@ -212,7 +212,7 @@ class ExperimentPlateauStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         value = metric_number(result, self._metric)
-        if value is not None and math.isfinite(value):
+        if value is not None:
             self._best = sorted([*self._best, value], reverse=self._mode == "max")[: self._top]
             self._waited = self._waited + 1 if self.has_plateaued() else 0
         return self.stop_all()

@@ -52,11 +52,9 @@ class BasicVariantGenerator(Searcher):
         check_int("TuneConfig(num_samples", num_samples, least=-1, note="; -1 goes on until something stops it")
         self._metric, self._mode = metric, mode
         self._space, self._num_samples = config, num_samples
+        if self._source is None and spec.get("seed") is not None:
+            self._source = source_of(spec["seed"])
         return True
-
-    def set_default_seed(self, seed: int) -> None:
-        if self._source is None:
-            self._source = source_of(seed)
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         self.max_concurrent = max_concurrent
@@ -69,6 +67,9 @@ class BasicVariantGenerator(Searcher):
 
     def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
         self._next(trial_id)
+
+    def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        self._live.add(trial_id)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         self._live.discard(trial_id)

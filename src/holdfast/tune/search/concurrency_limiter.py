@@ -46,6 +46,10 @@ class ConcurrencyLimiter(WrappedSearcher):
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         self.searcher.on_trial_result(trial_id, result)
 
+    def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        self.searcher.on_trial_resume(trial_id, config)
+        self._out.add(trial_id)
+
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         if trial_id not in self._out:
             return

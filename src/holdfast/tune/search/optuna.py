@@ -73,11 +73,9 @@ class OptunaSearch(Searcher):
         self._metric, self._mode = metric or self._metric, mode or self._mode
         if not has_own:
             self._space = OptunaSpace(config)
-        return True
-
-    def set_default_seed(self, seed: int) -> None:
         if self._seed is None:
-            self._seed = seed
+            self._seed = spec.get("seed")
+        return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         study = self._ready()
@@ -105,6 +103,9 @@ class OptunaSearch(Searcher):
         study.tell(live.number, state=TrialState.FAIL)  # which no sampler learns from
         self._live[trial_id] = self._ask(study, trial_id, params)
 
+    def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        self._live[trial_id] = self._ask(self._ready(), trial_id, self._params(config))
+
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         live = self._live.get(trial_id)
         if live is None or isinstance(self.metric, list):
@@ -129,7 +130,7 @@ class OptunaSearch(Searcher):
         values = [self._value(result or {}, metric, latest) for metric in self._metric_names()]
         if error:
             study.tell(live.number, state=TrialState.FAIL, skip_if_finished=True)
-        elif any(map(math.isnan, values)):  # to samplers it is among the worst then
+        elif not all(map(math.isfinite, values)):  # to samplers it is among the worst then
             study.tell(live.number, state=TrialState.PRUNED, skip_if_finished=True)
         else:
             study.tell(live.number, values, state=TrialState.COMPLETE, skip_if_finished=True)

@@ -18,7 +18,7 @@ class Searcher:
     """Subclass it, override ``suggest`` and ``on_trial_complete``, and pass an instance as ``TuneConfig(search_alg=)``.
 
     For what you write to continue after a restore as if nothing had happened, draw all randomness from a generator
-    that is seeded in ``__init__`` or ``set_default_seed``.
+    that is seeded in ``__init__`` or by the ``seed`` that ``set_search_properties`` is given.
     """
 
     FINISHED = "FINISHED"
@@ -41,12 +41,10 @@ class Searcher:
     ) -> bool:
         """Take the metric, the mode and the search space of the experiment, before the first suggestion.
 
-        ``spec`` has ``num_samples``. False says that the searcher does not take them: it has its own.
+        ``spec`` has ``num_samples`` and ``seed``: the experiment's, the same after every restore, to be used by who has
+        none of its own. False says that the searcher does not take all this, as it has its own space.
         """
         return False
-
-    def set_default_seed(self, seed: int) -> None:
-        """Take a seed to use if none was given. The experiment draws it once and keeps it for replays."""
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Take the number of trials that may run at once. True says that the searcher sees to it by itself."""
@@ -70,6 +68,9 @@ class Searcher:
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial has ended. ``result`` is its last one, None if there was none."""
         raise NotImplementedError
+
+    def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        """A trial that had ended with an error runs again, with the same config, and will end once more."""
 
     def on_pause(self, trial_id: str) -> None: ...
 

@@ -28,9 +28,6 @@ class WrappedSearcher(Searcher):
     ) -> bool:
         return self.searcher.set_search_properties(metric, mode, config, **spec)
 
-    def set_default_seed(self, seed: int) -> None:
-        self.searcher.set_default_seed(seed)
-
     def on_pause(self, trial_id: str) -> None:
         self.searcher.on_pause(trial_id)
 
