@@ -60,12 +60,13 @@ def look(location: Location) -> Remote:
     manifest = parse_manifest(location.name, line, f"{location}.json")
     entries = {entry.path: entry for entry in manifest.files}
     there = {info.key for info in files}
-    problems = [f"{path} is missing" for path in entries if path not in there]
+    problems = [f"{path} is missing" for path, entry in entries.items() if path not in there and not entry.at]
     problems += [
         f"{path} does not belong to it" for path in there if path not in entries and not is_user_metadata(path)
     ]
     if problems:
         raise _damaged(location, sorted(problems))
+    files += [ObjectInfo(entry.path, entry.size) for entry in manifest.files if entry.at]
     return Remote(location, objects, files, entries, line)
 
 
@@ -160,7 +161,10 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
         path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            remote.objects.download(info.key, path, info.size if entry is None else entry.size)
+            if entry is not None and entry.at:  # its user has put it elsewhere in the run
+                remote.location.parent.parent.open(PATIENCE_S).download(entry.key(""), path, entry.size)
+            else:
+                remote.objects.download(info.key, path, info.size if entry is None else entry.size)
         except CheckpointDamagedError as error:
             problem = str(error)
             continue
@@ -168,7 +172,8 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
             return f"{info.key} is missing"
         problem = None if entry is None else staging.difference(path, entry)
         if problem is None:
-            break
+            return None
+        path.unlink()
     return problem
 
 
