@@ -143,9 +143,9 @@ def test_a_full_disk_is_a_clear_error_and_hurts_nothing(tiny_disk: Path) -> None
         attempt()
     checkpoints = load(tiny_disk / "run").checkpoints
     assert 5 < len(checkpoints) < 14
-    for _, directory, metrics in checkpoints:
-        assert int((directory / "step").read_text()) == metrics["step"]
-        assert (directory / "weights").stat().st_size == 300_000
+    for _, location, metrics in checkpoints:
+        assert int(Path(str(location), "step").read_text()) == metrics["step"]
+        assert Path(str(location), "weights").stat().st_size == 300_000
 
 
 def test_no_permission_is_a_clear_error(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.store.location import Location
 from holdfast.train import checks
+from holdfast.wire.messages import Offer
 from holdfast.worker import session as sessions
 
 
@@ -24,7 +26,10 @@ class StandIn:
         self.generation = 1
         self.run_name, self.run_dir = run_dir.name, str(run_dir)
         self.metadata: dict[str, Any] = {"owner": "tests"}
-        self.checkpoint_dir: str | None = None
+        self.run_url = ""
+        self.location = Location.parse("run_dir", run_dir)
+        self.resumed_from: Offer | None = None
+        self.initial: Any = None
         self.datasets: dict[str, Any] = {}
         self.reports: list[dict[str, Any]] = []
         self.requests: list[tuple[str, Any, float | None]] = []
@@ -38,8 +43,8 @@ class StandIn:
         answer = self.answers[kind]
         return answer(body) if callable(answer) else answer
 
-    def current_checkpoint(self) -> str | None:
-        return self.checkpoint_dir
+    def current_checkpoint(self) -> Offer | None:
+        return self.resumed_from
 
 
 @pytest.fixture

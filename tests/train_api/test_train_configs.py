@@ -59,11 +59,11 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: DataConfig("train"), TypeError, "datasets_to_split='train'"),
     (lambda: RunConfig(name="a/b"), ValueError, "cannot be the name of a run"),
     (lambda: RunConfig(name=3), TypeError, "name=3): pass a str"),
-    (lambda: RunConfig(storage_path="s3://bucket/x"), ValueError, "object stores are not there yet in this version"),
+    (lambda: RunConfig(storage_path="ftp://host/x"), ValueError, "ftp:// is not known; write a plain path"),
     (lambda: RunConfig(storage_path="file://host/x"), ValueError, "three slashes"),
     (lambda: RunConfig(storage_path=""), ValueError, "the path is empty"),
     (lambda: RunConfig(storage_path=7), TypeError, "storage_path=7): pass a str or a pathlib.Path"),
-    (lambda: RunConfig(storage_filesystem=object()), ValueError, "not there yet"),
+    (lambda: RunConfig(storage_filesystem=object()), TypeError, "pass a store of obstore"),
     (lambda: RunConfig(failure_config=3), TypeError, "pass a holdfast.train.FailureConfig"),
     (lambda: RunConfig(checkpoint_config=FailureConfig()), TypeError, "pass a holdfast.train.CheckpointConfig"),
     (lambda: RunConfig(callbacks=UserCallback()), TypeError, "pass a list"),
@@ -119,7 +119,7 @@ def test_run_config_takes_paths_and_local_urls(monkeypatch: pytest.MonkeyPatch, 
     assert RunConfig(storage_path=tmp_path / "my runs").storage_path == expected
     assert RunConfig(storage_path="my runs/").storage_path == expected
     assert RunConfig(storage_path=(tmp_path / "my runs").as_uri()).storage_path == expected
-    assert RunConfig(name="x", storage_path=expected).run_dir == Path(expected, "x")
+    assert RunConfig(name="x", storage_path=expected).location.path == Path(expected, "x")
 
 
 def test_names_are_unique_by_default() -> None:
@@ -193,7 +193,7 @@ def test_configs_are_picklable() -> None:
     run = RunConfig(name="x", failure_config=FailureConfig(max_failures=3), callbacks=[UserCallback()])
     again = pickle.loads(pickle.dumps(run))
     assert again.failure_config == run.failure_config
-    assert again.run_dir == run.run_dir
+    assert again.location == run.location
     for config in (ScalingConfig(num_workers=(1, 2)), SyncConfig(), LoggingConfig(), TorchConfig("gloo")):
         assert pickle.loads(pickle.dumps(config)) == config
 

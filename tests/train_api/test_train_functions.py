@@ -19,6 +19,7 @@ from holdfast.train import (
     collective,
 )
 from holdfast.train.data import Whole
+from holdfast.wire.messages import Offer
 
 OUTSIDE = [
     lambda: train.report({}),
@@ -113,7 +114,7 @@ def test_a_committed_checkpoint_is_never_moved(session: Any, tmp_path: Path) -> 
     (tmp_path / "checkpoints" / "epoch-1.json").write_text("the manifest")
     resumed = tmp_path / "resumed"
     resumed.mkdir()
-    session.checkpoint_dir = str(resumed)
+    session.resumed_from = Offer("resumed", str(resumed))
     for directory in (committed, resumed):
         train.report({}, save(directory))
         train.report({}, save(directory), delete_local_checkpoint_after_upload=True)
@@ -197,8 +198,10 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(session: Any, kept:
 
 def test_get_checkpoint(session: Any, kept: Path) -> None:
     assert train.get_checkpoint() is None
-    session.checkpoint_dir = str(kept)
+    session.initial = Checkpoint(kept)
     assert train.get_checkpoint() == Checkpoint(kept)
+    session.resumed_from = Offer("epoch-1", str(kept))
+    assert train.get_checkpoint() == Checkpoint(Path(session.run_dir, "checkpoints", "epoch-1"))
 
 
 def test_context(session: Any) -> None:
@@ -214,9 +217,10 @@ def test_context(session: Any) -> None:
     assert storage.experiment_fs_path == os.path.join(storage.storage_path, storage.experiment_dir_name)
 
 
-def test_all_reported_checkpoints(session: Any, kept: Path) -> None:
-    session.answers["checkpoints"] = [{"path": str(kept), "metrics": {"loss": 1}, "status": "VALIDATED"}]
-    expected = [ReportedCheckpoint(Checkpoint(kept), {"loss": 1}, ReportedCheckpointStatus.VALIDATED)]
+def test_all_reported_checkpoints(session: Any) -> None:
+    session.answers["checkpoints"] = [{"id": "epoch-1", "metrics": {"loss": 1}, "status": "VALIDATED"}]
+    checkpoint = Checkpoint(Path(session.run_dir, "checkpoints", "epoch-1"))
+    expected = [ReportedCheckpoint(checkpoint, {"loss": 1}, ReportedCheckpointStatus.VALIDATED)]
     assert train.get_all_reported_checkpoints() == expected
     assert train.get_all_reported_checkpoints(CheckpointConsistencyMode.COMMITTED, timeout_s=3) == expected
     assert session.requests == [

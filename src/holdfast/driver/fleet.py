@@ -114,6 +114,8 @@ class Fleet:
         manifest = with_files(manifest, [entry for entry, _ in chosen])
         parts: dict[int, list[str]] = {}
         for entry, shard in chosen:
+            if entry.at:
+                continue  # it is in storage already
             parts.setdefault(shard.rank, []).append(entry.path)
         where = (command.id, command.generation, command.index)
         order = wire.Gather(*where, manifest_line(manifest), list(parts.items()))

@@ -323,7 +323,10 @@ class Driver:
                     self._arguments[generation, report.index] = arguments
                 where = (generation, rank, report.index)
                 self._queue.append(ev.ShardStaged(*where, report.name, validate, report.urgent))
-                self._fleet.seal(node, generation, rank, report.index)
+                if report.elsewhere:
+                    self._hear_sealed(wire.Sealed(*where, report.elsewhere))
+                else:
+                    self._fleet.seal(node, *where)
         last = message.reports[-1]
         if not last.staged:
             self._queue.append(ev.Progressed(generation, rank, last.index + 1))

@@ -36,7 +36,7 @@ from holdfast.store.sealed import Damage
 from .recovery import Past, committed
 from .storage import Entries, Outcome, Storage, log
 
-_FIRST_PATIENCE_S = 30.0  # a wrong address or key is said soon
+_FIRST_PATIENCE_S = 10.0  # a wrong address or key is said soon
 _LAST_PATIENCE_S = 5.0
 _CLEANED_UP_WITHIN_S = 60.0
 _SAVE_REPORTS_EVERY_S = 10.0
@@ -57,7 +57,7 @@ class RemoteStorage(Storage):
         self._reports: dict[Path, PartUploader] = {}
         self._reports_lock = threading.Lock()
         self._over = threading.Event()
-        self._metrics: dict[str, Manifest] = {}  # manifests that were read or written
+        self._manifests: dict[str, Manifest] = {}  # manifests that were read or written
 
     def acquire(self) -> int:
         self._objects: ObjectStore = self._location.open(self._patience_s)
@@ -128,9 +128,9 @@ class RemoteStorage(Storage):
         self._checkpoints.collect(self._listing, keep)
 
     def read_manifest(self, id: str) -> Manifest:
-        if id not in self._metrics:
-            self._metrics[id] = self._checkpoints.read_manifest(id)
-        return self._metrics[id]
+        if id not in self._manifests:
+            self._manifests[id] = self._checkpoints.read_manifest(id)
+        return self._manifests[id]
 
     def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
         """Read it, and call ``then`` with it in the loop."""
@@ -174,12 +174,16 @@ class RemoteStorage(Storage):
     def _commit(self, manifest: Manifest) -> Manifest:
         self.save_reports()  # the history up to a checkpoint is as durable as the checkpoint
         done = self._checkpoints.commit(structs.replace(manifest, epoch=self._lease.epoch))
-        self._metrics[done.id] = done
+        self._manifests[done.id] = done
         return done
 
     def delete(self, id: str) -> None:
-        self._metrics.pop(id, None)
-        self._submit(self._cleaning, lambda: self._checkpoints.delete(id))
+        def job() -> None:
+            files = self.read_manifest(id).files
+            self._manifests.pop(id, None)
+            self._checkpoints.delete(id, [entry.key(id) for entry in files if entry.at])
+
+        self._submit(self._cleaning, job)
 
     def quarantine(self, id: str, why: str) -> None:
         self._submit(self._cleaning, lambda: self._checkpoints.quarantine(id, why))

@@ -92,12 +92,12 @@ class Depot:
         path = self.layout.checkpoint_dir(manifest.id) / entry.path
         problem = staging.difference(path, entry)
         for _ in range(_DOWNLOADS if problem else 0):
-            if self._mark(manifest.id).exists():
+            if self._mark(manifest.id).exists() and not entry.at:
                 break  # storage does not have it yet
             path.unlink(missing_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self.objects.download(f"checkpoints/{manifest.id}/{entry.path}", path, entry.size)
+                self.objects.download(entry.key(manifest.id), path, entry.size)
             except CheckpointDamagedError as error:
                 problem = str(error)
                 continue

@@ -48,7 +48,10 @@ class Shard(msgspec.Struct, frozen=True):
 
 def manifest_line(manifest: Manifest) -> bytes:
     """The content of a manifest's file."""
-    files = [msgspec.structs.asdict(entry) for entry in manifest.files]
+    files = [
+        {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "at" or value}
+        for entry in manifest.files
+    ]
     fields = msgspec.structs.asdict(manifest) | {"files": files}
     return seal(values.encode(fields, f"manifest of {manifest.id}"))
 

@@ -96,13 +96,21 @@ class Location:
     def __hash__(self) -> int:
         return hash(str(self))
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether no other process can reach it."""
+        return self.root.startswith("memory:")
+
     def __getstate__(self) -> dict[str, Any]:
-        if self.root.startswith("memory:"):
+        return {**self.__dict__, "process": os.getpid()} if self.is_in_memory else dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.pop("process", os.getpid()) != os.getpid():
             raise TypeError(
-                f"{self} is in the memory of this process and cannot be sent to another; use a directory or a bucket "
-                "for what several processes share"
+                f"{state['root']} is in the memory of another process; use a directory or a bucket for what several "
+                "processes share"
             )
-        return dict(self.__dict__)
+        self.__dict__.update(state)
 
 
 def _path_of_file_url(argument: str, text: str) -> str:

@@ -26,7 +26,12 @@ _Done = TypeVar("_Done")
 class FileEntry(msgspec.Struct, frozen=True):
     path: str  # relative, with "/"
     size: int
-    digest: str  # xxh3_128, hex
+    digest: str  # xxh3_128, hex; empty: its user stored it, and only its size is known
+    at: str = ""  # in remote storage, where its user put it, relative to the run; empty: with the checkpoint's others
+
+    def key(self, id: str) -> str:
+        """In remote storage, as part of this checkpoint."""
+        return f"{self.at or f'checkpoints/{id}'}/{self.path}"
 
 
 def stage(disk: Disk, source: Path, target: Path, move: bool) -> None:
@@ -106,6 +111,8 @@ def difference(path: Path, entry: FileEntry) -> str | None:
             return f"{entry.path} is not a regular file"
         if status.st_size != entry.size:
             return f"{entry.path} has {status.st_size} bytes instead of {entry.size}"
+        if not entry.digest:
+            return None
         _, digest = _digest(path)
     except FileNotFoundError:
         return f"{entry.path} is missing"

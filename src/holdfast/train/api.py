@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.store.layout import check_name
+from holdfast.store.location import Location
+from holdfast.store.staging import FileEntry, describe
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_type, warn_once
 from holdfast.train.context import TrainContext
@@ -33,6 +35,7 @@ from holdfast.train.validation import ValidationTaskConfig
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
 
+STORAGE_PATIENCE_S = 60.0
 _TEMPFILE_NAME = re.compile(r"(tmp|holdfast-\d+-)[a-z0-9_]{8}")
 
 
@@ -57,10 +60,12 @@ def report(
 
     ``checkpoint_upload_mode``: ASYNC returns when the files are staged, SYNC when the checkpoint is committed.
     NO_UPLOAD says that the files already lie in the run's storage: they are taken from there; elsewhere it is SYNC.
+    In remote storage they stay where they are; of files that you stored yourself only the size can be verified.
     ``delete_local_checkpoint_after_upload``: True lets the files be moved, which on one file system costs nothing;
     False copies them. None moves them in ASYNC mode if they lie in a directory that ``tempfile`` made, and copies them
     otherwise, so that a directory of your own stays as it is.
-    ``checkpoint_upload_fn(checkpoint, name)`` puts the files elsewhere itself, and returns where they are now.
+    ``checkpoint_upload_fn(checkpoint, name)`` puts the files elsewhere itself, and returns where they are now; in
+    remote storage that must be below the run's own directory, ``get_context().get_storage().experiment_fs_path``.
     ``validation``: run the trainer's validation function on this checkpoint, beside training.
     """
     session = session_for("report")
@@ -80,10 +85,19 @@ def report(
     if validation and not session.validates:
         raise ValueError("report(validation=…): pass validation_config=ValidationConfig(fn) to the trainer first")
     task = _validation_task(validation)
-    original = _existing_directory(checkpoint)
-    directory = original
+    uploaded = checkpoint
     if checkpoint_upload_fn is not None:
-        directory = _upload(checkpoint_upload_fn, checkpoint, checkpoint_dir_name)
+        _existing_directory(checkpoint)
+        uploaded = _upload(checkpoint_upload_fn, checkpoint, checkpoint_dir_name)
+    if uploaded.location.is_remote:
+        _check_no_upload(uploaded, checkpoint_upload_mode, checkpoint_upload_fn is not None)
+        files = _stored_files(session, uploaded, checkpoint)
+        wait = checkpoint_upload_mode is CheckpointUploadMode.SYNC
+        session.report(metrics, None, name=checkpoint_dir_name, wait=wait, validation=task, elsewhere=files)
+        if delete_local_checkpoint_after_upload and not checkpoint.location.is_remote:
+            shutil.rmtree(checkpoint.path, ignore_errors=True)
+        return
+    original, directory = checkpoint.path, _existing_directory(uploaded)
     if not any(files for _, _, files in os.walk(directory)):
         _report_without_files(session, metrics, directory)
         return
@@ -122,13 +136,52 @@ def _existing_directory(checkpoint: Checkpoint) -> str:
     return checkpoint.path
 
 
-def _upload(upload: Callable[[Checkpoint, str], Checkpoint], checkpoint: Checkpoint, name: str | None) -> str:
+def _upload(upload: Callable[[Checkpoint, str], Checkpoint], checkpoint: Checkpoint, name: str | None) -> Checkpoint:
     uploaded = upload(checkpoint, name or f"checkpoint_{uuid.uuid4().hex[:16]}")
     if not isinstance(uploaded, Checkpoint):
         raise TypeError(
             f"report(checkpoint_upload_fn=…) returned {uploaded!r}: return a Checkpoint of where the files are"
         )
-    return _existing_directory(uploaded)
+    return uploaded
+
+
+def _check_no_upload(checkpoint: Checkpoint, mode: CheckpointUploadMode, by_function: bool) -> None:
+    if not by_function and mode is not CheckpointUploadMode.NO_UPLOAD:
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}): it is in remote storage already; say so with "
+            "checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD, or pass a local directory"
+        )
+
+
+def _stored_files(session: Session, stored: Checkpoint, original: Checkpoint) -> list[FileEntry]:
+    """What the user has put into the run's storage, with the digests of the local files that it was made from."""
+    at = _relative(stored, session.location)
+    objects = stored.location.open(STORAGE_PATIENCE_S)
+    try:
+        sizes = {info.key: info.size for info in objects.list()}
+    finally:
+        objects.close()
+    if not sizes:
+        raise ValueError(f"report(checkpoint={stored!r}): there is no file; upload the files before the report")
+    local: dict[str, FileEntry] = {}
+    if not original.location.is_remote:
+        local = {entry.path: entry for entry in describe(Path(original.path))}
+    files = []
+    for path, size in sizes.items():
+        known = local.get(path)
+        digest = known.digest if known is not None and known.size == size else ""
+        files.append(FileEntry(path, size, digest, at))
+    return files
+
+
+def _relative(checkpoint: Checkpoint, run: Location) -> str:
+    below = str(checkpoint.location).removeprefix(f"{run}/")
+    if below == str(checkpoint.location) or below.startswith("checkpoints/"):
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}): what you store yourself must be below {run}/, and not in its "
+            "checkpoints/, so that it belongs to the run: use another directory there"
+        )
+    return below
 
 
 def _effective_mode(session: Session, mode: CheckpointUploadMode, directory: str) -> CheckpointUploadMode:

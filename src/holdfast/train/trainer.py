@@ -79,6 +79,11 @@ class DataParallelTrainer:
         location = self.run_config.location
         in_force = settings.load()
         engine = choose(self.run_config.engine or in_force.engine, in_process=self.scaling_config.num_workers == 0)
+        if location.is_in_memory and self.scaling_config.num_workers != 0:
+            raise ValueError(
+                f"RunConfig(storage_path={str(location.parent)!r}): workers cannot reach the memory of this process; "
+                "use a directory or a bucket, or ScalingConfig(num_workers=0)"
+            )
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
         driver = Driver(self._plan(location, in_force), engine, in_force)
         ending = engine.host(driver.run, driver.ask_to_stop)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.metrics import line as metrics_line
+from holdfast.store.staging import FileEntry
 from holdfast.wire.channel import Channel
 from holdfast.wire.messages import Assignment, Durable, Offer, Pressure, Ready, Reply, Report, Request
 
@@ -90,6 +91,7 @@ class Session:
         move: bool = False,
         wait: bool = False,
         validation: dict[str, Any] | None = None,
+        elsewhere: Sequence[FileEntry] = (),
     ) -> None:
         if self._reporting == threading.get_ident():
             raise RuntimeError(
@@ -104,9 +106,11 @@ class Session:
                 self._wait_for_storage()
                 target = self._layout.shard_dir(self.generation, index, self.rank)
                 self._store.stage(Path(directory), target, move)
-            self._channel.send(Report(index, line, directory is not None, name, arguments, wait))
+            files = [(entry.path, entry.size, entry.digest, entry.at) for entry in elsewhere]
+            staged = directory is not None or bool(files)
+            self._channel.send(Report(index, line, staged, name, arguments, wait, files))
             self._reports = index + 1
-        if wait and directory is not None:
+        if wait and staged:
             self.request("durable", None, None)
 
     @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -95,22 +95,26 @@ class RemoteCheckpoints:
         """Compare every file with the manifest; CheckpointDamagedError names what differs."""
         manifest = self.read_manifest(id)
         directory = _key(id, "/")
-        sizes = {info.key.removeprefix(directory): info.size for info in self._objects.list(directory)}
-        expected = {entry.path for entry in manifest.files}
-        problems = [*self._differences(directory, manifest.files, sizes)]
-        extra = (path for path in sorted(sizes) if path not in expected and not is_user_metadata(path))
-        problems += [f"{path} does not belong to it" for path in extra]
+        places = {directory, *(f"{entry.at}/" for entry in manifest.files if entry.at)}
+        sizes = {info.key: info.size for place in sorted(places) for info in self._objects.list(place)}
+        problems = [*self._differences(id, manifest.files, sizes)]
+        expected = {entry.key(id) for entry in manifest.files}
+        below = (
+            key.removeprefix(directory) for key in sorted(sizes) if key.startswith(directory) and key not in expected
+        )
+        problems += [f"{path} does not belong to it" for path in below if not is_user_metadata(path)]
         if problems:
             more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
             where = f"{self._objects.url}/{directory[:-1]}"
             raise CheckpointDamagedError(f"Checkpoint {where} is damaged: {'; '.join(problems[:5])}{more}")
         return manifest
 
-    def delete(self, id: str) -> None:
-        """Remove a checkpoint, or what is left of one; deleting one that is not there is no error."""
+    def delete(self, id: str, elsewhere: Sequence[str] = ()) -> None:
+        """Remove a checkpoint, or what is left of one; deleting one that is not there is no error. ``elsewhere`` are
+        its files that its user had put into the run's storage."""
         self._objects.delete([_key(id, _MANIFEST)])
         files = [info.key for info in self._objects.list(_key(id, "/"))]
-        self._objects.delete([*files, _key(id, _MARKER), _key(id, _REASON)])
+        self._objects.delete([*files, *elsewhere, _key(id, _MARKER), _key(id, _REASON)])
 
     def quarantine(self, id: str, why: str) -> None:
         """Never offer this checkpoint again. Its files stay to be looked at, until it is deleted."""
@@ -145,21 +149,22 @@ class RemoteCheckpoints:
         except CheckpointDamagedError as error:
             return error
 
-    def _differences(self, directory: str, entries: list[FileEntry], sizes: dict[str, int]) -> Iterator[str]:
+    def _differences(self, id: str, entries: list[FileEntry], sizes: dict[str, int]) -> Iterator[str]:
         readable: list[FileEntry] = []
         for entry in entries:
-            if entry.path not in sizes:
+            size = sizes.get(entry.key(id))
+            if size is None:
                 yield f"{entry.path} is missing"
-            elif sizes[entry.path] != entry.size:
-                yield f"{entry.path} has {sizes[entry.path]} bytes instead of {entry.size}"
-            else:
+            elif size != entry.size:
+                yield f"{entry.path} has {size} bytes instead of {entry.size}"
+            elif entry.digest:
                 readable.append(entry)
-        for entry, digest in _digests(self._objects, directory, readable):
+        for entry, digest in _digests(self._objects, id, readable):
             if digest != entry.digest:
                 yield f"{entry.path} {'is missing' if digest is None else 'has other content than was committed'}"
 
 
-def _digests(objects: ObjectStore, directory: str, entries: list[FileEntry]) -> Iterator[tuple[FileEntry, str | None]]:
+def _digests(objects: ObjectStore, id: str, entries: list[FileEntry]) -> Iterator[tuple[FileEntry, str | None]]:
     """Each file's digest, None if it is gone. Ranges are read ahead over all files, and hashed in order."""
     todo = ((entry, start) for entry in entries for start in range(0, max(1, entry.size), _RANGE))
     ahead: deque[tuple[FileEntry, int, Future[bytes]]] = deque()
@@ -169,7 +174,7 @@ def _digests(objects: ObjectStore, directory: str, entries: list[FileEntry]) -> 
             while len(ahead) < _AHEAD and (item := next(todo, None)) is not None:
                 entry, start = item
                 length = min(_RANGE, entry.size - start)
-                ahead.append((entry, start, pool.submit(_read_range, objects, directory + entry.path, start, length)))
+                ahead.append((entry, start, pool.submit(_read_range, objects, entry.key(id), start, length)))
             if not ahead:
                 return
             entry, start, future = ahead.popleft()

@@ -25,9 +25,16 @@ class Holder(msgspec.Struct, frozen=True):
     @property
     def is_dead(self) -> bool:
         """False if this is not known."""
-        if not self.boot or (self.host, self.boot) != (socket.gethostname(), _boot()):
-            return False
-        return _started(self.pid) != self.started
+        return self._is_of_this_machine and _started(self.pid) != self.started
+
+    @property
+    def is_alive(self) -> bool:
+        """False if this is not known."""
+        return self._is_of_this_machine and _started(self.pid) == self.started
+
+    @property
+    def _is_of_this_machine(self) -> bool:
+        return bool(self.boot) and (self.host, self.boot) == (socket.gethostname(), _boot())
 
 
 def this_process(token: str, since: float) -> Holder:

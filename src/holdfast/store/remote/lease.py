@@ -133,6 +133,8 @@ def _await_turn(
     """Return when the run is free: given back, or its driver dead, or silent for as long as no living one is."""
     first = _content(objects)
     note = _parse(first)
+    if note is not None and not note.released and note.holder.is_alive and now() < note.expires:
+        raise _in_use(objects, note.holder)  # its clock is ours
     for _ in range(_LOOKS):
         if first is None or (note is not None and _is_free(note, now())):
             return
