@@ -303,7 +303,7 @@ class Agent:
             sealed = self._depot.seal(*where) if self._depot else self._store.seal(self._layout.shard_dir(*where))
         except Exception as error:
             return wire.Sealed(order.generation, order.rank, order.index, [], str(error) or repr(error))
-        files = [(f.path, f.size, f.digest) for f in sealed]
+        files = [(f.path, f.size, f.digest, f.at) for f in sealed]
         return wire.Sealed(order.generation, order.rank, order.index, files)
 
     def _nudge(self) -> None:

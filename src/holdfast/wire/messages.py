@@ -158,6 +158,7 @@ class Report(Message, frozen=True, tag=True):
     name: str | None = None
     validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
     urgent: bool = False  # the worker waits until it is durable
+    elsewhere: list[tuple[str, int, str, str]] = []  # files that its user stored: path, size, digest, where
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -241,7 +242,7 @@ class Sealed(Message, frozen=True, tag=True):
     generation: int
     rank: int
     index: int
-    files: list[tuple[str, int, str]]
+    files: list[tuple[str, int, str, str]]
     error: str = ""
 
 
