@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import TrainingFailedError
 from holdfast.train.result import Result
-from holdfast.tune.result_grid import ResultGrid
+from holdfast.tune.result_grid import ResultGrid, score
 
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
@@ -62,6 +62,15 @@ def test_each_scope_by_hand() -> None:
     }
     assert best(results, "all", "max") == "low for ten"
     assert best(results, "last", "max") == "low once"
+
+
+def test_the_windows_are_as_wide_as_their_names_say() -> None:
+    values = [float(value * value) for value in range(12)]
+    wanted = {"last": 1, "last-5-avg": 5, "last-10-avg": 10, "avg": 12}
+    for scope, width in wanted.items():
+        assert score(values, "min", scope) == sum(values[-width:]) / width
+    assert [score(values, mode, "all") for mode in ("min", "max")] == [0.0, 121.0]
+    assert score([], "min", "avg") is None
 
 
 def test_of_equals_the_first_is_the_best() -> None:
