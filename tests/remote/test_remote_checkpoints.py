@@ -137,6 +137,15 @@ def test_only_what_is_not_kept_is_collected(bucket: Bucket) -> None:
     assert store.listing() == Listing(["good", "meanwhile"], ["aside", "bad"], kept)
 
 
+def test_what_was_deleted_since_it_was_listed_is_not_damaged(bucket: Bucket) -> None:
+    store = RemoteCheckpoints(FakeObjects(bucket))
+    store.commit(upload(bucket, "retired"))
+    listing = store.listing()
+    store.delete("retired")
+    store.collect(listing, keep=[])
+    assert store.listing() == Listing([], [], [])
+
+
 def test_what_the_last_driver_could_not_journal_counts_and_what_landed_late_does_not(bucket: Bucket) -> None:
     store = RemoteCheckpoints(FakeObjects(bucket))
     for id, epoch, report in (("known", 1, 0), ("late", 1, 1), ("second", 2, 3), ("first", 2, 2), ("bad", 2, 4)):

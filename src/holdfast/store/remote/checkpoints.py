@@ -136,12 +136,23 @@ class RemoteCheckpoints:
         spared = {*keep, *listing.quarantined}
         leftovers = sorted({*listing.committed, *listing.directories} - spared)
         for id in leftovers:
-            manifest = self._try_manifest(id) if id in listing.committed else None
-            if isinstance(manifest, CheckpointDamagedError):
-                self.quarantine(id, str(manifest))
+            damage = self._damage(id) if id in listing.committed else ""
+            if damage:
+                self.quarantine(id, damage)
             else:
                 self.delete(id)
         return leftovers
+
+    def _damage(self, id: str) -> str:
+        """What is wrong with a manifest; empty too if it was deleted since it was listed."""
+        key = _key(id, _MANIFEST)
+        try:
+            parse_manifest(id, self._objects.get(key), f"{self._objects.url}/{key}")
+        except ObjectMissingError:
+            return ""
+        except CheckpointDamagedError as error:
+            return str(error)
+        return ""
 
     def _try_manifest(self, id: str) -> Manifest | CheckpointDamagedError:
         try:
