@@ -93,7 +93,8 @@ if "HOLDFAST_TEST_S3" in os.environ:  # http://host:port?access_key_id=...&secre
 
     class TestGivenS3(ObjectStoreContract):
         @pytest.fixture(scope="class")
-        def bucket(self) -> str:
+        @classmethod
+        def bucket(cls) -> str:
             name = f"holdfast-{uuid.uuid4().hex[:12]}"
             make_bucket(GIVEN_S3, name, **dict(parse_qsl(GIVEN_KEYS)))
             return name

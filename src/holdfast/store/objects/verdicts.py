@@ -23,10 +23,7 @@ CHECK_ACCESS = (
     "Check the credentials (are they there, not expired, allowed to do this?), the region, the endpoint and that the "
     "bucket exists. Nothing that was committed is hurt; run again when that is right."
 )
-CHECK_SERVICE = (
-    "Check the network and the service. Nothing that was committed is hurt; run again when it answers, or raise the "
-    "patience."
-)
+CHECK_SERVICE = "Check the network and the service. Nothing that was committed is hurt; run again when it answers."
 
 _DENIED = re.compile(
     r"status code: 40[13]\b|NoSuchBucket|ContainerNotFound|bucket does not exist|InvalidAccessKeyId"
@@ -37,6 +34,7 @@ _DENIED = re.compile(
 _HOPELESS = re.compile(r"status code: 416\b|BadScheme|URL scheme is not allowed", re.IGNORECASE)
 _STATUS = re.compile(r"status code: (\d{3}[^:<\n]*)")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
+_REQUEST = re.compile(r"^.*Error performing \w+ \S+ in .* - ", re.DOTALL)
 _QUERY = re.compile(r"\?\S+")
 _BY_TYPE = {
     "AlreadyExistsError": ObjectExistsError,
@@ -78,6 +76,7 @@ def cause(error: Exception) -> str:
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is not None:
         return " ".join(found.group(1).strip() for found in (status, code) if found is not None)
+    text = _REQUEST.sub("", text)
     detail = " (the server cannot be reached)" if "kind: Connect" in str(error) else ""
     return (_QUERY.sub("", " ".join(text.split()))[:300] or type(error).__name__) + detail
 
