@@ -1,0 +1,231 @@
+"""Every fault of a storage server at every kind of request: the run ends with the right weights, and nothing is torn.
+
+In ``make test`` a run meets one short fault at each kind of request: a row of the matrix. The full matrix has a run for
+each cell, outages of 30 s, and is printed: ``pytest tests/objects/test_fault_matrix.py -m soak -s``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import obstore
+import pytest
+from matrix_job import KEPT, STEPS, expected
+from proxy import REQUEST_CLASSES, Fault, FaultProxy, RequestClass
+from servers import S3Server, free_port, unconditional_s3_server
+
+JOB = Path(__file__).with_name("matrix_job.py")
+PATIENCE_S = 300.0
+Row = Literal["reset", "lost reply", "503 storm", "outage", "hang", "slow trickle", "truncated", "server killed"]
+ROWS: tuple[Row, ...] = get_args(Row)
+SKIPPED: dict[RequestClass, int] = {"upload": 9, "commit": 2, "journal": 4, "download": 2, "delete": 2}
+BYTES_PER_S: dict[RequestClass, int] = {
+    "upload": 60_000,
+    "commit": 2000,
+    "journal": 2000,
+    "download": 60_000,
+    "delete": 2000,
+}
+
+
+@dataclass(frozen=True)
+class Severity:
+    """How bad a fault is: requests that it strikes, and how long it lasts."""
+
+    times: int
+    storm_s: float
+    outage_s: float
+    slowness: int  # how many times as long as in the quick form a trickle takes
+
+
+QUICK = Severity(times=1, storm_s=0.5, outage_s=0.5, slowness=1)
+FULL = Severity(times=3, storm_s=10.0, outage_s=30.0, slowness=4)
+
+
+def fault(row: Row, requests: RequestClass, severity: Severity, kill: Callable[[], None]) -> Fault:
+    made = {
+        "reset": Fault("reset", times=severity.times),
+        "lost reply": Fault("lost reply", times=severity.times),
+        "503 storm": Fault("503", seconds=severity.storm_s),
+        "outage": Fault("outage", seconds=severity.outage_s),
+        "hang": Fault("hang", seconds=severity.outage_s),
+        "slow trickle": Fault("trickle", times=severity.times, bytes_per_s=BYTES_PER_S[requests] // severity.slowness),
+        "truncated": Fault("truncated", times=severity.times),
+        "server killed": Fault("strike", action=kill),
+    }[row]
+    return replace(made, skip=SKIPPED[requests])
+
+
+@dataclass
+class Killer:
+    """Kills the server, and starts it again after a while."""
+
+    server: S3Server
+    away_s: float
+    threads: list[threading.Thread] = field(default_factory=list)
+    turn: Any = field(default_factory=threading.Lock)
+
+    def kill(self) -> None:
+        with self.turn:
+            self.server.kill()
+        thread = threading.Thread(target=self.revive)
+        thread.start()
+        self.threads.append(thread)
+
+    def revive(self) -> None:
+        time.sleep(self.away_s)
+        with self.turn:
+            self.server.restart()
+
+    def wait(self) -> None:
+        for thread in self.threads:
+            thread.join(PATIENCE_S)
+
+
+class Matrix:
+    """What came of each cell: how often its fault struck, and how long the run took."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[Row, RequestClass], str] = {}
+
+    def show(self) -> str:
+        width = max(map(len, ROWS)) + 2
+        lines = ["".ljust(width) + "".join(name.ljust(18) for name in REQUEST_CLASSES)]
+        for row in ROWS:
+            cells = [self.cells.get((row, requests), "-") for requests in REQUEST_CLASSES]
+            lines.append(row.ljust(width) + "".join(cell.ljust(18) for cell in cells).rstrip())
+        return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Iterator[Matrix]:
+    matrix = Matrix()
+    yield matrix
+    print(f"\n\nstrikes and seconds of the run, for each fault at each kind of request\n{matrix.show()}")
+
+
+@pytest.fixture
+def lasting_s3(tmp_path: Path) -> Iterator[S3Server]:
+    """A server that keeps its objects when it is killed: ministack, or rclone, which takes no conditions on writes and
+    so makes each driver wait until all others would have shown themselves."""
+    directory = tmp_path / "objects"
+    directory.mkdir()
+    program = Path(sys.executable).with_name("ministack")
+    with ministack(program, directory) if program.exists() else unconditional_s3_server(directory) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def ministack(program: Path, directory: Path) -> Iterator[S3Server]:
+    port = free_port()
+    settings = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": port, "LOG_LEVEL": "ERROR"}
+    settings |= {"S3_PERSIST": 1, "S3_DATA_DIR": directory / "objects"}
+    settings |= {"PERSIST_STATE": 1, "STATE_DIR": directory / "state"}
+    server = S3Server(["env", *(f"{name}={value}" for name, value in settings.items()), str(program)], port)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(params=ROWS)
+def row(request: pytest.FixtureRequest) -> Row:
+    chosen: Row = request.param
+    return chosen
+
+
+@pytest.fixture
+def server(row: Row, s3: S3Server, request: pytest.FixtureRequest) -> S3Server:
+    lasting: S3Server = request.getfixturevalue("lasting_s3") if row == "server killed" else s3
+    return lasting
+
+
+def test_a_run_survives_a_fault_at_every_kind_of_request(
+    row: Row, server: S3Server, matrix: Matrix, tmp_path: Path
+) -> None:
+    run_with_faults(row, REQUEST_CLASSES, QUICK, server, matrix, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("requests", REQUEST_CLASSES)
+def test_a_run_survives_a_bad_fault(
+    row: Row, requests: RequestClass, server: S3Server, matrix: Matrix, tmp_path: Path
+) -> None:
+    run_with_faults(row, [requests], FULL, server, matrix, tmp_path)
+
+
+def run_with_faults(
+    row: Row, classes: Any, severity: Severity, server: S3Server, matrix: Matrix, tmp_path: Path
+) -> None:
+    bucket, began = server.make_bucket(), time.monotonic()
+    url = f"s3://{bucket}/runs"
+    killer = Killer(server, severity.outage_s)
+    with FaultProxy(server.port) as proxy:
+        kinds = {requests: fault(row, requests, severity, killer.kill) for requests in classes}
+        for requests, chosen in kinds.items():
+            proxy.arm(requests, chosen)
+        try:
+            assert drive(proxy, server, url, tmp_path, "first")[0] == -signal.SIGKILL
+            code, output = drive(proxy, server, url, tmp_path, "second")
+        finally:
+            killer.wait()
+        seconds = time.monotonic() - began
+        for requests, chosen in kinds.items():
+            struck = proxy.strikes[requests, chosen.kind]
+            matrix.cells[row, requests] = f"{struck} in {seconds:.0f} s" if struck and not code else "FAILED"
+        assert code == 0, output
+        assert output.splitlines()[-1] == expected()
+        assert all(proxy.strikes[requests, chosen.kind] for requests, chosen in kinds.items()), proxy.strikes
+    check_storage(server, bucket, url)
+    assert not left_in(tmp_path / "second"), "the machine that finished the run keeps something of it"
+
+
+def drive(proxy: FaultProxy, server: S3Server, url: str, tmp_path: Path, machine: str) -> tuple[int, str]:
+    """One driver, on a machine that has nothing of what another one staged."""
+    scratch, temporary, marks = tmp_path / machine / "scratch", tmp_path / machine / "tmp", tmp_path / "marks"
+    for directory in (scratch, temporary, marks):
+        directory.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **server.environment, "AWS_ENDPOINT_URL": proxy.url}
+    environment |= {"HOLDFAST_SCRATCH_DIR": str(scratch), "TMPDIR": str(temporary)}
+    command = [sys.executable, str(JOB), url, "run", str(marks)]
+    with open(tmp_path / machine / "output", "w+") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            code = process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        return code, output.read()
+
+
+def check_storage(server: S3Server, bucket: str, url: str) -> None:
+    """Without the proxy: all that is committed is good, and nothing else is there."""
+    environment = {**os.environ, **server.environment}
+    command = [sys.executable, "-m", "holdfast", "verify", f"{url}/run"]
+    verdict = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+    assert re.search(rf"checkpoint_0*{STEPS}\S* +good", verdict.stdout), verdict.stdout
+    store: Any = server.store(bucket)
+    keys = [meta["path"] for batch in obstore.list(store, "runs/run/checkpoints/") for meta in batch]
+    names = {key.split("/")[3].removesuffix(".json") for key in keys}
+    committed = {key.split("/")[3].removesuffix(".json") for key in keys if key.count("/") == 3}
+    assert names == committed, "files of no committed checkpoint are left"
+    assert KEPT <= len(committed) <= KEPT + 1, f"{committed} are kept"  # and the one that was resumed from
+
+
+def left_in(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file() and path.name != "output"]
