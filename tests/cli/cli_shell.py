@@ -49,7 +49,7 @@ def end_all() -> None:
             process.kill()
 
 
-def start_job(storage: Path, name: str = "run", **config: Any) -> subprocess.Popen[str]:
+def start_job(storage: Path | str, name: str = "run", **config: Any) -> subprocess.Popen[str]:
     return start([sys.executable, str(JOB), str(storage), name, json.dumps({"steps": 5, **config})])
 
 

@@ -1,6 +1,7 @@
 """A training script that prints, fails and waits where it is told to. ``python watched_job.py STORAGE NAME CONFIG``.
 
-"raise_at": {step: how often}, by rank 1. "wait_at": a step at which all ranks wait for the file STORAGE/go.
+"raise_at": a step at which rank 1 fails once. "wait_at": a step at which all ranks wait for the file MARKS/go. "marks":
+the directory for such files, if STORAGE is none.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ PATIENCE_S = 60.0
 
 def train_fn(config: dict[str, Any]) -> None:
     rank = train.get_context().get_world_rank()
-    storage, step = Path(config["storage"]), 0
+    marks, step = Path(config["marks"]), 0
     checkpoint = train.get_checkpoint()
     if checkpoint is not None:
-        step = int(Path(checkpoint.path, "step").read_text())
+        with checkpoint.as_directory() as directory:
+            step = int(Path(directory, "step").read_text())
     print(f"rank {rank} begins at {step}", flush=True)
     while step < config["steps"]:
-        mark = storage / f"raised-{step}"
+        mark = marks / f"raised-{step}"
         if step == config.get("raise_at") and not mark.exists():
             train.collective.barrier()
             if rank == 1:
@@ -33,7 +35,7 @@ def train_fn(config: dict[str, Any]) -> None:
                 raise ValueError(f"planned failure at {step}")
             time.sleep(PATIENCE_S)
         if step == config.get("wait_at"):
-            wait_for(storage / "go")
+            wait_for(marks / "go")
         step += 1
         print(f"step {step}", flush=True)
         with tempfile.TemporaryDirectory() as directory:
@@ -55,7 +57,7 @@ def main() -> None:
     storage, name, config = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     train.DataParallelTrainer(
         train_fn,
-        train_loop_config={"storage": storage, **config},
+        train_loop_config={"marks": storage, **config},
         scaling_config=train.ScalingConfig(num_workers=config.get("workers", 2)),
         run_config=train.RunConfig(
             name=name,
