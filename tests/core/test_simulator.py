@@ -10,12 +10,12 @@ from msgspec import structs
 
 from holdfast.core import checkpointing, run
 from holdfast.core import commands as do
-from holdfast.core.state import Outcome, RunState, Verdict
+from holdfast.core.state import Outcome, Pending, RunState, Verdict
 from holdfast.testing import simulator
-from holdfast.testing.schedule import KINDS
+from holdfast.testing.schedule import KINDS, OCCASIONS
 
 SCHEDULES = 20_000
-SEEDS_FOR_A_MUTANT = 600
+SEEDS_FOR_A_MUTANT = 2_000
 
 
 @pytest.mark.timeout(600)
@@ -23,7 +23,7 @@ def test_every_invariant_holds_in_every_schedule() -> None:
     total = simulator.simulate_many(0, SCHEDULES, processes=2)
     assert not total.broken, simulator.explain(total.broken[0].seed)
     assert total.schedules == SCHEDULES
-    rare = {kind for kind in KINDS if total.faults.get(kind, 0) < 100}
+    rare = {kind for kind in (*KINDS, *OCCASIONS) if total.faults.get(kind, 0) < 100}
     assert not rare, f"hardly ever tried: {rare}"
     assert set(total.outcomes) == {outcome.value for outcome in Outcome}
 
@@ -139,6 +139,177 @@ def leaves_the_manifest_of_a_failed_commit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(run._HANDLERS, run.ev.CommitFailed, broken)
 
 
+def commits_before_the_files_are_in_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pending, "is_uploaded", property(lambda self: self.uploading))
+
+
+def uploads_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "_UPLOADS_AT_ONCE", 9)
+
+
+def uploads_before_the_sync_period_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        spec = turn.state.spec
+        turn.change(spec=structs.replace(spec, sync_period_s=0.0))
+        good(turn)
+        turn.change(spec=spec)
+
+    good = checkpointing._upload
+    monkeypatch.setattr(checkpointing, "_upload", broken)
+
+
+def uploads_nothing_when_the_sync_period_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "sync", lambda _turn: None)
+
+
+def uploads_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "upload_again", lambda _turn, _event: None)
+
+
+def commits_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    backwards = property(lambda self: (*reversed(self.pending.values()), *reversed(self.carried)))
+    monkeypatch.setattr(RunState, "unsaved", backwards)
+
+
+def resumes_from_nothing_that_is_only_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunState, "offer", RunState.newest)
+
+
+def drops_what_earlier_groups_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "carry", lambda turn: turn.change(pending={}, carried=()))
+
+
+def uses_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(state: Any, name: str | None, report: int) -> str:
+        spec = structs.replace(state.spec, remote=False)
+        return good(structs.replace(state, spec=spec, names=frozenset()), name, report)
+
+    good = checkpointing._free_id
+    monkeypatch.setattr(checkpointing, "_free_id", broken)
+
+
+def gives_up_one_that_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        spec = turn.state.spec
+        turn.change(spec=structs.replace(spec, scored=False))
+        good(turn)
+        turn.change(spec=spec)
+
+    good = checkpointing._skip_superseded
+    monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
+
+
+def gives_up_what_the_group_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        resume = turn.state.resume
+        turn.change(resume=None)
+        good(turn)
+        turn.change(resume=resume)
+
+    good = checkpointing._skip_superseded
+    monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
+
+
+def gives_up_what_is_staged_when_storage_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        if turn.state.cut_off:
+            turn.do(*(do.Discard(p.generation, p.index) for p in turn.state.unsaved))
+            turn.change(pending={}, carried=())
+        return reason
+
+    good = run._upload_failed
+    monkeypatch.setitem(run._HANDLERS, run.ev.UploadFailed, broken)
+
+
+def gives_up_what_is_in_storage_and_lost_on_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        for pending in turn.state.unsaved:
+            if pending.id == event.id:
+                turn.set_pending(structs.replace(pending, uploaded=frozenset()))
+        return good(turn, event)
+
+    good = checkpointing.staged_lost
+    monkeypatch.setattr(checkpointing, "staged_lost", broken)
+
+
+def obeys_late_words_of_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        if event.generation < turn.state.generation:
+            turn.do(do.Discard(event.generation, event.index))
+        return reason
+
+    good = checkpointing.shard_staged
+    monkeypatch.setitem(run._HANDLERS, run.ev.ShardStaged, broken)
+
+
+def never_looks_again_at_what_it_resumes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_reconsider", lambda _turn, _was: None)
+
+
+def starts_from_what_was_verified_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        if turn.state.offer is not None:
+            turn.change(verified=turn.state.offer.id)
+        good(turn)
+
+    good = run._start
+    monkeypatch.setattr(run, "_start", broken)
+
+
+def stops_before_all_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        if turn.state.phase is run.Phase.RESTORING and turn.state.verdict is Verdict.STOP:
+            turn.change(carried=())
+        good(turn)
+
+    good = run._settle
+    monkeypatch.setattr(run, "_settle", broken)
+
+
+def finishes_without_its_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        turn.change(missed=None)
+        return reason
+
+    good = checkpointing.staged_lost
+    monkeypatch.setattr(checkpointing, "staged_lost", broken)
+
+
+def forgets_that_storage_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        spent = turn.state.spent
+        reason = good(turn, event)
+        turn.change(spent=spent)
+        return reason
+
+    good = run._upload_failed
+    monkeypatch.setitem(run._HANDLERS, run.ev.UploadFailed, broken)
+
+
+def takes_waiting_for_storage_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        pending = turn.state.pending
+        turn.change(pending={})
+        good(turn)
+        turn.change(pending=pending)
+
+    good = run._look_for_a_hang
+    monkeypatch.setattr(run, "_look_for_a_hang", broken)
+
+
+def lets_workers_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        turn.commands = [c for c in turn.commands if not isinstance(c, do.Stall) or c.on]
+        return reason
+
+    good = checkpointing.storage_lags
+    monkeypatch.setitem(run._HANDLERS, run.ev.StorageLags, broken)
+
+
 def goes_back_to_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "newest", property(lambda _self: None))
 
@@ -158,6 +329,27 @@ MUTANTS = [
     never_looks_for_a_hang,
     leaves_the_manifest_of_a_failed_commit,
     goes_back_to_the_beginning,
+    commits_before_the_files_are_in_storage,
+    uploads_all_at_once,
+    uploads_before_the_sync_period_is_over,
+    uploads_nothing_when_the_sync_period_is_over,
+    uploads_once,
+    commits_the_newest_first,
+    resumes_from_nothing_that_is_only_staged,
+    drops_what_earlier_groups_made,
+    uses_names_again,
+    gives_up_one_that_is_to_be_kept,
+    gives_up_what_the_group_reads,
+    gives_up_what_is_staged_when_storage_stays_away,
+    gives_up_what_is_in_storage_and_lost_on_its_nodes,
+    obeys_late_words_of_groups_that_are_gone,
+    never_looks_again_at_what_it_resumes_from,
+    starts_from_what_was_verified_no_more,
+    stops_before_all_is_durable,
+    finishes_without_its_last_checkpoint,
+    forgets_that_storage_was_away,
+    takes_waiting_for_storage_for_a_hang,
+    lets_workers_wait_for_ever,
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
-from holdfast.core.state import Outcome, RunState
+from holdfast.core.state import Outcome, Phase, RunState
 
 from .clock import Clock
 from .fake_engine import FakeEngine
@@ -41,6 +41,7 @@ class FakeDriver:
         self.steps = 0
         self.ended: Outcome | None = None
         self._inbox: list[ev.Event] = []
+        self._heard: list[ev.Event] = []
         self._alive = False
         self._epoch = 0
         self._timers: dict[str, int] = {}
@@ -71,19 +72,21 @@ class FakeDriver:
         self._work_off([*self._reconcile(), ev.DriverStarted(self._epoch, spec)])
 
     def _reconcile(self) -> list[ev.Event]:
-        """Make the journal's view agree with the manifests. What was given up for good stays given up: another group
-        may have gone another way since."""
+        """Make the journal's view agree with the manifests. What was given up or deleted for good stays so, whatever a
+        crash left of it: another group may have gone another way since."""
         failed = {(e.generation, e.index) for e in self.journal if isinstance(e, ev.CommitFailed)}
+        had = {(e.generation, e.record.report) for e in self.journal if isinstance(e, ev.Committed)}
         found_out: list[ev.Event] = []
         known = {c.id for c in self.state.checkpoints}
         for id, found in sorted(self._store.manifests.items(), key=_age):
             if id in known:
                 continue
             self.die_here()
-            if (found.generation, found.index) in failed or self._is_late(found):
-                self._store.delete(id)
-            elif id in self.state.damaged:
+            unwanted = (found.generation, found.index) in failed or (found.generation, found.record.report) in had
+            if id in self.state.damaged:
                 self._store.quarantine(id)
+            elif unwanted or self._is_late(found):
+                self._store.delete(id)
             else:
                 found_out.append(ev.Committed(found.record, found.generation, index=-1))
         for id in sorted(known - self._store.manifests.keys()):
@@ -117,6 +120,7 @@ class FakeDriver:
         """Everything that the driver started ends with it."""
         self._alive = False
         self._inbox.clear()
+        self._heard.clear()
         self._timers.clear()
         self._unwritten, self._written_until = 0, 0.0
         self._clock.forget_all()
@@ -148,8 +152,10 @@ class FakeDriver:
                 self._disturb(event)
 
     def _disturb(self, event: ev.Event) -> None:
+        if not isinstance(event, _SAID_ONCE) and hasattr(event, "generation"):
+            self._heard.append(event)
         if self._faults.hit("message of an old group"):
-            self._clock.after(self._rng.random() * 20.0, self._deliver_if_old, event)
+            self._clock.after(self._rng.random() * 20.0, self._hear_again)
         for kind in ("stop asked", "stop asked between groups"):
             if (kind == "stop asked" or not self.state.group_lives) and self._faults.hit(kind):
                 self._faults.count(kind)
@@ -160,17 +166,18 @@ class FakeDriver:
             self._faults.count("stop asked at once")
             self.deliver(ev.StopAsked(at_once=True))
 
-    def _deliver_if_old(self, event: ev.Event) -> None:
-        generation = getattr(event, "generation", self.state.generation)
-        if self._alive and generation < self.state.generation and not isinstance(event, _SAID_ONCE):
+    def _hear_again(self) -> None:
+        old = [event for event in self._heard if getattr(event, "generation", 0) < self.state.generation]
+        if self._alive and old:
             self._faults.count("message of an old group")
-            self._work_off([event])
+            self._work_off([self._rng.choice(old)])
 
     def _work_off(self, batch: list[ev.Event]) -> None:
         """Step is pure, so the whole batch is decided first, then journalled in that order, and then carried out."""
         turns: list[Turn] = []
         for event in batch:
             self._step(event, turns)
+        self._look_at_the_lag(turns)
         far_away = self._schedule.spec.remote and any(event.durable for _, event, _, _ in turns)
         if not far_away and not self._unwritten:
             self._act(turns)
@@ -179,6 +186,19 @@ class FakeDriver:
         slow = 5.0 if self._rng.random() < 0.1 else 0.1
         self._written_until = max(self._written_until, self._clock.now) + self._rng.random() * slow
         self._clock.at(self._written_until, self._written, turns)
+
+    def _look_at_the_lag(self, turns: list[Turn]) -> None:
+        """Workers wait when too much waits for storage, and go on when half of that is there."""
+        state, limit = self.state, self._schedule.most_waiting
+        whole = sum(state.is_whole(pending) for pending in state.unsaved)
+        stalled = whole > (limit // 2 if state.stalled else limit)
+        if stalled != state.stalled and state.phase is not Phase.ENDED:
+            self._step(ev.StorageLags(stalled, whole, 0, 0.0), turns)
+
+    def _stall(self, command: do.Stall) -> None:
+        if command.on:
+            self._faults.count("workers waited for storage")
+        self._engine.stalled = command.on
 
     def _written(self, turns: list[Turn]) -> None:
         self._unwritten -= 1
@@ -308,6 +328,7 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
     do.StopGroup: lambda driver, command: driver._engine.stop(command),
     do.Stall: lambda _driver, _command: None,
     do.Gather: FakeDriver._gather,
+    do.Stall: FakeDriver._stall,
     do.Upload: lambda driver, command: driver._engine.upload(command),
     do.Commit: FakeDriver._commit,
     do.Discard: FakeDriver._discard,

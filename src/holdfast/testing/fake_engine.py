@@ -1,5 +1,8 @@
-"""Groups of workers without processes. Each rank's messages arrive in the order in which it said them, those of
-different ranks in any order, and the news that a group is gone arrives after all that the group said."""
+"""Groups of workers without processes, on nodes that keep what they staged.
+
+Each rank's messages arrive in the order in which it said them, those of different ranks in any order, and the news
+that a group is gone arrives after all that the group said.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
 
 from .clock import Clock
+from .fake_store import PATIENCE_S
 from .schedule import Faults, Workload
 
 STOP_GRACE_S = 5.0
@@ -47,18 +51,31 @@ class Group:
         self.files: dict[int, set[int]] = {}  # index -> the ranks that brought files
         self.sealed: set[tuple[int, int]] = set()  # (rank, index)
         self.discarded: set[int] = set()
+        self.gathered: dict[int, do.Gather] = {}
+        self.lost: set[int] = set()  # what the nodes have no more
+        self.waiting: dict[int, list[Worker]] = {}  # index -> those that wait until it is durable
         self.heard_until = 0.0
         self.over = False
 
     def reported_by_all(self, index: int) -> bool:
         return all(w.reports > index or w.status is Status.RETURNED for w in self.workers)
 
+    def is_whole(self, index: int) -> bool:
+        return self.reported_by_all(index) and all((rank, index) in self.sealed for rank in self.files[index])
+
+    def has_staged(self, index: int) -> bool:
+        return index not in self.lost and index not in self.discarded
+
 
 class FakeEngine:
     def __init__(self, clock: Clock, rng: Random, faults: Faults, workload: Workload) -> None:
         self.group: Group | None = None
+        self.groups: dict[int, Group] = {}  # by generation
+        self.stalled = False  # whether reports with files wait
         self.deliver: Callable[[ev.Event], None]
         self.reported: Callable[[int, int], None]  # generation, report number
+        self.put: Callable[[str, int, int], None]  # id, generation, rank: into storage
+        self.storage_is_away: Callable[[], bool]
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
 
     @property
@@ -66,11 +83,12 @@ class FakeEngine:
         return self.group is not None and not self.group.over
 
     def driver_died(self) -> None:
+        self.stalled = False
         if self.group is not None:
             self.group.over = True
 
     def start(self, command: do.StartGroup) -> None:
-        group = self.group = Group(command)
+        group = self.group = self.groups[command.generation] = Group(command)
         for worker in group.workers:
             self._clock.after(self._rng.random() * 2.0, self._enter, group, worker)
 
@@ -89,8 +107,83 @@ class FakeEngine:
                 self._clock.after(self._rng.random() * grace, self._kill, group, worker)
 
     def discard(self, command: do.Discard) -> None:
-        if self.group is not None and self.group.generation == command.generation:
-            self.group.discarded.add(command.index)
+        if command.generation in self.groups:
+            self.groups[command.generation].discarded.add(command.index)
+
+    def free(self, generation: int, index: int) -> None:
+        """It is in storage: the nodes may need the room."""
+        self.groups[generation].lost.add(index)
+
+    def superseded(self) -> None:
+        self._faults.count("a checkpoint was superseded before its upload")
+
+    def settled(self, generation: int, index: int) -> None:
+        """Nobody waits for that checkpoint any more: those who waited until it was durable go on."""
+        group = self.groups[generation]
+        for worker in group.waiting.pop(index, ()):
+            self._next_turn(group, worker)
+
+    def gather(self, command: do.Gather) -> None:
+        """The nodes remember a whole checkpoint, unless its parts do not go together."""
+        group, index = self.groups[command.generation], command.index
+        if self._faults.hit("gather failure"):
+            self._faults.count("gather failure")
+            self.deliver(ev.CommitFailed(command.generation, index, "two ranks brought the same file"))
+        elif self._is_lost(group, index):
+            self._say_lost(command.id, 0.5)
+        else:
+            group.gathered[index] = command
+
+    def upload(self, command: do.Upload) -> None:
+        """The nodes bring their files to storage, each at its own pace. What fails, fails for all of them."""
+        group, index = self.groups[command.generation], command.index
+        if index not in group.gathered:
+            return
+        pace = self._workload.upload_s
+        if self._faults.hit("slow upload"):
+            self._faults.count("slow upload")
+            pace = 60.0
+        if self._is_lost(group, index):
+            self._say_lost(command.id, pace)
+            return
+        failed = self._faults.hit("upload failure")
+        if failed:
+            self._faults.count("upload failure")
+        failed = failed or self.storage_is_away()
+        for rank in command.ranks[1:] if failed else command.ranks:
+            self._clock.after(self._rng.random() * pace, self._uploaded, group, command, rank)
+        if failed:
+            event = ev.UploadFailed(command.generation, index, "storage is away")
+            self._clock.after(PATIENCE_S + pace, self.deliver, event)
+
+    def _uploaded(self, group: Group, command: do.Upload, rank: int) -> None:
+        if command.index in group.lost:
+            self._say_lost(command.id, 0.1)
+        elif command.index not in group.discarded:
+            self.put(command.id, command.generation, rank)
+            self.deliver(ev.ShardUploaded(command.generation, rank, command.index))
+
+    def verify(self, id: str, generation: int, index: int) -> None:
+        """Whether the nodes still have what they staged."""
+        group = self.groups[generation]
+        if self._is_lost(group, index) or not group.has_staged(index):
+            self._say_lost(id, 2.0)
+            return
+        latency = self._rng.random() * 2.0
+        self._clock.after(latency, self.deliver, ev.Verified(id))
+        if self._rng.random() < 0.2:
+            self._faults.count("staged files were lost when they were verified")
+            group.lost.add(index)
+            self._clock.after(latency, self._say_lost, id, 1.0)
+
+    def _say_lost(self, id: str, latency: float) -> None:
+        self._clock.after(self._rng.random() * latency, self.deliver, ev.StagedLost(id, "its node is gone"))
+
+    def _is_lost(self, group: Group, index: int) -> bool:
+        if index not in group.lost and self._faults.hit("staged lost"):
+            self._faults.count("staged lost")
+            group.lost.add(index)
+        return index in group.lost
 
     def seal(self, event: ev.ShardStaged) -> None:
         """The driver's answer to a staged shard. The agent outlives the workers, so their end does not hinder it."""
@@ -99,9 +192,7 @@ class FakeEngine:
 
     def _sealed(self, event: ev.ShardStaged) -> None:
         where = (event.generation, event.rank, event.index)
-        group = self.group
-        if group is None or group.generation != event.generation:
-            return
+        group = self.groups[event.generation]
         vanished = event.index in group.discarded and self._rng.random() < 0.5
         if vanished or self._faults.hit("seal failure"):
             if not vanished:
@@ -153,14 +244,21 @@ class FakeEngine:
             self._say(group, worker, ev.WorkerReturned(group.generation, worker.rank))
             self._say_gone_if_so(group)
             return
+        if self.stalled and self._workload.has_files(worker.rank, report):
+            self._next_turn(group, worker)
+            return
         index = worker.reports
         worker.reports += 1
         self.reported(group.generation, report)
         if self._workload.has_files(worker.rank, report):
             group.files.setdefault(index, set()).add(worker.rank)
             name, validate = self._workload.name(report), self._workload.validates(report)
-            self._say(group, worker, ev.ShardStaged(group.generation, worker.rank, index, name, validate))
+            urgent = self._workload.is_urgent(report)
+            self._say(group, worker, ev.ShardStaged(group.generation, worker.rank, index, name, validate, urgent))
             worker.unsaid = False
+            if urgent:
+                group.waiting.setdefault(index, []).append(worker)
+                return
         else:
             worker.unsaid = True
             if self._rng.random() < 0.7:
@@ -180,6 +278,8 @@ class FakeEngine:
             for other in group.workers:
                 if other is worker or (other.lives and self._rng.random() < 0.7):
                     self._die(group, other, Evidence(node_lost=True))
+            if self._rng.random() < 0.5:
+                self._lose_all(group)
         elif self._faults.hit("hang"):
             # A hang that no watch is set for is not the machine's to notice.
             if self.hang_is_watched():
@@ -189,6 +289,12 @@ class FakeEngine:
             self._faults.count("SIGSTOP")
             self._freeze(group, worker)
         return not worker.lives or worker.stuck
+
+    def _lose_all(self, group: Group) -> None:
+        """The node is gone with all that it staged, and the one in its place says so."""
+        group.lost.update(group.files)
+        for gathered in group.gathered.values():
+            self._say_lost(gathered.id, 3.0)
 
     hang_is_watched: Callable[[], bool]
     stop_is_watched: Callable[[], bool]

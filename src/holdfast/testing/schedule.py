@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from holdfast.core.state import RunSpec
 
@@ -35,7 +35,23 @@ MEAN_CHANCE = {
     "group gone said twice": 2.0,
     "timer fired while it was cancelled": 3.0,
 }
-KINDS = tuple(MEAN_CHANCE)
+MEAN_CHANCE_REMOTE = {
+    "gather failure": 3.0,
+    "upload failure": 2.0,
+    "slow upload": 2.0,
+    "storage away": 4.0,
+    "staged lost": 3.0,
+    "commit out of reach": 2.0,
+    "commit out of reach after the manifest": 2.0,
+}
+KINDS = (*MEAN_CHANCE, *MEAN_CHANCE_REMOTE)
+OCCASIONS = (  # not planned: they come with the faults
+    "staged files were lost when they were verified",
+    "a group resumed from what was staged",
+    "a checkpoint was superseded before its upload",
+    "the next driver took over what was staged",
+    "workers waited for storage",
+)
 MAX_WORLD = 4
 
 
@@ -45,19 +61,26 @@ class Workload(Struct, frozen=True):
     totals: tuple[int, ...]  # by rank: it returns after this many reports of the run
     files_every: tuple[int, ...]  # by rank: reports that bring files; 0: never
     pace: tuple[float, ...]  # by rank: seconds a report
-    names: str | None
+    names: tuple[str, ...]  # by report number, in turn; an empty one is left to the run
     validate_every: int
+    urgent_every: int  # reports whose worker waits until they are durable
     scores: tuple[float | None, ...]  # by report number
+    upload_s: float  # how long an upload may take
 
     def has_files(self, rank: int, report: int) -> bool:
         every = self.files_every[rank]
         return every > 0 and report % every == 0
 
     def name(self, report: int) -> str | None:
-        return None if self.names is None else self.names.format(report=report)
+        if not self.names:
+            return None
+        return self.names[report % len(self.names)].format(report=report) or None
 
     def validates(self, report: int) -> bool:
         return self.validate_every > 0 and report % self.validate_every == 0
+
+    def is_urgent(self, report: int) -> bool:
+        return self.urgent_every > 0 and report % self.urgent_every == 0
 
 
 class Schedule(Struct, frozen=True):
@@ -65,20 +88,11 @@ class Schedule(Struct, frozen=True):
     workload: Workload
     faults: dict[str, frozenset[int]]
     worlds: tuple[int, ...]  # the number of workers that each driver asks for; the last one repeats
+    most_waiting: int  # checkpoints that may wait for storage before workers do
     revivals: int  # how often a person starts the run again after its end
 
     def spec_of(self, epoch: int) -> RunSpec:
-        return RunSpec(
-            num_workers=self.worlds[min(epoch - 1, len(self.worlds) - 1)],
-            max_failures=self.spec.max_failures,
-            num_to_keep=self.spec.num_to_keep,
-            scored=self.spec.scored,
-            score_order=self.spec.score_order,
-            start_timeout_s=self.spec.start_timeout_s,
-            hang_timeout_s=self.spec.hang_timeout_s,
-            stopped_grace_s=self.spec.stopped_grace_s,
-            missing_warning_s=self.spec.missing_warning_s,
-        )
+        return structs.replace(self.spec, num_workers=self.worlds[min(epoch - 1, len(self.worlds) - 1)])
 
 
 class Faults:
@@ -102,25 +116,31 @@ class Faults:
 
 
 def draw(rng: Random) -> Schedule:
+    remote = rng.random() < 0.5
     spec = RunSpec(
         num_workers=rng.randint(1, MAX_WORLD),
         max_failures=rng.choice((-1, -1, 0, 1, 2, 5)),
         num_to_keep=rng.choice((None, 1, 1, 2, 3)),
-        scored=rng.random() < 0.5,
+        scored=rng.random() < (0.3 if remote else 0.5),
         score_order=rng.choice(("max", "min")),
+        backoff_s=rng.choice((0.5, 4.0)),
         start_timeout_s=20.0,
         hang_timeout_s=rng.choice((0.0, 30.0)),
         stopped_grace_s=rng.choice((0.0, 2.0, 2.0)),
         missing_warning_s=rng.choice((0.0, 3.0)),
+        remote=remote,
+        sync_period_s=rng.choice((0.0, 0.0, 3.0, 40.0)) if remote else 0.0,
     )
     worlds = [spec.num_workers]
     if rng.random() < 0.2:
         worlds += [rng.randint(1, MAX_WORLD), rng.randint(1, MAX_WORLD)]
-    return Schedule(spec, _draw_workload(rng), _draw_faults(rng), tuple(worlds), rng.choice((0, 0, 1, 2)))
+    most_waiting = rng.choice((1, 5, 64)) if remote else 64
+    faults = _draw_faults(rng, remote)
+    return Schedule(spec, _draw_workload(rng, remote), faults, tuple(worlds), most_waiting, rng.choice((0, 0, 1, 2)))
 
 
-def _draw_workload(rng: Random) -> Workload:
-    total = rng.randint(0, 6)
+def _draw_workload(rng: Random, remote: bool) -> Workload:
+    total = rng.randint(2, 9) if remote else rng.randint(0, 6)
     early = rng.random() < 0.3
     totals = tuple(rng.randint(0, total) if early else total for _ in range(MAX_WORLD))
     alike = rng.choice((None, 1, 2))
@@ -128,17 +148,22 @@ def _draw_workload(rng: Random) -> Workload:
         totals=totals,
         files_every=tuple(rng.choice((0, 1, 1, 2, 3)) if alike is None else alike for _ in range(MAX_WORLD)),
         pace=tuple(rng.choice((0.1, 0.5, 1.0)) for _ in range(MAX_WORLD)),
-        names=rng.choice((None, None, None, "best", "step-{report}")),
+        names=rng.choice(((), (), (), ("best",), ("step-{report}",), ("best", "best-g2"), ("", "checkpoint_000001"))),
         validate_every=rng.choice((0, 0, 1, 2)),
+        urgent_every=rng.choice((0, 0, 0, 1, 2)),
         scores=tuple(rng.choice((None, float("nan"), 0.0, 1.0, 2.0, float(i))) for i in range(total + 1)),
+        upload_s=rng.choice((0.5, 5.0, 20.0, 60.0)),
     )
 
 
-def _draw_faults(rng: Random) -> dict[str, frozenset[int]]:
+def _draw_faults(rng: Random, remote: bool) -> dict[str, frozenset[int]]:
     """A few kinds for each run, so that some runs meet one kind again and again."""
     planned: dict[str, set[int]] = {}
-    kinds = rng.sample(KINDS, rng.randint(1, 5))
-    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12))):
+    kinds = rng.sample(list(MEAN_CHANCE), rng.randint(1, 5))
+    if remote:
+        kinds += rng.sample(list(MEAN_CHANCE_REMOTE), rng.randint(1, 3))
+    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12)) + (3 if remote else 0)):
         kind = rng.choice(kinds)
-        planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / MEAN_CHANCE[kind])))
+        mean = MEAN_CHANCE.get(kind) or MEAN_CHANCE_REMOTE[kind]
+        planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / mean)))
     return {kind: frozenset(chances) for kind, chances in planned.items()}

@@ -26,7 +26,7 @@ from .fake_driver import DriverKilled, FakeDriver
 from .fake_engine import FakeEngine
 from .fake_store import FakeStore
 from .invariants import Violation
-from .schedule import KINDS, Faults, draw
+from .schedule import KINDS, OCCASIONS, Faults, draw
 
 MOST_TURNS = 20_000
 CHUNK = 250
@@ -197,7 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _summary(total: Tally, seconds: float) -> str:
     rate = total.schedules / seconds if seconds > 0 else 0.0
     lines = [f"{total.schedules} schedules, {total.steps} steps, {seconds:.1f} s: {rate:.0f} schedules/s"]
-    lines += [f"  {kind:<36}{total.faults.get(kind, 0):>9}" for kind in KINDS]
+    lines += [f"  {kind:<48}{total.faults.get(kind, 0):>9}" for kind in (*KINDS, *OCCASIONS)]
     lines.append("ended: " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(total.outcomes.items())))
     return "\n".join(lines)
 
