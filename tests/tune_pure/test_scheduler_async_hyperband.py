@@ -75,6 +75,10 @@ def test_the_cutoff_is_the_quantile_of_the_reduction_factor() -> None:
     for name, score in zip("dbca", (4.0, 2.0, 3.0, 1.0), strict=True):
         rung.record(name, score)
     assert rung.cutoff() == pytest.approx(3.25)
+    rung = Rung(1, 2)
+    rung.record("diverged", -math.inf)
+    rung.record("good", 5.0)
+    assert rung.cutoff() == -math.inf  # and not what lies between the two
 
 
 @settings(deadline=None)

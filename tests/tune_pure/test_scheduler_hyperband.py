@@ -100,6 +100,18 @@ def test_trials_fill_the_smallest_bracket_first_and_the_largest_first_for_bohb()
     assert order == [9, 5, 3, 3]
 
 
+def test_earlier_rounds_come_first_and_within_one_the_bracket_that_is_behind() -> None:
+    population = Population(
+        hyperband(max_t=9), 20
+    )  # t0 to t2, t3 to t7 and t8 to t16 are one round, t17 to t19 the next
+    names = population.chosen()
+    assert names == [f"t{number}" for number in range(20)]
+    for name in ("t0", "t3", "t17"):
+        population.trials[name].status = "PENDING"
+    population.report("t1", 3, 1.0)
+    assert population.chosen() == ["t3", "t0", "t17"]
+
+
 def test_a_bracket_by_hand() -> None:
     """max_t 4, eta 2: brackets of 3 at 4, of 3 at 2 and 4, and of 4 at 1, 2 and 4. The last one, for BOHB, is first."""
     population = Population(hyperband(HyperBandForBOHB, max_t=4, reduction_factor=2), 4)

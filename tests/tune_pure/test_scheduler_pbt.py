@@ -168,11 +168,22 @@ def test_with_synch_all_wait_for_each_other() -> None:
 
 
 def test_with_synch_a_slow_one_is_waited_for() -> None:
-    population = Population(pbt(synch=True), 2)
+    population = Population(pbt(synch=True), 3)
     population.report("t0", 2, 0.0)
+    population.report("t1", 2, 1.0)
     assert not population.scheduler.on_idle(population.view)
-    population.view.trials["t1"].status = "PENDING"
-    assert population.scheduler.choose_trial_to_run(population.view) is population.view.trials["t1"]
+    population.view.trials["t2"].status = "PENDING"
+    assert population.scheduler.choose_trial_to_run(population.view) is population.view.trials["t2"]
+
+
+def test_with_synch_nobody_waits_for_a_point_that_all_have_passed() -> None:
+    population = Population(pbt(synch=True), 2)
+    for name in population.view.trials:
+        population.report(name, 7, 1.0)  # the interval is 2
+        population.view.trials[name].status = "PAUSED"
+    population.scheduler.on_idle(population.view)
+    assert population.scheduler.choose_trial_to_run(population.view) is not None
+    assert population.report("t0", 8, 1.0) == "PAUSE"
 
 
 def test_a_first_configuration_is_completed_from_the_mutations() -> None:

@@ -96,6 +96,10 @@ def test_hand_computed_draws(domain: tune.Domain, numbers: list[float], value: A
     assert domain.sample(random_state=Fixed(*numbers)) == pytest.approx(value)
 
 
+def test_multiples_are_as_they_are_written() -> None:
+    assert set(tune.quniform(0, 0.5, 0.1).sample(size=200, random_state=1)) == {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}
+
+
 def test_the_spread_of_what_is_drawn() -> None:
     counts = Counter(tune.qrandint(0, 20, 10).sample(size=3000, random_state=1))
     assert sorted(counts) == [0, 10, 20]

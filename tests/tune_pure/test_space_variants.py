@@ -43,11 +43,14 @@ def test_a_constant_grid_draws_once_for_each_sample() -> None:
         "of_grid": tune.sample_from(lambda config: config["g"] * 10),
         "of_both": tune.sample_from(lambda config: config["of_grid"] + config["x"]),
         "g": tune.grid_search([1, 2]),
+        "inner": {"h": tune.grid_search([7])},
+        "of_inner": tune.sample_from(lambda config: config["inner"]),
     }
     found = configs(space, 2, constant_grid_search=True)
     assert [c["g"] for c in found] == [1, 2, 1, 2]
     assert found[0]["x"] == found[1]["x"] != found[2]["x"] == found[3]["x"]
     assert all(c["of_both"] == c["g"] * 10 + c["x"] for c in found)
+    assert all(c["of_inner"] == {"h": 7} for c in found)
 
 
 def test_values_are_found_in_dicts_lists_and_tuples_at_any_depth() -> None:
@@ -196,6 +199,8 @@ def test_a_cycle_is_named() -> None:
     }
     with pytest.raises(tune.DependencyCycleError, match="a -> b/inner -> c -> a read each other"):
         configs(space)
+    with pytest.raises(tune.DependencyCycleError, match="m/x -> m/x"):
+        configs({"m": {"x": tune.sample_from(lambda config: config["m"])}})
     with pytest.raises(tune.DependencyCycleError, match="x -> x"):
         configs({"x": tune.sample_from(lambda config: config["x"])})
 
