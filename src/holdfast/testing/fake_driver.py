@@ -19,7 +19,8 @@ from holdfast.core.state import Outcome, Phase, RunState
 from .clock import Clock
 from .fake_engine import FakeEngine
 from .fake_store import FakeStore, Manifest
-from .invariants import Judge, Violation
+from .fates import Violation
+from .invariants import Judge
 from .schedule import Faults, Schedule
 
 _SAID_ONCE = ev.Committed | ev.CommitFailed | ev.UploadFailed  # by the driver's own storage
@@ -218,7 +219,7 @@ class FakeDriver:
                     return
         if not self._unwritten:
             said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
-            self.judge.rests(self.state, self._timers.keys() | said)
+            self.judge.fates.rests(self.state, self._timers.keys() | said)
 
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""
@@ -269,7 +270,7 @@ class FakeDriver:
         self._store.ask(commit, command, self.judge.commits(command), self._epoch)
 
     def _discard(self, command: do.Discard) -> None:
-        self.judge.discards(command)
+        self.judge.fates.remove(command)
         self._engine.discard(command)
 
     def _delete(self, command: do.Delete) -> None:

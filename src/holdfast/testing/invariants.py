@@ -6,7 +6,6 @@ What is durable is judged on a replay that takes each record as it is journalled
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 
 from msgspec import structs
 
@@ -18,6 +17,7 @@ from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec, RunSt
 
 from .fake_engine import FakeEngine, Group, Status
 from .fake_store import FakeStore
+from .fates import Fates, Violation, expect
 
 DURABLE_FIELDS = (
     "spent",
@@ -32,39 +32,20 @@ DURABLE_FIELDS = (
     "cut_off",
 )
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
-MOST_UPLOADS = 2
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
-
-
-Where = tuple[int, int]  # a checkpoint, by the generation and the index of its report
-
-
-class Violation(Exception):
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-        self.invariant, self.what = invariant, what
 
 
 class Judge:
     def __init__(self, engine: FakeEngine, store: FakeStore) -> None:
         self.shadow = RunState()  # the replay of the journal so far
-        self._engine, self._store = engine, store
+        self._engine, self._store, self.fates = engine, store, Fates(engine)
         self._history: list[int] = []  # the generation that made each report that survives
-        self._roots: dict[int, tuple[int, ...]] = {}  # by generation: the history that it started from
         self._verified: set[str] = set()
-        self._owners: dict[str, Where] = {}
-        self._generations: list[int] = []  # the driver's groups
-        self._committed: set[Where] = set()
-        self._settled: set[Where] = set()  # committed, refused by storage, lost or superseded
-        self._precious: set[Where] = set()  # a worker or a validation waits for it
-        self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are not there yet
-        self._synced = 0  # the newest report when the sync period ended last
         self._cut_off = False  # whether storage stayed away for too long
         self._group: ev.GroupStarted | None = None  # the driver's last one
         self._failed = False  # whether that group's failure was counted
         self._asked_to_stop = False
         self._at_once = False
-        self._committing: set[Where] = set()
 
     def reported(self, generation: int, report: int) -> None:
         if report > len(self._history) + 1:
@@ -77,11 +58,9 @@ class Judge:
 
     def recovered(self, state: RunState) -> None:
         _agree(state, self.shadow, "a replay of the whole journal")
-        for known in (self._verified, self._generations, self._committed, self._settled, self._precious):
-            known.clear()
-        self._uploading.clear()
-        self._committing.clear()
-        self._synced, self._cut_off = 0, False
+        self._verified.clear()
+        self._cut_off = False
+        self.fates.driver_begins()
 
     def journalled(self, event: ev.Event) -> None:
         before = self.shadow
@@ -90,150 +69,59 @@ class Judge:
         except Exception as error:
             raise Violation("a replay never raises", f"{type(error).__name__}: {error} on {event}") from error
         over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.GroupStarted)
-        _expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
+        expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
         self._judge_budgets(before, event, after)
         self._judge_checkpoints(before, event, after)
         if isinstance(event, ev.DriverStarted):
-            _expect(event.epoch > before.epoch, "3 one driver", f"epoch {event.epoch} after {before.epoch}")
+            expect(event.epoch > before.epoch, "3 one driver", f"epoch {event.epoch} after {before.epoch}")
             self._group, self._failed, self._asked_to_stop, self._at_once = None, False, False, False
         elif isinstance(event, ev.GroupStarted):
             self._judge_start(before, event)
         elif isinstance(event, ev.WorkerFailed) and self._engine.group is not None:
             hung = event.evidence.stalled_s is not None and not event.evidence.message
             waits = any(w.rank == event.rank for ws in self._engine.group.waiting.values() for w in ws)
-            _expect(not (hung and waits), "to wait for storage is no hang", str(event))
+            expect(not (hung and waits), "to wait for storage is no hang", str(event))
         elif isinstance(event, ev.StopAsked):
             self._asked_to_stop = True
             self._at_once = self._at_once or event.at_once
         elif isinstance(event, ev.RunEnded):
             self._judge_end(event, after)
         elif isinstance(event, ev.Committed | ev.ShardFailed | ev.CommitFailed):
-            self._settle((event.generation, event.index), isinstance(event, ev.Committed))
+            self.fates.settle((event.generation, event.index), isinstance(event, ev.Committed))
         if isinstance(event, ev.Committed):
             self._judge_branch(event.record)
-
-    def _settle(self, where: Where, committed: bool) -> None:
-        self._settled.add(where)
-        self._committing.discard(where)
-        self._uploading.pop(where, None)
-        if committed:
-            self._committed.add(where)
 
     def _judge_branch(self, record: CheckpointRecord) -> None:
         """Only what the run goes on from is committed, never what it has turned away from."""
         manifest = self._store.manifests.get(record.id)
         if manifest is not None:
             same = list(manifest.lineage) == self._history[: record.report]
-            _expect(same, "7 history is contiguous", f"{record.id}: {manifest.lineage} is not in {self._history}")
+            expect(same, "7 history is contiguous", f"{record.id}: {manifest.lineage} is not in {self._history}")
 
     def stepped(self, before: RunState, event: ev.Event, after: RunState, commands: list[do.Command]) -> None:
         self._judge_phase(before, event, after)
         _agree(after, self.shadow, type(event).__name__)
-        self._learn(event, after)
+        self.fates.learn(event, after, newest=len(self._history))
+        if isinstance(event, ev.Verified):
+            self._verified.add(event.id)
+        elif isinstance(event, ev.StagedLost | ev.Damaged):
+            self._verified.discard(event.id)
         for command in commands:
             if isinstance(command, do.Delete):
                 held = any(c.id == command.id for c in after.checkpoints)
-                _expect(not held, "2 nothing committed is lost", f"{command.id} is deleted and still offered")
+                expect(not held, "2 nothing committed is lost", f"{command.id} is deleted and still offered")
             elif isinstance(command, do.Quarantine):
                 manifest = self._store.manifests.get(command.id)
                 good = manifest is not None and not manifest.damaged
-                _expect(not good, "2 nothing committed is lost", f"{command.id} is set aside, and is good")
+                expect(not good, "2 nothing committed is lost", f"{command.id} is set aside, and is good")
             elif isinstance(command, do.StartGroup):
                 verified = command.resume is None or command.resume in self._verified
-                _expect(verified, "1 only what was verified is offered", str(command))
+                expect(verified, "1 only what was verified is offered", str(command))
                 self._verified.clear()
             elif isinstance(command, do.Upload):
-                self._judge_upload(command, after)
-            elif isinstance(command, do.Discard):
-                self._judge_discard(command, after)
-
-    def _learn(self, event: ev.Event, after: RunState) -> None:
-        """Keep an account of what the machine was told."""
-        if isinstance(event, ev.Verified):
-            self._verified.add(event.id)
-        elif isinstance(event, ev.ShardStaged):
-            where = (event.generation, event.index)
-            if event.urgent or event.validate:
-                self._precious.add(where)
-            if event.generation == after.generation and event.index in after.pending:
-                self._judge_name(after.pending[event.index].id, where)
-        elif isinstance(event, ev.ShardUploaded):
-            self._uploading.get((event.generation, event.index), set()).discard(event.rank)
-        elif isinstance(event, ev.UploadFailed):
-            self._uploading.pop((event.generation, event.index), None)
-            self._committing.discard((event.generation, event.index))
-        elif (isinstance(event, ev.TimerFired) and event.name == "sync") or (
-            isinstance(event, ev.StorageLags) and event.stalled
-        ):
-            self._synced = len(self._history)
-        elif isinstance(event, ev.StagedLost | ev.Damaged):
-            self._verified.discard(event.id)
-            if isinstance(event, ev.StagedLost) and not any(p.id == event.id for p in after.unsaved):
-                self._judge_loss(self._owners[event.id])
-
-    def _judge_name(self, id: str, where: Where) -> None:
-        if self.shadow.spec.remote:
-            owner = self._owners.setdefault(id, where)
-            _expect(owner == where, "1 far away no name is used twice", f"{id} for {where}, and for {owner} before")
-        self._owners[id] = where
-
-    def _judge_upload(self, command: do.Upload, after: RunState) -> None:
-        where, group = (command.generation, command.index), self._engine.groups[command.generation]
-        _expect(where not in self._settled, "1 only what is wanted is uploaded", str(command))
-        _expect(self._owners[command.id] == where, "1 far away no name is used twice", str(command))
-        self._uploading[where] = set(command.ranks)
-        busy = [where for where, ranks in self._uploading.items() if ranks]
-        _expect(len(busy) <= MOST_UPLOADS, "few uploads at once", f"{busy}")
-        report = group.base + command.index + 1
-        awaited = any(w in self._precious and self._report(w) >= report for w in self._unsettled())
-        early = after.spec.sync_period_s > 0 and after.group_lives and report > self._synced and not awaited
-        _expect(not early, "uploads wait for the end of the sync period", str(command))
-
-    def _judge_discard(self, command: do.Discard, after: RunState) -> None:
-        """Nothing whole is given up, but what newer whole ones supersede before its upload has begun."""
-        where, spec = (command.generation, command.index), after.spec
-        whole = self._unsettled()
-        if where not in whole or self._at_once:
-            return
-        newer = sum(self._report(other) > self._report(where) for other in whole)
-        resumed = self._group is not None and self._owners.get(self._group.resume or "") == where
-        spared = where in self._precious or where in self._uploading or resumed
-        may_go = spec.remote and spec.num_to_keep is not None and not spec.scored and not spared
-        lawful = may_go and newer >= max(1, spec.num_to_keep or 0)
-        _expect(lawful, "2 nothing whole is given up", f"{command} with {newer} newer ones")
-        self._engine.superseded()
-        self._settled.add(where)
-
-    def _judge_loss(self, where: Where) -> None:
-        in_storage = where not in self._settled and self._uploading.get(where) == set()
-        _expect(not in_storage, "2 nothing whole is given up", f"{where} was lost when all of it was in storage")
-        self._settle(where, committed=False)
-
-    def rests(self, state: RunState, timers: Collection[str]) -> None:
-        """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
-        whole = [p for p in state.unsaved if state.is_whole(p)]
-        waiting = [p for p in whole if not p.uploading]
-        if not waiting or len(whole) - len(waiting) >= MOST_UPLOADS or not state.spec.remote or state.cut_off:
-            return
-        awaited = any((p.generation, p.index) in self._precious and not p.validate for p in waiting)
-        in_time = state.spec.sync_period_s > 0 and state.group_lives and "sync" in timers and not awaited
-        _expect(in_time, "what is whole does not wait without a reason", f"{waiting[0]}")
-
-    def _unsettled(self) -> list[Where]:
-        """What the driver's groups made whole and nobody has settled."""
-        found = []
-        for generation in self._generations:
-            group = self._engine.groups.get(generation)
-            for index in group.files if group is not None else ():
-                if (generation, index) not in self._settled and group is not None and group.reported_by_all(index):
-                    found.append((generation, index))
-        return sorted(found)
-
-    def _report(self, where: Where) -> int:
-        return len(self._roots[where[0]]) + where[1] + 1
-
-    def _lineage(self, where: Where) -> tuple[int, ...]:
-        return self._roots[where[0]] + (where[0],) * (where[1] + 1)
+                self.fates.upload(command, after)
+            elif isinstance(command, do.Discard) and not self._at_once:
+                self.fates.discard(command, after, self._group.resume if self._group is not None else None)
 
     def _judge_phase(self, before: RunState, event: ev.Event, after: RunState) -> None:
         was, now = before.phase, after.phase
@@ -243,7 +131,7 @@ class Judge:
             lawful = now is JUMPS[type(event)]
         else:
             lawful = was is now or (was, now) in _REACHABLE
-        _expect(lawful, "phases follow TRANSITIONS", f"{was.value} -> {now.value} on {type(event).__name__}")
+        expect(lawful, "phases follow TRANSITIONS", f"{was.value} -> {now.value} on {type(event).__name__}")
 
     def _judge_budgets(self, before: RunState, event: ev.Event, after: RunState) -> None:
         invariant = "6 budgets only go down, and N failures allow N retries"
@@ -259,21 +147,21 @@ class Judge:
             budget = "storage" if _kind(event) is FailureKind.STORAGE else "failures"
             expected[budget] = expected.get(budget, 0) + 1
             self._failed = True
-        _expect(after.spent == expected, invariant, f"spent {after.spent} after {event}, expected {expected}")
+        expect(after.spent == expected, invariant, f"spent {after.spent} after {event}, expected {expected}")
         if isinstance(event, ev.RunEnded) and event.outcome is Outcome.FAILED:
             limit = after.spec.max_failures
             failures, storage = after.spent.get("failures", 0), after.spent.get("storage", 0)
             too_many = storage > limit if after.spec.remote else storage == limit + 1
             lawful = limit >= 0 and (failures == limit + 1 or too_many)
-            _expect(lawful, invariant, f"failed with {after.spent} of {limit} spent")
+            expect(lawful, invariant, f"failed with {after.spent} of {limit} spent")
 
     def _counts(self, event: ev.Event) -> bool:
         """The first failure of the driver's last group counts, unless the run was asked to stop before."""
         if not isinstance(event, ev.WorkerFailed | ev.ShardFailed | ev.CommitFailed):
             return False
         current = self._group is not None and event.generation == self._group.generation
-        if isinstance(event, ev.CommitFailed) and self._group is not None:
-            current = True  # far away it may be one of an earlier group
+        if isinstance(event, ev.CommitFailed) and self.shadow.spec.remote:
+            current = self._group is not None  # it may be a checkpoint of an earlier group
         return current and not self._failed and not self._asked_to_stop
 
     def _judge_checkpoints(self, before: RunState, event: ev.Event, after: RunState) -> None:
@@ -282,7 +170,7 @@ class Judge:
         had, has = {c.id: c for c in before.checkpoints}, {c.id: c for c in after.checkpoints}
         if isinstance(event, ev.Committed):
             again = event.record.id in before.damaged
-            _expect(not again, "1 what was damaged is never offered again", event.record.id)
+            expect(not again, "1 what was damaged is never offered again", event.record.id)
             had[event.record.id] = event.record
         elif isinstance(event, ev.Validated) and event.id in had:
             had[event.id] = structs.replace(had[event.id], validation=event.status)
@@ -291,129 +179,111 @@ class Judge:
         elif isinstance(event, ev.Damaged):
             had.pop(event.id, None)
         invented = has.keys() - had.keys()
-        _expect(not invented, "1 only what is committed is offered", f"{invented} came from nowhere")
+        expect(not invented, "1 only what is committed is offered", f"{invented} came from nowhere")
         pinned = self._group.resume if self._group is not None else None
         for id in had.keys() - has.keys():
             held = _held_by(had[id], list(had.values()), after.spec, pinned)
-            _expect(held is None, "2 nothing committed is lost", f"{id} was dropped, and is {held}")
+            expect(held is None, "2 nothing committed is lost", f"{id} was dropped, and is {held}")
         if isinstance(event, ev.Committed):
             records = list(has.values())
             spare = [c.id for c in records if _held_by(c, records, after.spec, pinned) is None]
-            _expect(not spare, "2 retention keeps no more than it must", f"{spare} could go")
+            expect(not spare, "2 retention keeps no more than it must", f"{spare} could go")
 
     def _judge_start(self, before: RunState, event: ev.GroupStarted) -> None:
         offers: list[tuple[str | None, int]] = [(None, 0), *((c.id, c.report) for c in before.checkpoints)]
         if before.spec.remote:
-            ids = {where: id for id, where in self._owners.items()}
-            offers += [(ids[where], self._report(where)) for where in self._unsettled()]
+            offers += self.fates.offers()
         wanted = max(offers, key=lambda offer: offer[1])
         latest = (event.resume, event.base) == wanted
-        _expect(latest, "2 a run goes on from its newest checkpoint", f"{event} where {wanted} is newest")
+        expect(latest, "2 a run goes on from its newest checkpoint", f"{event} where {wanted} is newest")
         limit = before.spec.max_failures
         paid = limit < 0 or max(before.spent.values(), default=0) <= limit
-        _expect(paid, "6 budgets only go down, and N failures allow N retries", f"{event} with {before.spent} spent")
+        expect(paid, "6 budgets only go down, and N failures allow N retries", f"{event} with {before.spent} spent")
         if self._group is not None:
-            _expect(self._failed, "6 a retry has its price", f"{event} without a counted failure")
+            expect(self._failed, "6 a retry has its price", f"{event} without a counted failure")
             self._judge_left_behind(at_the_end=False)
-        _expect(not self._asked_to_stop, "9 the run ends", "a group starts after a stop was asked for")
-        _expect(event.generation > before.generation, "4 generations are new", f"{event} after {before.generation}")
+        expect(not self._asked_to_stop, "9 the run ends", "a group starts after a stop was asked for")
+        expect(event.generation > before.generation, "4 generations are new", f"{event} after {before.generation}")
         self._group, self._failed = event, False
         del self._history[event.base :]
-        self._generations.append(event.generation)
-        self._roots[event.generation] = tuple(self._history)
+        self.fates.group_begins(event.generation, self._history)
 
     def _judge_left_behind(self, at_the_end: bool) -> None:
         """What the groups made complete is durable before the run goes on, or storage failed on it. Where storage is
         far away it need only be hashed before the next group starts; at the end, it is durable too."""
-        for where in self._unsettled():
+        for where in self.fates.unsettled():
             group = self._engine.groups[where[0]]
             on_its_way = self.shadow.spec.remote and not at_the_end and group.is_whole(where[1])
             kept = on_its_way or (self._cut_off and where[1] not in group.discarded)
-            _expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
+            expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
 
     def _judge_end(self, event: ev.RunEnded, after: RunState) -> None:
         if not self._at_once:
             gone = not self._engine.group_lives
-            _expect(gone, "4 no process outlives its run", f"group {after.generation} lives at the end")
+            expect(gone, "4 no process outlives its run", f"group {after.generation} lives at the end")
             self._judge_left_behind(at_the_end=True)
         if event.outcome is Outcome.FINISHED:
             group = self._engine.group
             done = group is not None and all(w.status is Status.RETURNED for w in group.workers)
-            _expect(done, "9 finished means that every rank returned", f"group {after.generation} did not")
+            expect(done, "9 finished means that every rank returned", f"group {after.generation} did not")
             self._judge_result()
 
     def _judge_result(self) -> None:
         """A run that finished has the last checkpoint that it made."""
         group = self._engine.group
         assert group is not None
-        last = (
-            max((group.generation, index) for index in group.files)
-            if group.files
-            else self._owners.get(group.resume or "")
-        )
-        made_here = last is not None and last[0] in self._generations
-        _expect(
-            not made_here or last in self._committed, "2 a finished run has its last checkpoint", f"{last} was lost"
-        )
+        last = (group.generation, max(group.files)) if group.files else self.fates.owner(group.resume)
+        had = last is None or not self.fates.is_of_this_driver(last) or self.fates.is_committed(last)
+        expect(had, "2 a finished run has its last checkpoint", f"{last} was lost")
 
     def starts_group(self, command: do.StartGroup, spec: RunSpec) -> None:
-        _expect(not self._engine.group_lives, "4 the old group is gone before the next starts", str(command))
-        _expect(command.world_size == spec.num_workers, "5 the world is what was asked for", str(command))
-        _expect(command.generation == self.shadow.generation, "4 generations are new", str(command))
+        expect(not self._engine.group_lives, "4 the old group is gone before the next starts", str(command))
+        expect(command.world_size == spec.num_workers, "5 the world is what was asked for", str(command))
+        expect(command.generation == self.shadow.generation, "4 generations are new", str(command))
         if command.resume is None:
             return
         manifest = self._store.manifests.get(command.resume)
-        if manifest is not None or command.resume in self._owners:
-            lineage = manifest.lineage if manifest is not None else self._lineage(self._owners[command.resume])
+        owner = self.fates.owner(command.resume)
+        if manifest is not None or owner is not None:
+            lineage = self.fates.lineage(owner) if owner is not None else ()
+            lineage = manifest.lineage if manifest is not None else lineage
             same = list(lineage) == self._history
-            _expect(same, "7 history is contiguous", f"{lineage} is not {self._history}")
+            expect(same, "7 history is contiguous", f"{lineage} is not {self._history}")
 
     def gathers(self, command: do.Gather) -> None:
         self._judge_whole(command)
 
     def adopts(self, found: do.Gather) -> tuple[int, ...]:
-        return self._lineage((found.generation, found.index))
+        return self.fates.lineage((found.generation, found.index))
 
     def commits(self, command: do.Commit) -> tuple[int, ...]:
         """Judge a commit by what the workers really did; returns the generations that made its history."""
-        where, invariant = (command.generation, command.index), "1 a committed checkpoint is complete"
+        invariant = "1 a committed checkpoint is complete"
         group = self._judge_whole(command)
         if self.shadow.spec.remote:
             there = self._store.files.get(command.id, set())
             uploaded = there == {(command.generation, rank) for rank in command.ranks}
-            _expect(uploaded, invariant, f"{command} with {there} in storage")
+            expect(uploaded, invariant, f"{command} with {there} in storage")
         else:
-            _expect(group is self._engine.group, invariant, f"{command} of a group that is gone")
-            _expect(command.index not in group.discarded, invariant, f"shards are not on disk: {command}")
-        older = [other for other in self._unsettled() if self._report(other) < command.report]
-        _expect(not older, "commits are in the order of the reports", f"{command} before {older}")
-        _expect(where not in self._committing, "a commit is asked for once", str(command))
-        self._committing.add(where)
-        return self._lineage(where)
+            expect(group is self._engine.group, invariant, f"{command} of a group that is gone")
+            expect(command.index not in group.discarded, invariant, f"shards are not on disk: {command}")
+        self.fates.commit(command)
+        return self.fates.lineage((command.generation, command.index))
 
     def _judge_whole(self, command: do.Gather | do.Commit) -> Group:
         group = self._engine.groups.get(command.generation)
         index, invariant = command.index, "1 a committed checkpoint is complete"
-        if group is None or command.generation not in self._generations:
+        if group is None or not self.fates.is_of_this_driver((command.generation, index)):
             raise Violation(invariant, f"{command} of a group that is gone")
-        _expect(group.reported_by_all(index), invariant, f"not all ranks have made report {index}: {command}")
-        _expect(set(command.ranks) == group.files.get(index, set()), invariant, f"ranks are missing: {command}")
-        _expect(group.is_whole(index), invariant, f"shards are not on disk: {command}")
-        _expect(command.world_size == len(group.workers), "5 the world is what was asked for", str(command))
-        _expect(command.report == group.base + index + 1, "7 history is contiguous", str(command))
+        expect(group.reported_by_all(index), invariant, f"not all ranks have made report {index}: {command}")
+        expect(set(command.ranks) == group.files.get(index, set()), invariant, f"ranks are missing: {command}")
+        expect(group.is_whole(index), invariant, f"shards are not on disk: {command}")
+        expect(command.world_size == len(group.workers), "5 the world is what was asked for", str(command))
+        expect(command.report == group.base + index + 1, "7 history is contiguous", str(command))
         return group
 
-    def discards(self, command: do.Discard) -> None:
-        busy = (command.generation, command.index) in self._committing
-        _expect(not busy, "1 a committed checkpoint is complete", f"{command} while it is being committed")
-
     def validates(self, id: str) -> None:
-        _expect(id not in self._store.validating, "a checkpoint is validated once", f"{id} is being validated already")
-
-
-def _expect(lawful: bool, invariant: str, what: str) -> None:
-    if not lawful:
-        raise Violation(invariant, what)
+        expect(id not in self._store.validating, "a checkpoint is validated once", f"{id} is being validated already")
 
 
 def _agree(live: RunState, replayed: RunState, when: str) -> None:

@@ -25,7 +25,7 @@ from .clock import Clock
 from .fake_driver import DriverKilled, FakeDriver
 from .fake_engine import FakeEngine
 from .fake_store import FakeStore
-from .invariants import Violation
+from .fates import Violation
 from .schedule import KINDS, OCCASIONS, Faults, draw
 
 MOST_TURNS = 20_000

@@ -1,0 +1,176 @@
+"""What became of every checkpoint that the workers made, and what may become of it on its way to storage.
+
+Counted by what the workers really did and by what the machine was told, never by what the machine remembers of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core.state import RunState
+
+from .fake_engine import FakeEngine
+
+MOST_UPLOADS = 2
+Where = tuple[int, int]  # a checkpoint, by the generation and the index of its report
+
+
+class Violation(Exception):
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant, self.what = invariant, what
+
+
+def expect(lawful: bool, invariant: str, what: str) -> None:
+    if not lawful:
+        raise Violation(invariant, what)
+
+
+class Fates:
+    def __init__(self, engine: FakeEngine) -> None:
+        self._engine = engine
+        self._roots: dict[int, tuple[int, ...]] = {}  # by generation: the history that it started from
+        self._owners: dict[str, Where] = {}  # by id
+        self._generations: list[int] = []  # the driver's groups
+        self._committed: set[Where] = set()
+        self._settled: set[Where] = set()  # committed, refused by storage, lost or superseded
+        self._awaited: set[Where] = set()  # by a worker
+        self._validated: set[Where] = set()
+        self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are not there yet
+        self._committing: set[Where] = set()
+        self._synced = 0  # the newest report when the sync period ended last
+
+    def driver_begins(self) -> None:
+        """What an earlier one had on its way went with it."""
+        self._generations.clear()
+        for known in (self._committed, self._settled, self._awaited, self._validated, self._committing):
+            known.clear()
+        self._uploading.clear()
+        self._synced = 0
+
+    def group_begins(self, generation: int, history: list[int]) -> None:
+        self._generations.append(generation)
+        self._roots[generation] = tuple(history)
+
+    def is_of_this_driver(self, where: Where) -> bool:
+        return where[0] in self._generations
+
+    def is_committed(self, where: Where) -> bool:
+        return where in self._committed
+
+    def owner(self, id: str | None) -> Where | None:
+        return self._owners.get(id or "")
+
+    def report(self, where: Where) -> int:
+        return len(self._roots[where[0]]) + where[1] + 1
+
+    def lineage(self, where: Where) -> tuple[int, ...]:
+        """The generation that made each report up to that one."""
+        return self._roots[where[0]] + (where[0],) * (where[1] + 1)
+
+    def unsettled(self) -> list[Where]:
+        """What the driver's groups made whole, and what is neither durable nor given up."""
+        return [
+            (generation, index)
+            for generation in self._generations
+            if (group := self._engine.groups.get(generation)) is not None
+            for index in sorted(group.files)
+            if (generation, index) not in self._settled and group.reported_by_all(index)
+        ]
+
+    def offers(self) -> list[tuple[str | None, int]]:
+        """What of it a group could start from: ids and report numbers."""
+        ids: dict[Where, str] = {where: id for id, where in self._owners.items()}
+        return [(ids[where], self.report(where)) for where in self.unsettled()]
+
+    def settle(self, where: Where, committed: bool = False) -> None:
+        self._settled.add(where)
+        self._committing.discard(where)
+        self._uploading.pop(where, None)
+        if committed:
+            self._committed.add(where)
+
+    def learn(self, event: ev.Event, after: RunState, newest: int) -> None:
+        """Take in what the machine was told; ``newest`` is the last report that any rank has made."""
+        if isinstance(event, ev.ShardStaged):
+            where = (event.generation, event.index)
+            if event.urgent:
+                self._awaited.add(where)
+            if event.validate:
+                self._validated.add(where)
+            if event.generation == after.generation and event.index in after.pending:
+                self._name(after.pending[event.index].id, where, after.spec.remote)
+        elif isinstance(event, ev.ShardUploaded):
+            self._uploading.get((event.generation, event.index), set()).discard(event.rank)
+        elif isinstance(event, ev.UploadFailed):
+            self._uploading.pop((event.generation, event.index), None)
+            self._committing.discard((event.generation, event.index))
+        elif _ends_the_sync_period(event):
+            self._synced = newest
+        elif isinstance(event, ev.StagedLost) and not any(p.id == event.id for p in after.unsaved):
+            self._lose(self._owners[event.id])
+
+    def _name(self, id: str, where: Where, remote: bool) -> None:
+        owner = self._owners.get(id, where)
+        twice = remote and owner != where
+        expect(not twice, "1 far away no name is used twice", f"{id} for {where}, and for {owner} before")
+        self._owners[id] = where
+
+    def _lose(self, where: Where) -> None:
+        in_storage = where not in self._settled and self._uploading.get(where) == set()
+        expect(not in_storage, "2 nothing whole is given up", f"{where} was lost when all of it was in storage")
+        self.settle(where)
+
+    def upload(self, command: do.Upload, after: RunState) -> None:
+        where = (command.generation, command.index)
+        expect(where not in self._settled, "1 only what is wanted is uploaded", str(command))
+        expect(self._owners[command.id] == where, "1 far away no name is used twice", str(command))
+        self._uploading[where] = set(command.ranks)
+        busy = [where for where, ranks in self._uploading.items() if ranks]
+        expect(len(busy) <= MOST_UPLOADS, "few uploads at once", f"{busy}")
+        report = self.report(where)
+        awaited = any(other in self._awaited and self.report(other) >= report for other in self.unsettled())
+        early = after.spec.sync_period_s > 0 and after.group_lives and report > self._synced and not awaited
+        expect(not early, "uploads wait for the end of the sync period", str(command))
+
+    def rests(self, state: RunState, timers: Collection[str]) -> None:
+        """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
+        whole = [p for p in state.unsaved if state.is_whole(p)]
+        waiting = [p for p in whole if not p.uploading]
+        busy = sum(p.uploading and p.uploaded != p.staged for p in whole)
+        if not waiting or busy >= MOST_UPLOADS or not state.spec.remote or state.cut_off:
+            return
+        awaited = any((p.generation, p.index) in self._awaited for p in waiting)
+        in_time = state.spec.sync_period_s > 0 and state.group_lives and "sync" in timers and not awaited
+        expect(in_time, "what is whole does not wait without a reason", f"{waiting[0]}")
+
+    def commit(self, command: do.Commit) -> None:
+        where = (command.generation, command.index)
+        older = [other for other in self.unsettled() if self.report(other) < command.report]
+        expect(not older, "commits are in the order of the reports", f"{command} before {older}")
+        expect(where not in self._committing, "a commit is asked for once", str(command))
+        self._committing.add(where)
+
+    def discard(self, command: do.Discard, after: RunState, resumed: str | None) -> None:
+        """Nothing whole is given up, but what newer whole ones supersede before its upload has begun."""
+        where, spec = (command.generation, command.index), after.spec
+        whole = self.unsettled()
+        if where not in whole:
+            return
+        newer = sum(self.report(other) > self.report(where) for other in whole)
+        wanted = where in self._awaited | self._validated or where in self._uploading or self.owner(resumed) == where
+        may_go = spec.remote and spec.num_to_keep is not None and not spec.scored and not wanted
+        lawful = may_go and newer >= max(1, spec.num_to_keep or 0)
+        expect(lawful, "2 nothing whole is given up", f"{command} with {newer} newer ones")
+        self._engine.superseded()
+        self.settle(where)
+
+    def remove(self, command: do.Discard) -> None:
+        busy = (command.generation, command.index) in self._committing
+        expect(not busy, "1 a committed checkpoint is complete", f"{command} while it is being committed")
+
+
+def _ends_the_sync_period(event: ev.Event) -> bool:
+    return event.stalled if isinstance(event, ev.StorageLags) else event == ev.TimerFired("sync")
