@@ -375,6 +375,26 @@ def test_any_experiment_ends_and_replays(count: int, slots: int, synch: bool, se
     assert run().answers == toy.answers
 
 
+def test_what_users_functions_draw_by_themselves_does_not_change_what_follows() -> None:
+    """On restore such a function may answer differently; configurations then come from the journal, through the views."""
+    numbers = iter(range(1, 1000))
+
+    def make() -> PopulationBasedTraining:
+        mutations = {"lr": lambda: next(numbers) / 1000}
+        return pbt(hyperparam_mutations=mutations, resample_probability=0.5, perturbation_factors=(1.2, 0.8))
+
+    toy = Toy(make(), [{}] * 4, lambda c, step: {"score": c["lr"] * step}, slots=2, last_step=9).run()
+    assert len(toy.exploits) > 2
+    fresh = make()
+    for call, answer in zip(toy.calls, toy.answers, strict=True):
+        again = call.make(fresh)
+        if call.method == "on_trial_result":
+            assert again[0] == answer[0]
+            assert [(r.trial_id, type(r)) for r in again[2]] == [(r.trial_id, type(r)) for r in answer[2]]
+    assert fresh._standings == toy.scheduler._standings  # type: ignore[attr-defined]
+    assert fresh._source.getstate() == toy.scheduler._source.getstate()
+
+
 def test_a_population_larger_than_the_slots_advances_evenly() -> None:
     scheduler = pbt(perturbation_interval=1, quantile_fraction=0.25)
     toy = Toy(scheduler, [{"lr": 1.0}] * 6, lambda c, step: {"score": c["lr"] + step}, slots=2, last_step=8)
