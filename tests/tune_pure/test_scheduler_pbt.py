@@ -376,7 +376,7 @@ def test_any_experiment_ends_and_replays(count: int, slots: int, synch: bool, se
 
 
 def test_what_users_functions_draw_by_themselves_does_not_change_what_follows() -> None:
-    """On restore such a function may answer differently; configurations then come from the journal, through the views."""
+    """On restore such a function may answer differently; then configurations come from the journal, through views."""
     numbers = iter(range(1, 1000))
 
     def make() -> PopulationBasedTraining:
