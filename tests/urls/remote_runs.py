@@ -30,14 +30,15 @@ def put_files(url: str, files: dict[str, bytes] = FILES) -> None:
         objects.put(path, data)
 
 
-def commit(run: str, id: str, files: dict[str, bytes] = FILES, report: int = 1, epoch: int = 1) -> str:
-    """A checkpoint with its manifest; returns its URL."""
-    url = f"{run}/checkpoints/{id}"
-    put_files(url, files)
-    entries = [FileEntry(path, len(data), xxhash.xxh3_128_hexdigest(data)) for path, data in files.items()]
+def commit(
+    run: str, id: str, files: dict[str, bytes] = FILES, report: int = 1, epoch: int = 1, elsewhere: str = ""
+) -> str:
+    """A checkpoint with its manifest, its files where its user has put them in the run; returns its URL."""
+    put_files(f"{run}/{elsewhere or f'checkpoints/{id}'}", files)
+    entries = [FileEntry(path, len(data), xxhash.xxh3_128_hexdigest(data), elsewhere) for path, data in files.items()]
     manifest = Manifest(0, id, 1, report - 1, report, 1, 1.5, {"loss": 1.0}, entries, epoch=epoch)
     RemoteCheckpoints(open_at(run)).commit(manifest)
-    return url
+    return f"{run}/checkpoints/{id}"
 
 
 def flip(url: str, key: str, at: int = -3) -> None:

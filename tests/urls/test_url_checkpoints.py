@@ -221,6 +221,16 @@ def test_the_marks_that_consoles_make_of_directories_are_no_files(place: str) ->
         assert tree(directory) == {"shards/0.bin": b"0", "empty": b""}
 
 
+def test_files_that_their_user_has_put_elsewhere_in_the_run(place: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(commit(f"{place}/run", "one", elsewhere="mine/first"))
+    assert checkpoint.exists()
+    with checkpoint.as_directory() as directory:
+        assert tree(directory) == FILES
+    flip(f"{place}/run/mine/first", "model.pt")
+    with pytest.raises(CheckpointDamagedError, match=r"model\.pt has other content"):
+        checkpoint.to_directory(tmp_path / "copy")
+
+
 def test_to_directory(place: str, tmp_path: Path, temporary: Path) -> None:
     checkpoint = Checkpoint(commit(place, "one"))
     target = tmp_path / "copy"

@@ -241,6 +241,15 @@ def test_what_a_relieved_driver_committed_late_does_not_count(finished: str) -> 
     assert holdfast_json("verify", finished)["resume"] == {"id": "next", "report": 9}
 
 
+def test_files_that_their_user_has_put_elsewhere(finished: str) -> None:
+    commit(finished, "mine", report=9, epoch=99, elsewhere="my-files/first")
+    assert holdfast_json("verify", finished)["resume"]["id"] == "mine"
+    flip(finished, "my-files/first/model.pt")
+    found = holdfast_json("verify", finished, code=1)
+    assert "model.pt has other content" in found["checks"][-1]["damage"][0]["what"]
+    assert found["resume"]["id"] == NEWEST
+
+
 def test_a_run_that_lost_what_it_is(finished: str) -> None:
     flip(finished, "run.json")
     objects = open_at(finished)

@@ -61,7 +61,7 @@ class RemoteRun:
                 continue
             try:
                 manifest = parse_manifest(id, line, f"{self.location}/{key}")
-                if id not in with_files:
+                if id not in with_files and not all(entry.at for entry in manifest.files):
                     raise CheckpointDamagedError("its directory is missing")
             except CheckpointDamagedError as error:
                 damage.append(Damage(key, "file", str(error)))

@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -59,6 +59,7 @@ def look(location: Location) -> Remote:
         return Remote(location, objects, files, None, b"")
     manifest = parse_manifest(location.name, line, f"{location}.json")
     entries = {entry.path: entry for entry in manifest.files}
+    _check_names(location, entries)
     there = {info.key for info in files}
     problems = [f"{path} is missing" for path, entry in entries.items() if path not in there and not entry.at]
     problems += [
@@ -139,11 +140,16 @@ def _check_not_set_aside(location: Location) -> None:
 def _files(location: Location, objects: ObjectStore) -> list[ObjectInfo]:
     """Without the empty objects that consoles make to show a directory."""
     files = objects.list()
+    _check_names(location, (info.key for info in files))
     directories = {str(parent) for info in files for parent in PurePosixPath(info.key).parents}
-    for info in files:
-        if {"", ".", ".."} & set(info.key.split("/")):
-            raise _damaged(location, [f"{info.key!r} is not the name of a file in a checkpoint"])
     return [info for info in files if info.size or info.key not in directories]
+
+
+def _check_names(location: Location, names: Iterable[str]) -> None:
+    """No name may lead out of the directory that the files are brought into."""
+    wrong = [name for name in names if {"", ".", ".."} & set(name.split("/"))]
+    if wrong:
+        raise _damaged(location, [f"{name!r} is not the name of a file in a checkpoint" for name in wrong])
 
 
 def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None:
