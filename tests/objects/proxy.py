@@ -125,6 +125,7 @@ class FaultProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def arm(self, requests: RequestClass, fault: Fault) -> None:
+        """A request that an earlier fault strikes does not count for the later ones."""
         with self._lock:
             self._armed.append((requests, Armed(fault)))
 
@@ -205,8 +206,7 @@ class FaultProxy:
         with self._lock:
             self.requests[requests] += 1
             now = time.monotonic()
-            taken = [armed.fault for of, armed in self._armed if of == requests and armed.take(now)]
-            return taken[0] if taken else None
+            return next((armed.fault for of, armed in self._armed if of == requests and armed.take(now)), None)
 
     def strike(self, requests: RequestClass, fault: Fault) -> None:
         with self._lock:
