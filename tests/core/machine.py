@@ -33,7 +33,12 @@ class Machine:
             self.state, commands, reason = run.step(self.state, event, self.now)
             assert reason
             for command in commands:
-                asked += self.feed(command.event) if isinstance(command, do.Decide) else [command]
+                if isinstance(command, do.Decide):
+                    asked += self.feed(command.event)
+                elif isinstance(command, do.DumpStacks):  # taken at once
+                    asked += [command, *self.feed(ev.StacksTaken(command.generation))]
+                else:
+                    asked.append(command)
         return asked
 
     def start(self, epoch: int = 1) -> list[do.Command]:

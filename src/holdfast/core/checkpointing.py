@@ -18,8 +18,7 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
         if turn.find_pending(event.generation, event.index) is None:
             turn.do(do.Discard(event.generation, event.index))
         return "a group that is gone"
-    rank = turn.state.ranks[event.rank]
-    turn.set_rank(event.rank, reports=max(rank.reports, event.index + 1), seen=turn.now)
+    turn.saw_reports(event.rank, event.index + 1)
     if event.index in turn.state.given_up:
         turn.do(do.Discard(event.generation, event.index))
         return "storage failed on another part of that checkpoint"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from .events import Event
-from .state import Outcome
+from .state import HandoverReason, Outcome
 
 
 class Command(Struct, frozen=True):
@@ -60,6 +60,28 @@ class Commit(Command, frozen=True):
     world_size: int
     ranks: tuple[int, ...]  # those that brought files
     validate: bool
+
+
+class AskHandover(Command, frozen=True):
+    """Tell the workers that their group is about to end, and ask them for a checkpoint at the next report."""
+
+    generation: int
+    reason: HandoverReason
+    nodes: tuple[str, ...]  # that will be taken away
+    deadline_s: float | None
+
+
+class DumpStacks(Command, frozen=True):
+    """Write down what every rank is doing, and answer with StacksTaken."""
+
+    generation: int
+
+
+class Rest(Command, frozen=True):
+    """Place no worker on this node, if there are others; or do so again."""
+
+    node: str
+    on: bool
 
 
 class Stall(Command, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from .failures import Evidence
-from .state import CheckpointRecord, Outcome, RunSpec, ValidationStatus
+from .state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
 
 
 class Event(Struct, frozen=True):
@@ -118,6 +118,51 @@ class WorkerFailed(Event, frozen=True):
     generation: int
     rank: int
     evidence: Evidence
+    node: str = ""
+    at: int = -1  # the run's report number that it had come to
+
+
+class Capacity(Event, frozen=True):
+    """So many workers can be placed now, those of the present group among them."""
+
+    slots: int
+
+
+class NodeDrains(Event, frozen=True):
+    """A node will be taken away; ``ranks`` of the present group run on it."""
+
+    node: str
+    deadline_s: float
+    ranks: tuple[int, ...]
+
+
+class HandoverSet(Event, frozen=True):
+    """All ranks know of the hand-over: whoever brings files with a report from this index on, waits there."""
+
+    generation: int
+    index: int
+
+
+class HandedOver(Event, frozen=True):
+    """The group ends as planned, at a checkpoint that all its ranks have made."""
+
+    durable = True
+    generation: int
+    reason: HandoverReason
+
+
+class StacksTaken(Event, frozen=True):
+    """What the ranks of a group that seems to hang are doing is written down; ``rank`` seems to be the cause."""
+
+    generation: int
+    rank: int = -1
+
+
+class NodeRested(Event, frozen=True):
+    """A node that had failed often is given another chance."""
+
+    durable = True
+    node: str
 
 
 class WorkerStopped(Event, frozen=True):
@@ -178,6 +223,7 @@ class StopAsked(Event, frozen=True):
 
     durable = True
     at_once: bool = False
+    grace_s: float = 0.0  # how long the workers may go on for a last checkpoint
 
 
 class RunEnded(Event, frozen=True):

@@ -31,11 +31,14 @@ class Evidence(Struct, frozen=True):
     oom_killed: bool = False
     node_lost: bool = False
     storage: bool = False
+    preempted: bool = False  # its node had been announced to go
 
 
 def classify(evidence: Evidence) -> FailureKind:
     if evidence.storage:
         return FailureKind.STORAGE
+    if evidence.preempted:
+        return FailureKind.PREEMPTED
     if evidence.node_lost:
         return FailureKind.NODE_LOST
     if evidence.stalled_s is not None:
@@ -57,8 +60,10 @@ def describe(rank: int, evidence: Evidence) -> str:
     when = "" if evidence.started else " before its train function was entered"
     if evidence.storage:
         return f"{who}: a checkpoint could not be stored: {evidence.message}"
+    if evidence.preempted:
+        return f"{who} was preempted: {evidence.message or 'its node was taken away'}"
     if evidence.node_lost:
-        return f"{who} was lost with its node"
+        return f"{who} was lost with its node{': ' if evidence.message else ''}{evidence.message}"
     if evidence.stalled_s is not None:
         return f"{who} made no progress for {evidence.stalled_s:.1f} s ({evidence.message or 'no report'})"
     if evidence.exception:

@@ -33,6 +33,12 @@ class RankStatus(str, Enum):
     DEAD = "dead"
 
 
+class HandoverReason(str, Enum):
+    RESIZE = "resize"
+    PREEMPTION = "preemption"
+    STOP = "stop"
+
+
 class ValidationStatus(str, Enum):
     NONE = "COMMITTED"
     PENDING = "PENDING_VALIDATION"
@@ -44,9 +50,15 @@ class ValidationStatus(str, Enum):
 class RunSpec(Struct, frozen=True):
     """The limits in force. A time of 0 switches its watch off."""
 
-    num_workers: int = 1
+    num_workers: int = 1  # the most, if there is a range
+    min_workers: int = 0  # 0: all of them
+    resize_interval_s: float = 60.0
     max_failures: int = 0
     max_preemption_failures: int = -1
+    max_hang_failures: int | None = None  # None: hangs count with the other failures
+    max_same_errors: int = 0  # how often the same error may come at the same report; 0: without limit
+    bad_node_failures: int = 3
+    bad_node_rest_s: float = 600.0
     num_to_keep: int | None = None
     scored: bool = False
     score_order: str = "max"
@@ -54,6 +66,7 @@ class RunSpec(Struct, frozen=True):
     max_backoff_s: float = 60.0
     start_timeout_s: float = 300.0
     hang_timeout_s: float = 0.0
+    learns_hangs: bool = False  # without a time-out of its own, from the run's own pace
     stopped_grace_s: float = 2.0
     missing_warning_s: float = 30.0
     remote: bool = False  # storage is far away: checkpoints are uploaded behind training before they are committed
@@ -113,6 +126,15 @@ class Failure(Struct, frozen=True):
     text: str
 
 
+class Handover(Struct, frozen=True):
+    """A planned end of the group: at the first checkpoint from report ``index`` on."""
+
+    reason: HandoverReason
+    nodes: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()  # on those nodes
+    index: int | None = None  # not known before all ranks know
+
+
 class Verdict(str, Enum):
     """What follows when the group is gone."""
 
@@ -131,6 +153,12 @@ class RunState(Struct, frozen=True):
     resume: str | None = None
     verified: str | None = None  # what the next group may start from, as far as it has been looked at
     ranks: tuple[Rank, ...] = ()
+    started: float = 0.0  # when the group was
+    capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
+    lacking: bool = False  # the next group waits for capacity
+    handover: Handover | None = None
+    suspect: int | None = None  # a rank that seems to hang
+    longest_gap: float = 0.0  # between two reports of a rank, since the driver started
     pending: dict[int, Pending] = {}  # the group's, by index
     carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
     names: frozenset[str] = frozenset()  # ids that the group's checkpoints got, which no other may get
@@ -143,6 +171,9 @@ class RunState(Struct, frozen=True):
     damaged: frozenset[str] = frozenset()
     spent: dict[str, int] = {}  # failures so far, by budget
     streak: int = 0  # failures since the last commit
+    same_error: tuple[str, int, int] = ("", -1, 0)  # the last error of the script, its report, and how often it came
+    node_failures: dict[str, int] = {}
+    resting: frozenset[str] = frozenset()  # nodes that failed too often
     failure: Failure | None = None
     verdict: Verdict | None = None
     outcome: Outcome | None = None
@@ -170,6 +201,13 @@ class RunState(Struct, frozen=True):
     def unsaved(self) -> tuple[Pending, ...]:
         """Every checkpoint on its way, in the order of the reports."""
         return (*self.carried, *self.pending.values())
+
+    @property
+    def world_size(self) -> int | None:
+        """Of the next group; None if there is no room for it."""
+        least = self.spec.min_workers or self.spec.num_workers
+        room = self.spec.num_workers if self.capacity is None else min(self.spec.num_workers, self.capacity)
+        return room if room >= least else None
 
     @property
     def group_lives(self) -> bool:

@@ -36,6 +36,13 @@ class Turn:
         ranks[rank] = structs.replace(ranks[rank], **fields)
         self.change(ranks=tuple(ranks))
 
+    def saw_reports(self, rank: int, reports: int) -> None:
+        """The rank has made so many, the last of them just now."""
+        known = self.state.ranks[rank]
+        if known.reports > 0:
+            self.change(longest_gap=max(self.state.longest_gap, self.now - known.seen))
+        self.set_rank(rank, reports=max(known.reports, reports), seen=self.now)
+
     def set_pending(self, pending: Pending) -> None:
         """Put a checkpoint's new state in the place of its old one."""
         if any(p.id == pending.id for p in self.state.carried):

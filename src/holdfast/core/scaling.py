@@ -1,0 +1,71 @@
+"""How large groups are, and their planned ends: for more workers, before nodes are taken away, on request.
+
+A group is handed over at a checkpoint. Its workers are told first; when all know, a report index is fixed that none of
+them has passed, and whoever brings files from there on waits. So all ranks end at the same place, and lose no step.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from . import commands as do
+from . import events as ev
+from .state import Handover, HandoverReason, Phase
+from .turn import Turn
+
+_BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
+
+
+def consider_resize(turn: Turn) -> None:
+    """Ask for the end of a group that could be larger, but not sooner than the interval after its start."""
+    state = turn.state
+    wanted = state.world_size
+    grows = wanted is not None and wanted > len(state.ranks)
+    if state.phase is not Phase.RUNNING or state.handover is not None or not grows:
+        return
+    left = state.started + state.spec.resize_interval_s - turn.now
+    if left > 0:
+        turn.do(do.SetTimer("resize", left))
+    else:
+        ask(turn, Handover(HandoverReason.RESIZE), None)
+
+
+def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
+    state = turn.state
+    if not event.ranks or not state.group_lives:
+        return f"{event.node} will go, and is not in use"
+    known = state.handover
+    if known is not None and known.reason is HandoverReason.STOP:
+        return f"{event.node} will go, and the run stops anyway"
+    nodes: tuple[str, ...] = (event.node,)
+    ranks = event.ranks
+    if known is not None and known.reason is HandoverReason.PREEMPTION:
+        nodes, ranks = (*known.nodes, *nodes), (*known.ranks, *ranks)
+    ask(turn, Handover(HandoverReason.PREEMPTION, nodes, ranks), event.deadline_s)
+    return f"{event.node} will go in {event.deadline_s:.0f} s"
+
+
+def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
+    turn.change(handover=handover)
+    turn.do(
+        do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s), do.CancelTimer("resize")
+    )
+    if deadline_s is not None:
+        turn.do(do.SetTimer("handover", max(0.0, deadline_s - _BEFORE_DEADLINE_S)))
+
+
+def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
+    handover = turn.state.handover
+    if handover is None or event.generation != turn.state.generation:
+        return "nobody waits for that any more"
+    turn.change(handover=structs.replace(handover, index=event.index))
+    return f"the group ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
+
+
+def hand_over(turn: Turn) -> None:
+    """When the checkpoint is whole that all ranks wait at."""
+    state = turn.state
+    if state.handover is None or state.handover.index is None or not state.group_lives:
+        return
+    if any(p.index >= state.handover.index and state.is_whole(p) for p in state.pending.values()):
+        turn.do(do.Decide(ev.HandedOver(state.generation, state.handover.reason)))
