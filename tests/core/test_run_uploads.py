@@ -110,6 +110,13 @@ def test_what_the_nodes_lost_when_all_of_it_was_in_storage_is_waited_for() -> No
     assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
+def test_when_the_one_that_is_waited_for_is_refused_the_run_goes_on_without_it() -> None:
+    machine = carried(0)
+    machine.uploaded(0)
+    machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
+    assert only(do.StartGroup, machine.feed(ev.CommitFailed(1, 0, "refused"))).resume is None
+
+
 def test_what_the_nodes_have_no_more_because_it_is_in_storage_is_verified_there() -> None:
     machine = carried(0)
     machine.committed(only(do.Commit, machine.uploaded(0)))
