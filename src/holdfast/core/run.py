@@ -13,12 +13,14 @@ from typing import Any
 
 from msgspec import structs
 
-from . import checkpointing
+from . import checkpointing, scaling
 from . import commands as do
 from . import events as ev
 from .failures import Evidence, FailureKind, classify, describe
 from .state import (
     Failure,
+    Handover,
+    HandoverReason,
     Outcome,
     Phase,
     Rank,
@@ -33,11 +35,14 @@ from .turn import Turn
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.IDLE, "driver started"): Phase.RESTORING,
     (Phase.RESTORING, "back off"): Phase.WAITING,
+    (Phase.RESTORING, "no capacity"): Phase.WAITING,
     (Phase.RESTORING, "group started"): Phase.STARTING,
     (Phase.WAITING, "group started"): Phase.STARTING,
     (Phase.STARTING, "all ready"): Phase.RUNNING,
     (Phase.STARTING, "failure"): Phase.STOPPING,
     (Phase.RUNNING, "failure"): Phase.STOPPING,
+    (Phase.STARTING, "handed over"): Phase.STOPPING,
+    (Phase.RUNNING, "handed over"): Phase.STOPPING,
     (Phase.STARTING, "stop asked"): Phase.STOPPING,
     (Phase.RUNNING, "stop asked"): Phase.STOPPING,
     (Phase.RUNNING, "all returned"): Phase.STOPPING,
@@ -48,6 +53,11 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.WAITING, "run ended"): Phase.ENDED,
 }
 
+_STACKS_WITHIN_S = 3.0
+_LEARNT_FROM = 3  # reports of every rank, before a hang is judged by the run's own pace
+_LEARNT_FACTOR = 10.0  # times the longest pause between two reports so far
+_LEAST_LEARNT_S = 60.0
+
 Step = tuple[RunState, list[do.Command], str]
 
 
@@ -55,6 +65,7 @@ def step(state: RunState, event: ev.Event, now: float) -> Step:
     """Take one event in; what to do comes out, with the reason in words."""
     turn = Turn(state, now)
     reason = _HANDLERS[type(event)](turn, event)
+    scaling.hand_over(turn)
     checkpointing.advance(turn)
     _reconsider(turn, state)
     _settle(turn)
@@ -77,10 +88,15 @@ def _move(turn: Turn, trigger: str) -> None:
 def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     was = turn.state
     if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
-        turn.change(spent={}, streak=0)  # that run came to its verdict; this is a new attempt by a person
+        turn.change(
+            spent={}, streak=0, same_error=("", -1, 0)
+        )  # that run came to its verdict; this is a new attempt by a person
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
     turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
     turn.change(given_up=frozenset(), cut_off=False, outcome=None)
+    turn.change(capacity=None, lacking=False, handover=None, suspect=None, longest_gap=0.0)
+    for node in sorted(was.resting):
+        turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", event.spec.bad_node_rest_s))
     turn.jump(Phase.RESTORING)
     if was.verdict is Verdict.FAIL and was.failure is not None and _is_spent(turn.state, was.failure.kind):
         _end(turn, Outcome.FAILED, was.failure.text)
@@ -162,15 +178,35 @@ def _start(turn: Turn) -> None:
     if offer is not None and offer.id != state.verified:
         turn.do(do.SetTimer("backoff", state.spec.backoff_s))
         return
+    if state.world_size is None:
+        _wait_for_capacity(turn)
+        return
     resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
-    turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.spec.num_workers, resume, base)))
+    turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.world_size, resume, base)))
+
+
+def _wait_for_capacity(turn: Turn) -> None:
+    if turn.state.phase is Phase.RESTORING:
+        _move(turn, "no capacity")
+    if not turn.state.lacking:
+        turn.change(lacking=True)
+        least, room = turn.state.spec.min_workers or turn.state.spec.num_workers, turn.state.capacity
+        turn.do(do.Warn(f"waiting for room for {least} workers: there is room for {room} now"))
+
+
+def _capacity(turn: Turn, event: ev.Capacity) -> str:
+    turn.change(capacity=event.slots)
+    if turn.state.phase is Phase.WAITING and turn.state.lacking:
+        _start(turn)
+    scaling.consider_resize(turn)
+    return f"there is room for {event.slots} workers"
 
 
 def _group_started(turn: Turn, event: ev.GroupStarted) -> str:
     ranks = (Rank(seen=turn.now),) * event.world_size
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
     turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), missed=None)
-    turn.change(verdict=None, failure=None)
+    turn.change(verdict=None, failure=None, started=turn.now, lacking=False, handover=None, suspect=None)
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base))
     turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
@@ -184,8 +220,9 @@ def _worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
     if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
         _move(turn, "all ready")
         turn.do(do.CancelTimer("start"))
-        if turn.state.spec.hang_timeout_s > 0:
-            turn.do(do.SetTimer("hang", turn.state.spec.hang_timeout_s))
+        if turn.state.spec.hang_timeout_s > 0 or turn.state.spec.learns_hangs:
+            turn.do(do.SetTimer("hang", turn.state.spec.hang_timeout_s or _LEAST_LEARNT_S))
+        scaling.consider_resize(turn)
         _leave_if_all_returned(turn)
     return f"rank {event.rank} is training"
 
@@ -193,8 +230,7 @@ def _worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
 def _progressed(turn: Turn, event: ev.Progressed) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
-    rank = turn.state.ranks[event.rank]
-    turn.set_rank(event.rank, reports=max(rank.reports, event.reports), seen=turn.now)
+    turn.saw_reports(event.rank, event.reports)
     return f"rank {event.rank} has made {event.reports} reports"
 
 
@@ -229,9 +265,7 @@ def _upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     if state.verdict is not Verdict.FAIL:  # else the first cause is named
         turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
     if state.group_lives:
-        _move(turn, "failure")
-        turn.do(do.StopGroup(state.generation, graceful=False))
-        turn.do(do.CancelTimer("start"), do.CancelTimer("hang"))
+        _end_group(turn, "failure", graceful=False)
     elif state.phase in (Phase.RESTORING, Phase.WAITING):
         _end(turn, Outcome.FAILED, text)
     return text
@@ -241,7 +275,52 @@ def _worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
     turn.set_rank(event.rank, status=RankStatus.DEAD)
-    return _fail(turn, event.rank, event.evidence)
+    counted = turn.state.group_lives and not _stops_soon(turn.state)
+    text = _fail(turn, event.rank, event.evidence)
+    if counted:
+        _note_node(turn, event)
+        _note_same_error(turn, event)
+    return text
+
+
+def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
+    """A node on which processes die again and again is left alone for a time."""
+    state, node = turn.state, event.node
+    if not node or classify(event.evidence) in (FailureKind.USER_ERROR, FailureKind.PREEMPTED):
+        return
+    count = state.node_failures.get(node, 0) + 1
+    turn.change(node_failures={**state.node_failures, node: count})
+    if 0 < state.spec.bad_node_failures <= count and node not in state.resting:
+        turn.change(resting=state.resting | {node})
+        turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", state.spec.bad_node_rest_s))
+        turn.do(
+            do.Warn(f"{node} had {count} failures: no worker is placed there for {state.spec.bad_node_rest_s:.0f} s")
+        )
+
+
+def _node_rested(turn: Turn, event: ev.NodeRested) -> str:
+    left = {node: count for node, count in turn.state.node_failures.items() if node != event.node}
+    turn.change(resting=turn.state.resting - {event.node}, node_failures=left)
+    turn.do(do.Rest(event.node, on=False))
+    return f"{event.node} is given another chance"
+
+
+def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
+    """To try a bug again costs money and brings nothing, if the person says so."""
+    evidence, limit = event.evidence, turn.state.spec.max_same_errors
+    if classify(evidence) is not FailureKind.USER_ERROR:
+        return
+    what = f"{evidence.exception}: {evidence.message}"
+    before, at, count = turn.state.same_error
+    count = count + 1 if (before, at) == (what, event.at) else 1
+    turn.change(same_error=(what, event.at, count))
+    if 0 < limit < count and turn.state.failure is not None:
+        text = f"{turn.state.failure.text}, {count} times at report {event.at} without progress in between"
+        turn.change(verdict=Verdict.FAIL, failure=structs.replace(turn.state.failure, text=text))
+
+
+def _stops_soon(state: RunState) -> bool:
+    return state.verdict is Verdict.STOP
 
 
 def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
@@ -251,16 +330,51 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
     text = describe(rank, evidence)
     if not state.group_lives and not late:
         return f"{text} (not counted)"
+    if state.group_lives and _stops_soon(state):
+        _end_group(turn, "stop asked", graceful=False)
+        return f"{text} (not counted, as the run stops anyway)"
     kind = classify(evidence)
     budget, _ = _budget(state.spec, kind)
     spent = {**state.spent, budget: state.spent.get(budget, 0) + 1}
     turn.change(spent=spent, streak=state.streak + 1, failure=Failure(state.generation, rank, kind, text))
     turn.change(verdict=Verdict.FAIL if _is_spent(turn.state, kind) else Verdict.RETRY)
     if state.group_lives:
-        _move(turn, "failure")
-        turn.do(do.StopGroup(state.generation, graceful=False))
-        turn.do(do.CancelTimer("start"), do.CancelTimer("hang"))
+        _end_group(turn, "failure", graceful=False)
     return text
+
+
+def _end_group(turn: Turn, trigger: str, graceful: bool) -> None:
+    _move(turn, trigger)
+    turn.change(handover=None, suspect=None)
+    turn.do(do.StopGroup(turn.state.generation, graceful))
+    turn.do(*(do.CancelTimer(name) for name in ("start", "hang", "stacks", "handover", "resize")))
+
+
+def _handed_over(turn: Turn, event: ev.HandedOver) -> str:
+    if event.generation != turn.state.generation or not turn.state.group_lives:
+        return "that group is gone"
+    verdict = Verdict.STOP if event.reason is HandoverReason.STOP else Verdict.RETRY
+    if event.reason is HandoverReason.PREEMPTION:
+        turn.change(spent={**turn.state.spent, "preemptions": turn.state.spent.get("preemptions", 0) + 1})
+        if _is_spent(turn.state, FailureKind.PREEMPTED):
+            text = describe(-1, Evidence(preempted=True, message="its nodes are taken away once more"))
+            turn.change(failure=Failure(event.generation, -1, FailureKind.PREEMPTED, text))
+            verdict = Verdict.FAIL
+    turn.change(verdict=verdict)
+    _end_group(turn, "handed over", graceful=False)
+    return f"group {event.generation} hands over: {event.reason.value}"
+
+
+def _handover_is_late(turn: Turn) -> None:
+    handover = turn.state.handover
+    if handover is None or not turn.state.group_lives:
+        return
+    if handover.reason is HandoverReason.STOP:
+        _end_group(turn, "stop asked", graceful=True)
+    elif handover.reason is HandoverReason.PREEMPTION:
+        message = "its node goes, and no checkpoint came in time"
+        evidence = Evidence(preempted=True, message=message)
+        _declare(turn, next(iter(handover.ranks), 0), evidence)
 
 
 def _budget(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
@@ -268,6 +382,8 @@ def _budget(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
         return "preemptions", spec.max_preemption_failures
     if kind is FailureKind.STORAGE:
         return "storage", spec.max_failures
+    if kind is FailureKind.HANG and spec.max_hang_failures is not None:
+        return "hangs", spec.max_hang_failures
     return "failures", spec.max_failures
 
 
@@ -287,8 +403,7 @@ def _worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
 def _leave_if_all_returned(turn: Turn) -> None:
     if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
         turn.change(verdict=Verdict.FINISH)
-        _move(turn, "all returned")
-        turn.do(do.StopGroup(turn.state.generation, graceful=True), do.CancelTimer("hang"))
+        _end_group(turn, "all returned", graceful=True)
 
 
 def _worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
@@ -360,10 +475,12 @@ def _stop_asked(turn: Turn, event: ev.StopAsked) -> str:
         return "the run has ended already"
     if event.at_once:
         _end(turn, Outcome.STOPPED, "it was asked to stop at once")
+    elif state.phase is Phase.RUNNING and event.grace_s > 0 and not _stops_soon(state):
+        turn.change(verdict=Verdict.STOP)
+        scaling.ask(turn, Handover(HandoverReason.STOP), event.grace_s)
     elif state.group_lives:
         turn.change(verdict=Verdict.STOP)
-        _move(turn, "stop asked")
-        turn.do(do.StopGroup(state.generation, graceful=True), do.CancelTimer("start"), do.CancelTimer("hang"))
+        _end_group(turn, "stop asked", graceful=True)
     elif state.phase in (Phase.RESTORING, Phase.WAITING) or state.verdict in (Verdict.RETRY, Verdict.FINISH):
         turn.change(verdict=Verdict.STOP)
     return "a stop was asked for"
@@ -375,13 +492,20 @@ def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
         _start(turn)
     elif name == "start" and turn.state.phase is Phase.STARTING:
         late = next(r for r, rank in enumerate(turn.state.ranks) if rank.status is RankStatus.STARTING)
-        message = "it did not enter its train function"
-        _declare(turn, late, Evidence(stalled_s=turn.state.spec.start_timeout_s, started=False, message=message))
+        _suspect(turn, late)
     elif name == "stopped" and turn.state.group_lives and turn.state.ranks[int(which)].stopped:
         message = "its process was stopped by a signal"
         _declare(turn, int(which), Evidence(stalled_s=turn.state.spec.stopped_grace_s, message=message))
     elif name == "hang" and turn.state.phase is Phase.RUNNING:
         _look_for_a_hang(turn)
+    elif name == "stacks":
+        _condemn(turn, -1)
+    elif name == "handover":
+        _handover_is_late(turn)
+    elif name == "resize":
+        scaling.consider_resize(turn)
+    elif name == "rest" and which in turn.state.resting:
+        turn.do(do.Decide(ev.NodeRested(which)))
     elif name == "sync":
         checkpointing.sync(turn)
     elif name == "missing" and int(which) in turn.state.pending and turn.state.group_lives:
@@ -390,13 +514,60 @@ def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
 
 
 def _look_for_a_hang(turn: Turn) -> None:
-    limit = turn.state.spec.hang_timeout_s
-    waiting = {rank for pending in turn.state.pending.values() for rank in pending.awaited_by}
-    running = [r for r, k in enumerate(turn.state.ranks) if k.status is RankStatus.RUNNING and r not in waiting]
-    slowest = min(running, key=lambda r: turn.state.ranks[r].seen, default=0)
-    idle = 0.0 if turn.state.stalled or not running else turn.now - turn.state.ranks[slowest].seen
+    limit, (slowest, idle) = _hang_limit(turn.state), _slowest(turn)
+    if limit and idle >= limit:
+        _suspect(turn, slowest)
+    else:
+        turn.do(do.SetTimer("hang", (limit or _LEAST_LEARNT_S) - idle))
+
+
+def _hang_limit(state: RunState) -> float:
+    """A run's own pace tells what is long for it, when every rank has made some reports."""
+    if state.spec.hang_timeout_s > 0 or not state.spec.learns_hangs:
+        return state.spec.hang_timeout_s
+    known = all(rank.reports >= _LEARNT_FROM or rank.status is RankStatus.RETURNED for rank in state.ranks)
+    return max(_LEAST_LEARNT_S, _LEARNT_FACTOR * state.longest_gap) if known else 0.0
+
+
+def _slowest(turn: Turn) -> tuple[int, float]:
+    """The rank that has made no report for longest, and for how long. To wait for storage is no hang."""
+    state = turn.state
+    waiting = {rank for pending in state.pending.values() for rank in pending.awaited_by}
+    running = [r for r, k in enumerate(state.ranks) if k.status is RankStatus.RUNNING and r not in waiting]
+    slowest = min(running, key=lambda r: state.ranks[r].seen, default=0)
+    return slowest, 0.0 if state.stalled or not running else turn.now - state.ranks[slowest].seen
+
+
+def _suspect(turn: Turn, rank: int) -> None:
+    """Before the group is ended, what its ranks are doing is written down: who hangs, and where."""
+    if turn.state.suspect is None:
+        turn.change(suspect=rank)
+        turn.do(do.DumpStacks(turn.state.generation), do.SetTimer("stacks", _STACKS_WITHIN_S))
+
+
+def _stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
+    if event.generation != turn.state.generation:
+        return "a group that is gone"
+    _condemn(turn, event.rank)
+    return "what the ranks are doing is known"
+
+
+def _condemn(turn: Turn, cause: int) -> None:
+    """End the group, unless the suspect has moved on meanwhile."""
+    state = turn.state
+    if state.suspect is None or not state.group_lives:
+        return
+    rank = state.suspect if cause < 0 else cause
+    turn.change(suspect=None)
+    turn.do(do.CancelTimer("stacks"))
+    if state.phase is Phase.STARTING:
+        message = "it did not enter its train function"
+        limit = state.spec.start_timeout_s
+        _declare(turn, rank, Evidence(stalled_s=limit, started=False, message=message))
+        return
+    limit, (_, idle) = _hang_limit(state), _slowest(turn)
     if idle >= limit:
-        _declare(turn, slowest, Evidence(stalled_s=idle))
+        _declare(turn, rank, Evidence(stalled_s=idle))
     else:
         turn.do(do.SetTimer("hang", limit - idle))
 
@@ -434,6 +605,12 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.StagedLost: _staged_lost,
     ev.WorkerReturned: _worker_returned,
     ev.WorkerFailed: _worker_failed,
+    ev.StacksTaken: _stacks_taken,
+    ev.Capacity: _capacity,
+    ev.NodeDrains: scaling.node_drains,
+    ev.NodeRested: _node_rested,
+    ev.HandoverSet: scaling.handover_set,
+    ev.HandedOver: _handed_over,
     ev.WorkerStopped: _worker_stopped,
     ev.GroupGone: _group_gone,
     ev.Committed: checkpointing.committed,
