@@ -86,8 +86,10 @@ TORCH = {
 MEMBERS = {
     "Checkpoint": {
         "as_directory": "()",
+        "exists": "()",
         "from_directory": "(path)",
         "get_metadata": "()",
+        "held": "(location, directory)",
         "set_metadata": "(metadata)",
         "to_directory": "(path=None)",
         "update_metadata": "(metadata)",
@@ -106,7 +108,7 @@ MEMBERS = {
     "PreemptionInfo": {"preempted_node_ids": "property", "preempted_ranks": "property"},
     "Result": {
         "ledger": "property",
-        "from_history": "(root, history, *, error=None, return_value=None)",
+        "from_history": "(location, history, *, error=None, return_value=None)",
         "from_path": "(path, storage_filesystem=None)",
         "get_best_checkpoint": "(metric, mode)",
         "metrics_dataframe": "property",
