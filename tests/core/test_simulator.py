@@ -147,6 +147,16 @@ def uploads_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "_UPLOADS_AT_ONCE", 9)
 
 
+def lets_uploads_keep_the_place_of_one_that_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        with monkeypatch.context() as inside:
+            inside.setattr(Pending, "is_uploaded", False)
+            good(turn)
+
+    good = checkpointing._upload
+    monkeypatch.setattr(checkpointing, "_upload", broken)
+
+
 def uploads_before_the_sync_period_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
         spec = turn.state.spec
@@ -331,6 +341,7 @@ MUTANTS = [
     goes_back_to_the_beginning,
     commits_before_the_files_are_in_storage,
     uploads_all_at_once,
+    lets_uploads_keep_the_place_of_one_that_they_wait_for,
     uploads_before_the_sync_period_is_over,
     uploads_nothing_when_the_sync_period_is_over,
     uploads_once,
