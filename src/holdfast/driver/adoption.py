@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from holdfast.core import events as ev
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store.checkpoints import Manifest, parse_manifest_line
+from holdfast.wire import messages as wire
 
 from .fleet import Fleet
 from .recovery import Past
@@ -21,6 +22,7 @@ class Adoption:
         self._done: list[ev.Event] = []
 
     def begin(self, unsaved: Sequence[bytes], past: Past, stored: Collection[str]) -> None:
+        self._fleet.tell(wire.Sweep())
         for line in unsaved:
             try:
                 manifest = parse_manifest_line(line)

@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import structs
 
 from holdfast.core import commands as do
 from holdfast.engine.base import Engine, Inbox
+from holdfast.errors import CheckpointDamagedError
 from holdfast.settings import Settings
-from holdfast.store.checkpoints import FileEntry, Manifest, Shard, choose, is_user_metadata, manifest_line
+from holdfast.store.checkpoints import (
+    FileEntry,
+    Manifest,
+    Shard,
+    choose,
+    is_user_metadata,
+    manifest_line,
+    parse_manifest_line,
+)
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
@@ -54,6 +63,18 @@ class Fleet:
             self._engine.send(node, wire.Pressure(True))
         if self._start is not None:
             self.start(self._start)
+
+    def sort_out(self, unsaved: Sequence[bytes], stored: Collection[str]) -> None:
+        """What a node that was lost has not heard: which of its checkpoints are in storage, and which are given up."""
+        for line in unsaved:
+            try:
+                manifest = parse_manifest_line(line)
+            except CheckpointDamagedError:
+                continue  # half written: it is gathered again
+            if manifest.id in stored:
+                self.is_durable(manifest.generation, manifest.index, manifest.id)
+            elif (manifest.generation, manifest.index) not in self._gathered:
+                self.forget(manifest)
 
     def lost(self, node: str) -> None:
         """What its workers staged is on disk, and is sealed by the node that follows."""

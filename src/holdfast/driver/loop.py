@@ -72,6 +72,7 @@ class Driver:
         self._finish: do.Finish | None = None
         self._signal: int | None = None
         self._adoption: Adoption | None = None  # until the machine has begun
+        self._left_on_nodes = False  # something that an earlier driver had there
 
     def run(self) -> Ending:
         """Run to the end. A killed driver's run goes on from where its journal and checkpoints leave it."""
@@ -154,7 +155,8 @@ class Driver:
 
     def _close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""
-        for close in (self._fleet.close, self._book.close, self._storage.close):
+        all_stored = self._finish is not None and not self._state.unsaved and not self._left_on_nodes
+        for close in (self._fleet.close, self._book.close, partial(self._storage.close, all_stored)):
             try:
                 close()
             except Exception as error:  # the others are closed all the same
@@ -192,7 +194,8 @@ class Driver:
         for item in items:
             if isinstance(item, ev.Event):
                 if isinstance(item, ev.StopAsked) and self._adoption is not None:
-                    self._begin([])  # what is left on the node stays there for the next driver
+                    self._left_on_nodes = True  # and stays there for the next driver
+                    self._begin([])
                 self._queue.append(item)
             elif isinstance(item, Exception):
                 raise item
@@ -309,6 +312,8 @@ class Driver:
                 self._fleet.ready(node)
                 if self._adoption is not None:
                     self._adoption.begin(message.unsaved, self._past, self._stored())
+                elif not self._left_on_nodes:
+                    self._fleet.sort_out(message.unsaved, self._stored())
             case wire.NodeLost():
                 self._node_lost(node)
 

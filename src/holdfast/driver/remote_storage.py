@@ -207,7 +207,7 @@ class RemoteStorage(Storage):
             with contextlib.suppress(StorageError, OSError):
                 self.save_reports()
 
-    def close(self) -> None:
+    def close(self, all_stored: bool) -> None:
         self._over.set()
         saved = self._save_the_rest()
         if self._writer is not None:
@@ -216,8 +216,8 @@ class RemoteStorage(Storage):
         wait(self._jobs, _CLEANED_UP_WITHIN_S)
         for pool in (self._pool, self._cleaning):
             pool.shutdown(wait=False, cancel_futures=True)
-        if saved:
-            shutil.rmtree(self.home.root, ignore_errors=True)
+        if saved:  # a node that was killed at last has not cleared up
+            shutil.rmtree(self.home.root.parent if all_stored else self.home.root, ignore_errors=True)
             with contextlib.suppress(OSError):
                 self.home.root.parent.rmdir()
 

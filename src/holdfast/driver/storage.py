@@ -91,8 +91,8 @@ class Storage(ABC):
     def log_address(self, generation: int, rank: int) -> str: ...
 
     @abstractmethod
-    def close(self) -> None:
-        """End the threads, with what they have to do."""
+    def close(self, all_stored: bool) -> None:
+        """End the threads, with what they have to do. ``all_stored``: the nodes have nothing that is still wanted."""
 
     @abstractmethod
     def release(self) -> None:
@@ -208,7 +208,7 @@ class DiskStorage(Storage):
     def log_address(self, generation: int, rank: int) -> str:
         return str(self.home.log_file(generation, rank))
 
-    def close(self) -> None:
+    def close(self, all_stored: bool) -> None:
         self._pool.shutdown(wait=True)
         if self._journal is not None:
             self._journal.close()

@@ -146,7 +146,7 @@ class Agent:
                 self._stop_group(order)
             case wire.Seal():
                 self._in_pool(self._pool, lambda: self._seal(order))
-            case wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget():
+            case wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():
                 self._serve_storage(order)
             case wire.RunTask():
                 self._run_task(order)
@@ -178,6 +178,8 @@ class Agent:
                 self._in_pool(self._transfers, lambda: _fetch(depot, order))
             case wire.Forget(generation, index, id):
                 self._pool.submit(depot.forget, generation, index, id)
+            case wire.Sweep():
+                depot.sweep()
 
     def _configure(self, order: wire.Configure) -> None:
         self._session = order

@@ -157,15 +157,16 @@ class Depot:
         self._mark(id).unlink(missing_ok=True)
 
     def unsaved(self) -> list[bytes]:
-        """The manifests of what is gathered here and not in storage. What was staged beside it can never be whole."""
+        """The manifests of what is gathered here and not in storage."""
+        files = [self.layout.manifest_file(id) for id in sorted(self._marked())]
+        return [file.read_bytes() for file in files if file.exists()]
+
+    def sweep(self) -> None:
+        """Remove what is not gathered, or only in part, as an earlier driver left it."""
         shutil.rmtree(self.layout.staging_dir, ignore_errors=True)
-        found = []
-        for id in sorted(self._marked()):
-            try:
-                found.append(self.layout.manifest_file(id).read_bytes())
-            except OSError:
+        for id in self._marked():
+            if not self.layout.manifest_file(id).exists():
                 self._remove(id)
-        return found
 
     def _mark(self, id: str) -> Path:
         return self.layout.checkpoints_dir / f".{id}.unsaved"
@@ -191,7 +192,7 @@ class Depot:
             objects, self._objects = self._objects, None
         if objects is not None:
             objects.close()
-        if over and not self._marked():
+        if over and not self.unsaved():
             shutil.rmtree(self.layout.root, ignore_errors=True)
             with contextlib.suppress(OSError):
                 self.layout.root.parent.rmdir()

@@ -112,6 +112,10 @@ class Forget(Message, frozen=True, tag=True):
     id: str
 
 
+class Sweep(Message, frozen=True, tag=True):
+    """An earlier driver is gone: remove what it left staged and not gathered, which can never be whole."""
+
+
 class Pressure(Message, frozen=True, tag=True):
     """Storage lags behind: workers wait before they stage more; or it has caught up. Goes on to the workers."""
 
@@ -358,6 +362,7 @@ TO_AGENT = (
     | Upload
     | Fetch
     | Forget
+    | Sweep
     | Pressure
     | RunTask
     | Reply
