@@ -191,6 +191,8 @@ class FakeDriver:
     def _look_at_the_lag(self, turns: list[Turn]) -> None:
         """Workers wait when too much waits for storage, and go on when half of that is there."""
         state, limit = self.state, self._schedule.most_waiting
+        if not state.spec.remote:
+            return
         whole = sum(state.is_whole(pending) for pending in state.unsaved)
         stalled = whole > (limit // 2 if state.stalled else limit)
         if stalled != state.stalled and state.phase is not Phase.ENDED:
@@ -225,6 +227,8 @@ class FakeDriver:
         """Tell the nodes what is durable, or will never be."""
         if isinstance(event, ev.Committed) and event.index >= 0 and self._rng.random() < 0.5:
             self._engine.free(event.generation, event.index)
+        if before.pending is after.pending and before.carried is after.carried:
+            return
         left = {(p.generation, p.index) for p in after.unsaved}
         for pending in before.unsaved:
             if (pending.generation, pending.index) not in left and not isinstance(event, ev.DriverStarted):

@@ -137,10 +137,11 @@ class Fates:
 
     def rests(self, state: RunState, timers: Collection[str]) -> None:
         """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
+        if not state.spec.remote or state.cut_off:
+            return
         whole = [p for p in state.unsaved if state.is_whole(p)]
         waiting = [p for p in whole if not p.uploading]
-        busy = sum(p.uploading and p.uploaded != p.staged for p in whole)
-        if not waiting or busy >= MOST_UPLOADS or not state.spec.remote or state.cut_off:
+        if not waiting or sum(p.uploading and p.uploaded != p.staged for p in whole) >= MOST_UPLOADS:
             return
         awaited = any((p.generation, p.index) in self._awaited for p in waiting)
         in_time = state.spec.sync_period_s > 0 and state.group_lives and "sync" in timers and not awaited
