@@ -19,6 +19,7 @@ class Settings:
     storage_patience_s: float = 600.0  # how long remote storage may not answer before the run ends for it
     scratch_dir: str = ""  # where nodes keep what is not in remote storage yet; empty: in the temporary directory
     staging_limit_gb: float = 0.0  # of what waits for storage, above which reports wait too; 0: half of the free space
+    node_timeout_s: float = 10.0  # a node that has not answered for so long is lost
     stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
 
 

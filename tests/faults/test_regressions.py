@@ -25,9 +25,12 @@ import pytest
 from test_driver_faults import children, name
 
 import holdfast.train as train
+from holdfast.engine.agent_process import AgentProcess
+from holdfast.engine.link import Link
 from holdfast.engine.local import LocalEngine
 from holdfast.node import posix, seed
 from holdfast.wire import messages as wire
+from holdfast.wire.channel import pack
 
 PATIENCE_S = 60.0
 
@@ -69,29 +72,40 @@ class KillsTheAgent(train.UserCallback):
             os.kill(the_agent(), signal.SIGKILL)
 
 
-def after_open(monkeypatch: pytest.MonkeyPatch, then: Callable[[LocalEngine], None]) -> None:
+def after_open(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
     """Have something happen when the agent is started and not yet ready."""
     real = LocalEngine.open
 
-    def opened(self: LocalEngine, *args: Any) -> None:
-        real(self, *args)
-        then(self)
+    def opened(self: LocalEngine, *args: Any) -> Any:
+        session = real(self, *args)
+        then()
+        return session
 
     monkeypatch.setattr(LocalEngine, "open", opened)
 
 
 def test_a_stop_before_the_node_is_ready_starts_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    after_open(monkeypatch, lambda _: signal.raise_signal(signal.SIGINT))
+    after_open(monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path, lambda: (tmp_path / "trained").touch())
     assert not (tmp_path / "trained").exists()
 
 
-def test_an_agent_that_dies_before_it_is_ready_costs_one_failure(
+def test_an_agent_that_dies_before_it_is_ready_costs_nothing_but_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    after_open(monkeypatch, lambda engine: engine._agent._process.kill())  # type: ignore[union-attr]
-    assert fit(tmp_path, lambda: train.report({"step": 1}), max_failures=1).metrics == {"step": 1}
+    killed: list[int] = []
+
+    def start(self: AgentProcess, *args: Any) -> None:
+        real(self, *args)
+        if not killed:
+            killed.append(self.pid)
+            os.kill(self.pid, signal.SIGKILL)
+
+    real = AgentProcess.__init__
+    monkeypatch.setattr(AgentProcess, "__init__", start)
+    assert fit(tmp_path, lambda: train.report({"step": 1}), max_failures=0).metrics == {"step": 1}
+    assert killed
 
 
 def test_a_new_agent_outlives_the_thread_that_heard_the_old_one(
@@ -248,11 +262,19 @@ def test_an_agent_whose_driver_is_stopped_does_not_grow(tmp_path: Path) -> None:
 
 
 def test_what_workers_print_does_not_fill_the_inbox_of_a_busy_driver() -> None:
-    engine = LocalEngine()
-    engine._inbox = queue.SimpleQueue()
-    for number in range(5000):
-        engine._pass_on(wire.Output(0, [str(number)]))
-    assert engine._inbox.qsize() < 2000
+    ours, theirs = socket.socketpair()
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    link = Link(ours, 10.0)
+    thread = threading.Thread(target=link.serve, args=(inbox, inbox.put))
+    thread.start()
+    with theirs:
+        for number in range(5000):
+            theirs.sendall(pack(wire.Output(0, [str(number)])))
+        theirs.sendall(pack(wire.NodeReady("n", 1, 1.0)))
+        while not isinstance(inbox.get(timeout=PATIENCE_S), wire.NodeReady):
+            assert inbox.qsize() < 2000
+    thread.join(PATIENCE_S)
+    link.close()
 
 
 def test_a_process_forked_in_a_thread_outlives_that_thread(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from holdfast.core import commands as do
-from holdfast.engine.base import Engine, Inbox
+from holdfast.engine.base import Engine, Inbox, Session
 from holdfast.errors import CheckpointDamagedError
 from holdfast.settings import Settings
 from holdfast.store.checkpoints import (
@@ -35,6 +35,7 @@ class Fleet:
     def __init__(self, plan: Plan, engine: Engine, configuration: wire.Configure) -> None:
         self._plan, self._engine, self._configuration = plan, engine, configuration
         self._layout = RunLayout(Path(configuration.run_dir))
+        self._session: Session | None = None
         self._nodes: list[str] = []
         self._start: do.StartGroup | None = None  # a group that waits for a node
         self._unsealed: dict[tuple[int, int, int], wire.Seal] = {}
@@ -47,20 +48,27 @@ class Fleet:
         self._stalled = False
 
     def open(self, inbox: Inbox) -> None:
-        self._engine.open(self._configuration, inbox)
+        self._session = self._engine.open(self._configuration, inbox)
 
     def close(self) -> None:
-        self._engine.close()
+        if self._session is not None:
+            self._session.close()
 
-    def ready(self, node: str) -> None:
+    def _send(self, node: str, message: wire.Message) -> None:
+        assert self._session is not None
+        self._session.send(node, message)
+
+    def ready(self, node: str, pid: int) -> None:
         """A node can be used: it takes over what is open."""
+        assert self._session is not None
+        self._session.accept(node, pid)
         self._nodes.append(node)
         open_work = (self._unsealed, self._gathers, self._uploads, self._fetches, self._tasks)
         for orders in open_work:
             for order in orders.values():
-                self._engine.send(node, order)
+                self._send(node, order)
         if self._stalled:
-            self._engine.send(node, wire.Pressure(True))
+            self._send(node, wire.Pressure(True))
         if self._start is not None:
             self.start(self._start)
 
@@ -82,7 +90,7 @@ class Fleet:
 
     def tell(self, message: wire.Message) -> None:
         for node in self._nodes:
-            self._engine.send(node, message)
+            self._send(node, message)
 
     def start(self, command: do.StartGroup) -> None:
         """Start a group, as soon as there is a node."""
@@ -91,7 +99,7 @@ class Fleet:
             return
         places = [self._place(rank, command.world_size) for rank in range(command.world_size)]
         order = wire.StartWorkers(command.generation, command.world_size, command.base, command.resume, places)
-        self._engine.send(self._nodes[0], order)
+        self._send(self._nodes[0], order)
 
     def _place(self, rank: int, world_size: int) -> wire.Place:
         gpus = math.ceil(self._plan.gpus_per_worker)
@@ -110,7 +118,7 @@ class Fleet:
         """Have a staged shard hashed and forced to disk."""
         order = wire.Seal(generation, rank, index)
         self._unsealed[generation, rank, index] = order
-        self._engine.send(node, order)
+        self._send(node, order)
 
     def sealed(self, message: wire.Sealed) -> None:
         generation, rank, index = message.generation, message.rank, message.index
@@ -196,7 +204,7 @@ class Fleet:
         """Run something beside the workers."""
         self._tasks[task] = wire.RunTask(task, payload, timeout_s)
         for node in self._nodes[:1]:
-            self._engine.send(node, self._tasks[task])
+            self._send(node, self._tasks[task])
 
     def task_done(self, task: str) -> bool:
         """Whether it was still waited for."""
@@ -227,6 +235,7 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         storage=storage,
         storage_url=str(plan.location) if storage else "",
         patience_s=settings.storage_patience_s,
+        node_timeout_s=settings.node_timeout_s,
     )
 
 

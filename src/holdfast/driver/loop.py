@@ -309,7 +309,7 @@ class Driver:
             case wire.Uploaded() | wire.Fetched() | wire.StagedLost():
                 self._hear_storage(message)
             case wire.NodeReady():
-                self._fleet.ready(node)
+                self._fleet.ready(node, message.pid)
                 if self._adoption is not None:
                     self._adoption.begin(message.unsaved, self._past, self._stored())
                 elif not self._left_on_nodes:

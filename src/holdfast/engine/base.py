@@ -1,7 +1,10 @@
 """What the driver asks of an engine: nodes, each with an agent that it can talk to.
 
-An engine puts what its agents say into the driver's inbox, as (node id, message), from whatever thread it likes.
-When an agent is gone, with all processes below it, the engine says ``NodeLost`` for it.
+An engine puts what its agents say into the driver's inbox, as (node id, message), from whatever thread it likes. It
+says itself: ``NodeJoining`` when it starts an agent, ``NodeDraining`` when a node will go away, and ``NodeLost`` when
+an agent is gone with all processes below it, or is cut off and has surely ended them. Of a node, these come in the
+order ``NodeJoining``, ``NodeReady``, maybe ``NodeDraining``, ``NodeLost``, and so on again if the node comes back; one
+that is lost while it joins was never ready.
 """
 
 from __future__ import annotations
@@ -16,18 +19,26 @@ T = TypeVar("T")
 Inbox = queue.SimpleQueue[Any]
 
 
-class Engine(Protocol):
-    def check(self, gpus: float) -> None:
-        """Raise a ValueError that names the remedy if the workers can never get what they ask for."""
+class Session(Protocol):
+    """The nodes of one run."""
 
-    def open(self, configure: Configure, inbox: Inbox) -> None:
-        """Start the nodes. Each says ``NodeReady`` when it can be used."""
+    def accept(self, node_id: str, pid: int) -> None:
+        """The driver has taken in the ``NodeReady`` of this agent. What is sent to a node reaches the accepted agent or
+        none: an order that was meant for the one before must not be carried out by its successor."""
 
     def send(self, node_id: str, message: Message) -> None:
         """Never blocks for long and never raises for a node that is gone: its ``NodeLost`` is on the way."""
 
+    def close(self) -> None:
+        """End everything. No process of the run is left when this returns."""
+
+
+class Engine(Protocol):
+    def check(self, gpus: float) -> None:
+        """Raise a ValueError that names the remedy if the workers can never get what they ask for."""
+
+    def open(self, configure: Configure, inbox: Inbox) -> Session:
+        """Start an agent on each node. Each says ``NodeReady`` when it can be used."""
+
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
         """Call ``run``, the driver's loop, in the thread that suits the engine; pass on an interrupt that it gets."""
-
-    def close(self) -> None:
-        """End everything. No process of the engine is left when this returns."""

@@ -6,6 +6,7 @@ The driver's loop and the agent run in threads of the same process; everything e
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import signal
@@ -21,7 +22,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.node.agent import Agent
-from holdfast.node.launch import SpawnLauncher
+from holdfast.node.launch import Fds, SpawnLauncher
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Channel
 from holdfast.worker.main import perform
@@ -37,8 +38,6 @@ _one_at_a_time = threading.RLock()  # there is one session in a process: runs in
 class InProcessEngine:
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._channel: Channel[Any] | None = None
-        self._closed = False
 
     def check(self, gpus: float) -> None:
         """The script's own process has what it has."""
@@ -69,32 +68,43 @@ class InProcessEngine:
             driver.join()
         return outcome.result()
 
-    def open(self, configure: wire.Configure, inbox: Inbox) -> None:
+    def open(self, configure: wire.Configure, inbox: Inbox) -> _Session:
+        return _Session(configure, inbox, self._work.put)
+
+
+class _Session:
+    def __init__(
+        self, configure: wire.Configure, inbox: Inbox, hand_over: Callable[[Callable[[], None]], None]
+    ) -> None:
         ours, theirs = socket.socketpair()
-        agent = Agent(theirs, _MainThreadLauncher(self._work.put))
+        agent = Agent(theirs, _MainThreadLauncher(hand_over))
+        self._closed = False
         self._agent = threading.Thread(target=agent.run, name="holdfast-node")
         self._agent.start()
-        self._channel = Channel(ours, wire.TO_DRIVER)
-        self._ears = threading.Thread(target=self._hear, args=(self._channel, inbox), name="holdfast-agent")
+        self._channel: Channel[Any] = Channel(ours, wire.TO_DRIVER)
+        self._ears = threading.Thread(target=self._hear, args=(inbox,), name="holdfast-agent")
         self._ears.start()
-        self.send(NODE, msgspec.structs.replace(configure, node_id=NODE))
+        self._channel.send(msgspec.structs.replace(configure, node_id=NODE))
 
-    def _hear(self, channel: Channel[Any], inbox: Inbox) -> None:
-        for message in channel.receive():
+    def _hear(self, inbox: Inbox) -> None:
+        inbox.put((NODE, wire.NodeJoining(NODE)))
+        for message in self._channel.receive():
+            if isinstance(message, wire.NodeReady):
+                message = msgspec.structs.replace(message, cpus=math.inf)
             inbox.put((NODE, message))
         if not self._closed:
             inbox.put(HoldfastError("the agent's thread ended; what it printed says why"))
 
-    def send(self, _node_id: str, message: wire.Message) -> None:
-        assert self._channel is not None
+    def accept(self, node_id: str, pid: int) -> None:
+        """There is never another agent."""
+
+    def send(self, node_id: str, message: wire.Message) -> None:
         self._channel.send(message)
 
     def close(self) -> None:
         self._closed = True
-        if self._channel is None:
-            return
         with contextlib.suppress(OSError):  # the agent is gone already
-            self.send(NODE, wire.Shutdown())
+            self._channel.send(wire.Shutdown())
         self._agent.join()
         self._channel.close()
         self._ears.join()
@@ -129,10 +139,11 @@ class _MainThreadLauncher(SpawnLauncher):
         super().__init__()
         self._hand_over = hand_over
 
-    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
+    def launch(self, token: int, fds: Fds, task: bool = False) -> None:
         if task:
-            super().launch(token, channel, output, payload, task)
+            super().launch(token, fds, task)
             return
+        channel, _, payload, _ = fds
         sock = socket.socket(fileno=os.dup(channel))
         body = os.pread(payload, os.fstat(payload).st_size, 0)
         self.say(wire.Forked(token, _NO_PID))

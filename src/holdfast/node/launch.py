@@ -22,6 +22,7 @@ from . import posix, zygote
 
 _GONE_WITHIN_S = 0.5
 _encoder = msgspec.msgpack.Encoder()
+Fds = tuple[int, int, int, int]  # a worker's channel, its output, the payload, where it writes its stacks
 
 
 class LauncherLostError(Exception):
@@ -31,7 +32,7 @@ class LauncherLostError(Exception):
 class Launcher(Protocol):
     socket: socket.socket
 
-    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None: ...
+    def launch(self, token: int, fds: Fds, task: bool = False) -> None: ...
     def warmed(self, modules: Sequence[str]) -> Launcher | None: ...
     def events(self) -> Iterator[Forked | Exited | Paused | Warm]: ...
     def close(self) -> None: ...
@@ -53,8 +54,8 @@ class ZygoteLauncher:
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
         return cls(ours, process)
 
-    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
-        socket.send_fds(self.socket, [_encoder.encode(Fork(token))], [channel, output, payload])
+    def launch(self, token: int, fds: Fds, task: bool = False) -> None:
+        socket.send_fds(self.socket, [_encoder.encode(Fork(token))], fds)
 
     def warmed(self, modules: Sequence[str]) -> Launcher | None:
         """A launcher whose zygote imports these, and says ``Warm`` when it has; this one goes on meanwhile."""
@@ -97,11 +98,13 @@ class SpawnLauncher:
         with contextlib.suppress(OSError):  # the agent closed down meanwhile
             self._theirs.send(_encoder.encode(event))
 
-    def launch(self, token: int, channel: int, output: int, payload: int, task: bool = False) -> None:
-        command = [sys.executable, "-m", "holdfast.node.spawned", str(channel), str(payload), str(os.getpid())]
+    def launch(self, token: int, fds: Fds, task: bool = False) -> None:
+        channel, output, payload, stacks = fds
+        inherited = (channel, payload, stacks)
+        command = [sys.executable, "-m", "holdfast.node.spawned", str(os.getpid()), *map(str, inherited)]
         process = subprocess.Popen(
             command,
-            pass_fds=[channel, payload],
+            pass_fds=inherited,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

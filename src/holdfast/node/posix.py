@@ -93,18 +93,29 @@ def is_ending(pid: int) -> bool:
         except ProcessLookupError:
             return True
         return False
+    fields = stat_fields(pid)
+    return fields is None or fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
+
+
+def stat_fields(pid: int) -> list[bytes] | None:
+    """What /proc/PID/stat has behind the name: the state, the parent, ...; None if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
+            return file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return None
 
 
-def anonymous_file(data: bytes) -> int:
+def state(pid: int) -> str:
+    """R, S, D, T, ... as ps shows it; empty if the process is gone."""
+    fields = stat_fields(pid)
+    return fields[0].decode() if fields else ""
+
+
+def anonymous_file(data: bytes = b"") -> int:
     """A file descriptor that holds the data, in memory where that is possible, with no name to clean up."""
     if LINUX:
-        fd = os.memfd_create("holdfast-payload", os.MFD_CLOEXEC)
+        fd = os.memfd_create("holdfast", os.MFD_CLOEXEC)
     else:
         fd, path = tempfile.mkstemp()
         os.unlink(path)
@@ -112,17 +123,3 @@ def anonymous_file(data: bytes) -> int:
     while view:
         view = view[os.write(fd, view) :]
     return fd
-
-
-def oom_kills() -> int:
-    """How often the kernel has killed for memory in this process's control group so far; 0 where it does not say."""
-    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
-        try:
-            with open(path) as file:
-                for line in file:
-                    name, _, count = line.partition(" ")
-                    if name == "oom_kill":
-                        return int(count)
-        except (OSError, ValueError):
-            continue
-    return 0

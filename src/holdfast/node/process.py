@@ -12,6 +12,8 @@ from pathlib import Path
 from holdfast.wire.channel import Unpacker, pack
 from holdfast.wire.messages import FROM_WORKER, Message, Raised, Ready, Report, Request, Returned
 
+from . import posix
+
 _CHUNK = 1 << 18
 _TURNS = 16  # how many chunks a living worker is heard before the others get their turn
 _LAST_LINES = 30
@@ -22,6 +24,7 @@ class Process:
     def __init__(self, generation: int, rank: int, token: int, log: Path, task: str = "") -> None:
         self.generation, self.rank, self.token, self.task = generation, rank, token, task
         self.pid = 0
+        self.forked = False  # and its pid is known; 0 if it runs in this very process
         self.started = self.returned = self.failed = self.ended = False
         self.stopping = self.timed_out = False  # we end it, because the group stops, because its time is up
         self.silent = self.mute = False  # it closed its channel, its output
@@ -34,6 +37,7 @@ class Process:
         self._log = _open_log(log)
         self.channel, self.their_channel = socket.socketpair()
         self.output, self.their_output = os.pipe()
+        self.stacks = posix.anonymous_file()  # where it writes what its threads are at, when asked
         self.channel.setblocking(False)
         os.set_blocking(self.output, False)
         self._unsent = bytearray()
@@ -102,8 +106,8 @@ class Process:
 
     def close(self) -> None:
         self.channel.close()
-        os.close(self.output)
-        os.close(self._log)
+        for fd in (self.output, self._log, self.stacks):
+            os.close(fd)
 
 
 def _open_log(path: Path) -> int:

@@ -145,7 +145,7 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
         if pid == 0:
             wire.close()
             os.setsid()
-            posix.die_with_parent(me, signal.SIGTERM)
+            posix.die_with_parent(me, signal.SIGHUP)
             zygote.serve(socket.socket(fileno=fds[0]))
         os.close(fds[0])
         wire.send(str(pid).encode())

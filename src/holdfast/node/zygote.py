@@ -55,7 +55,8 @@ class _Zygote:
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self._leave())
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a notice that the machine goes away is the agent's to hear
+        signal.signal(signal.SIGHUP, lambda *_: self._leave())
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         posix.adopt_orphans()
         posix.set_name("hf-zygote")
@@ -74,7 +75,7 @@ class _Zygote:
                     return
 
     def _serve_request(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 3)
+        data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 4)
         if not data:
             return False
         request = _decoder.decode(data)
@@ -101,7 +102,7 @@ class _Zygote:
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
-                posix.die_with_parent(parent, signal.SIGTERM)
+                posix.die_with_parent(parent, signal.SIGHUP)
                 os.setsid()
                 self._control.close()
                 serve(socket.socket(fileno=control), request.modules)
@@ -111,14 +112,14 @@ class _Zygote:
         self._successors.add(pid)
 
     def _fork(self, request: Fork, fds: list[int]) -> None:
-        channel, output, payload = fds
+        channel, output, payload, stacks = fds
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
                 self._become_worker(parent, output)
-                code = worker.run(channel, payload)
+                code = worker.run(channel, payload, stacks)
             finally:
                 worker.leave(code)
         for fd in fds:
@@ -131,6 +132,7 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         posix.die_with_parent(parent)
         os.setsid()
         os.close(self._wake)
@@ -221,7 +223,7 @@ def capture_output(fd: int) -> None:
 def main() -> None:
     """Started as a process of its own: ``python -m holdfast.node.zygote FD PARENT MODULE...``"""
     control = socket.socket(fileno=int(sys.argv[1]))
-    posix.die_with_parent(int(sys.argv[2]), signal.SIGTERM)
+    posix.die_with_parent(int(sys.argv[2]), signal.SIGHUP)
     serve(control, sys.argv[3:])
 
 

@@ -37,6 +37,8 @@ class Configure(Message, frozen=True, tag=True):
     storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
     storage_url: str = ""
     patience_s: float = 0.0
+    preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends
+    node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
 
 
 class Offer(Message, frozen=True, tag=True):
@@ -146,6 +148,23 @@ class Durable(Message, frozen=True, tag=True):
     generation: int
     id: str
     offer: Offer | None = None
+
+
+class DumpStacks(Message, frozen=True, tag=True):
+    """Say where the workers of a group are in their code, hung ones too."""
+
+    generation: int
+
+
+class Probe(Message, frozen=True, tag=True):
+    """Say whether the machine is fit to train on."""
+
+
+class Ping(Message, frozen=True, tag=True):
+    """The driver lives."""
+
+    number: int
+    heard: int  # the newest answer that it has got
 
 
 class Shutdown(Message, frozen=True, tag=True):
@@ -282,11 +301,43 @@ class Output(Message, frozen=True, tag=True):
     lines: list[str]
 
 
+class Stacks(Message, frozen=True, tag=True):
+    generation: int
+    texts: dict[int, str]  # by rank
+
+
+class Probed(Message, frozen=True, tag=True):
+    ok: bool
+    findings: list[str]  # what is wrong
+
+
+class Pong(Message, frozen=True, tag=True):
+    number: int
+
+
 class NodeReady(Message, frozen=True, tag=True):
+    """What the node has to give, the engine adds. ``cpus`` may be infinite: as many workers as are asked for."""
+
     node_id: str
     pid: int
-    cpus: int
+    cpus: float
     unsaved: list[bytes] = []  # manifests of checkpoints that an earlier driver's node gathered and did not upload
+    gpus: float = 0.0
+    labels: dict[str, str] = {}
+    address: str = "127.0.0.1"  # where other nodes can reach it
+
+
+class NodeDraining(Message, frozen=True, tag=True):
+    """The node will go away; said by its agent when that gets a SIGTERM, or by the engine."""
+
+    node_id: str
+    deadline_s: float  # from now
+
+
+class NodeJoining(Message, frozen=True, tag=True):
+    """Said by the engine: an agent is being started."""
+
+    node_id: str
 
 
 class NodeLost(Message, frozen=True, tag=True):
@@ -323,7 +374,7 @@ class Assignment(Message, frozen=True, tag=True):
 
 
 class Fork(Message, frozen=True, tag=True):
-    """With file descriptors: the worker's channel, its output, the payload."""
+    """With file descriptors: the worker's channel, its output, the payload, where it writes its stacks."""
 
     token: int
 
@@ -367,6 +418,9 @@ TO_AGENT = (
     | RunTask
     | Reply
     | Durable
+    | DumpStacks
+    | Probe
+    | Ping
     | Shutdown
 )
 TO_DRIVER = (
@@ -384,7 +438,11 @@ TO_DRIVER = (
     | Fetched
     | TaskDone
     | Output
+    | Stacks
+    | Probed
+    | Pong
     | NodeReady
+    | NodeDraining
 )
 FROM_WORKER = Report | Ready | Returned | Raised | Request
 TO_WORKER = Assignment | Reply | Durable | Pressure

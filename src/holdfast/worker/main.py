@@ -21,13 +21,15 @@ from holdfast.wire.channel import Channel
 from holdfast.wire.messages import TO_WORKER, Assignment, Raised, Returned
 
 from . import session as sessions
+from . import stacks
 from .temporary import mark_temporary_files
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def run(channel_fd: int, payload_fd: int) -> int:
+def run(channel_fd: int, payload_fd: int, stacks_fd: int) -> int:
     """Take the assignment, run the payload, say how it ended. Returns the process's exit code."""
+    stacks.arm(stacks_fd)
     channel: Channel[Any] = Channel(socket.socket(fileno=channel_fd), TO_WORKER)
     os.register_at_fork(after_in_child=channel.socket.close)  # a data loader's process must not hold it open
     assignment = next(channel.receive(), None)

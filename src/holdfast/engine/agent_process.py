@@ -1,0 +1,200 @@
+"""An agent that is a process of this machine: how it is started, and how it and all below it come to their end."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.node import posix, seed
+from holdfast.node.handshake import Door
+from holdfast.node.tree import Tree
+from holdfast.wire import messages as wire
+from holdfast.worker.temporary import remove_temporary_files
+
+from .base import Inbox
+from .link import Link
+
+_GONE_WITHIN_S = 10.0  # how long an agent may take to end what is below it and itself
+_FENCE_MARGIN_S = 2.0  # how long an agent that is cut off takes to end its workers when its time is over
+_CONNECT_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """A node that is reached over a network, such as a network namespace of this machine.
+
+    ``command`` runs what follows it on the node, as ``("ip", "netns", "exec", "n1")`` does. The agent there connects
+    to ``driver_address``; other nodes reach this one at ``node_address``.
+    """
+
+    command: tuple[str, ...]
+    driver_address: str
+    node_address: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node has to give to each run that uses it."""
+
+    id: str
+    cpus: float = math.inf
+    gpus: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    network: Network | None = None
+
+    @property
+    def address(self) -> str:
+        return self.network.node_address if self.network else "127.0.0.1"
+
+
+class AgentProcess:
+    """The agent and what is below it. If no network is between, the kernel ends it with the thread that made it."""
+
+    def __init__(self, node: Node, configure: wire.Configure) -> None:
+        self._node = node
+        self._configure = msgspec.structs.replace(configure, node_id=node.id)
+        self._tree = Tree()
+        self._workers: dict[tuple[int, int], int] = {}  # pids by (generation, rank): of those that may have left files
+        self._link: Link | None = None
+        self._door: Door | None = None
+        self._killed = False
+        if node.network is None:
+            self._start_below()
+        else:
+            self._start_across(node.network)
+        self._tree.add(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _start_below(self) -> None:
+        ours, theirs = socket.socketpair()
+        fds = [theirs.fileno()]
+        planted = seed.planted() if self._configure.start_method == "fork" else None
+        grown = planted.grow() if planted is not None else None
+        if grown is not None:
+            self._tree.add(grown[0])
+            fds.append(grown[1].fileno())
+        with theirs:
+            self._run([], ["child", str(os.getpid()), *map(str, fds)], fds)
+        if grown is not None:
+            grown[1].close()
+        self._use(ours)
+
+    def _start_across(self, network: Network) -> None:
+        """The token goes through a pipe: arguments and variables can be read by others."""
+        self._door = Door(network.driver_address)
+        told = {"host": self._door.host, "port": self._door.port, "token": self._door.token.hex()}
+        reading, writing = os.pipe()
+        with open(writing, "wb") as file:
+            file.write(json.dumps(told).encode())
+        try:
+            self._run(list(network.command), ["caller", str(reading)], [reading])
+        finally:
+            os.close(reading)
+
+    def _run(self, prefix: list[str], arguments: list[str], fds: list[int]) -> None:
+        # The script's modules and nothing else: a queue.py in the working directory must not stand in for Python's own.
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONSAFEPATH": "1"}
+        command = [*prefix, sys.executable, "-m", "holdfast.node.main", *arguments]
+        self._process = subprocess.Popen(
+            command, pass_fds=fds, env=env, start_new_session=True, stdin=subprocess.DEVNULL
+        )
+
+    def _use(self, sock: socket.socket) -> None:
+        self._link = Link(sock, self._configure.node_timeout_s)
+        self._link.send(self._configure)
+        if self._killed:
+            self._link.hang_up()
+
+    def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
+        """Deliver what the agent says, until it is gone."""
+        if self._door is not None:
+            deadline = time.monotonic() + _CONNECT_WITHIN_S
+            sock = self._door.admit(lambda: self._is_starting and time.monotonic() < deadline)
+            self._door.close()
+            if sock is not None:
+                self._use(sock)
+        if self._link is None:
+            return
+
+        def heed(message: wire.Message) -> None:
+            self._take_note(message)
+            deliver(message)
+
+        self._link.serve(inbox, heed)
+
+    def _take_note(self, message: wire.Message) -> None:
+        match message:
+            case wire.NodeReady(pid=pid):
+                self._tree.add(pid)  # the command that runs it may have forked
+            case wire.WorkerStarted(generation, rank, pid):
+                self._tree.add_children(self.pid)
+                self._tree.add(pid)
+                self._workers[generation, rank] = pid
+            case wire.WorkerHasReturned(generation, rank):
+                self._workers.pop((generation, rank), None)  # what it leaves is its user's
+
+    @property
+    def _is_starting(self) -> bool:
+        return not self._killed and self._process.poll() is None
+
+    def send(self, message: wire.Message) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    def kill(self) -> None:
+        """At once, and all that is below it; from any thread."""
+        self._killed = True
+        self._tree.kill()
+        self._process.kill()
+        if self._link is not None:
+            self._link.hang_up()
+
+    def await_end(self, is_lost: Callable[[], bool]) -> None:
+        """When this returns, all is gone. A process that hangs in the kernel, where it cannot be killed, is waited for
+        as long as the run goes on; else the agent has ended what was below it."""
+        if self._link is not None:
+            if not self._killed:
+                self._await_own_end(self._link)
+            self._link.close()
+        self._tree.kill()
+        self._process.kill()
+        self._process.wait()
+        warned = False
+        while (left := self._tree.wait(_GONE_WITHIN_S)) and is_lost():
+            if not warned:
+                states = ", ".join(f"{pid} ({posix.state(pid)})" for pid in left)
+                print(
+                    f"holdfast: waiting for the end of killed processes of {self._node.id}: {states}", file=sys.stderr
+                )
+            warned = True
+        self._tree.close()
+        for pid in self._workers.values() if is_lost() else ():
+            remove_temporary_files(pid, self._configure.env)
+
+    def _await_own_end(self, link: Link) -> None:
+        """The agent has hung up, or fallen silent. One that is cut off lives on until its time is over, and only then
+        may the next group start: nobody could kill it if it were on another machine."""
+        if self._node.network is not None:
+            link.close()
+            over = link.heard_at + self._configure.node_timeout_s + _FENCE_MARGIN_S
+            self._wait_for_process(over - time.monotonic())
+        elif not link.silent:
+            self._wait_for_process(_GONE_WITHIN_S)
+
+    def _wait_for_process(self, within_s: float) -> None:
+        try:
+            self._process.wait(max(0.0, within_s))
+        except subprocess.TimeoutExpired:
+            pass

@@ -1,0 +1,348 @@
+"""The processes of a node: the workers of its groups, tasks beside them, and the zygotes that they are forked from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.store.layout import RunLayout
+from holdfast.wire import messages as wire
+from holdfast.worker.temporary import remove_temporary_files
+
+from . import posix
+from .cgroups import OomWatch
+from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
+from .line import Line
+from .process import Process
+from .stacks import Subject
+
+_PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
+_WARM_AFTER_S = 15.0
+_ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
+
+
+class Crew:
+    def __init__(
+        self,
+        session: wire.Configure,
+        layout: RunLayout,
+        launcher: Launcher | None,
+        selector: selectors.BaseSelector,
+        line: Line,
+        submit: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._session, self._layout = session, layout
+        self._selector, self._line, self._submit = selector, line, submit
+        self._payload = posix.anonymous_file(session.payload)  # what the session's workers run
+        self._to_preload = list(session.preload)
+        self._processes: dict[int, Process] = {}  # by token
+        self._by_pid: dict[int, Process] = {}
+        self._raised: list[Process] = []  # exceptions not yet passed on
+        self._unswept: set[int] = set()  # processes whose temporary files may still be there
+        self._tokens = 0
+        self._oom = OomWatch()
+        self._pressure = False
+        self._warm_at: float | None = None
+        if launcher is None:
+            forking = session.start_method == "fork" and posix.LINUX
+            launcher = ZygoteLauncher.start(session.essential) if forking else SpawnLauncher()
+        self._launcher = launcher  # the one that starts processes now
+        self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
+        self._watch_launcher(launcher)
+        line.on_listening = self._watch_all
+
+    # Orders
+
+    def start_group(self, order: wire.StartWorkers, offer: wire.Offer | None) -> None:
+        if self._to_preload and self._warm_at is None:
+            self._warm_at = time.monotonic() + _WARM_AFTER_S
+        for place in order.places:
+            log = self._layout.log_file(order.generation, place.rank)
+            process = self._launch(order.generation, place.rank, log, self._payload)
+            process.send(self._assignment(order.generation, order.world_size, place, order.base, offer))
+            if self._pressure:
+                process.send(wire.Pressure(True))
+
+    def run_task(self, order: wire.RunTask) -> None:
+        payload = posix.anonymous_file(order.payload)
+        process = self._launch(0, -1, self._layout.logs_dir / f"{order.task}.log", payload, order.task)
+        os.close(payload)
+        if order.timeout_s is not None:
+            process.kill_at = time.monotonic() + order.timeout_s
+        process.send(self._assignment(0, 1, wire.Place(0, 0, 1, 0), 0, None))
+
+    def stop_group(self, order: wire.StopWorkers) -> None:
+        group = self._group(order.generation)
+        for process in group:
+            process.stopping = True
+            if not order.graceful:
+                process.kill_at = 0.0
+            else:
+                process.kill_at = time.monotonic() + self._session.stop_grace_s
+                if process.pid and not process.returned:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGTERM)
+        if not group:
+            self._line.say(wire.WorkersGone(order.generation))
+
+    def tell(self, message: wire.Message, generation: int, rank: int | None = None) -> None:
+        """The workers of a group, or one of them."""
+        for process in self._group(generation):
+            if rank in (None, process.rank):
+                self._send(process, message)
+
+    def press(self, order: wire.Pressure) -> None:
+        self._pressure = order.on
+        for process in self._processes.values():
+            if not process.task:
+                self._send(process, order)
+
+    def subjects(self, generation: int) -> list[Subject]:
+        """The workers of a group, to be asked for their stacks."""
+        return [Subject(p.rank, p.pid, os.dup(p.stacks)) for p in self._group(generation) if p.forked]
+
+    def _group(self, generation: int) -> list[Process]:
+        return [p for p in self._processes.values() if p.generation == generation and not p.task]
+
+    def _assignment(
+        self, generation: int, world: int, place: wire.Place, base: int, offer: wire.Offer | None
+    ) -> wire.Assignment:
+        s = self._session
+        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
+        process = (s.env, s.sys_path, s.argv, s.cwd)
+        return wire.Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
+
+    def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process:
+        self._tokens += 1
+        process = Process(generation, rank, self._tokens, log, task)
+        self._processes[process.token] = process
+        self._watch(process)
+        self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))
+        fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
+        self._launcher.launch(process.token, fds, bool(task))
+        process.handed_over()
+        return process
+
+    def _send(self, process: Process, message: wire.Message) -> None:
+        process.send(message)
+        self._watch(process)
+
+    def _watch_all(self) -> None:
+        for process in self._processes.values():
+            self._watch(process)
+
+    def _watch(self, process: Process) -> None:
+        """Wait for just what can happen on the worker's channel now."""
+        if process.ended:
+            return
+        wanted = selectors.EVENT_WRITE if process.has_unsent else 0
+        if self._line.listening and not process.silent:
+            wanted |= selectors.EVENT_READ
+        key = self._selector.get_map().get(process.channel)
+        if key is None and wanted:
+            self._selector.register(process.channel, wanted, lambda mask: self._serve_channel(process, mask))
+        elif key is not None and not wanted:
+            self._selector.unregister(process.channel)
+        elif key is not None and key.events != wanted:
+            self._selector.modify(process.channel, wanted, key.data)
+
+    def _serve_channel(self, process: Process, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            process.flush()
+        if mask & selectors.EVENT_READ:
+            self._hear_worker(process)
+        self._watch(process)
+
+    # What the launchers say
+
+    def _watch_launcher(self, launcher: Launcher) -> None:
+        self._launchers.append(launcher)
+        self._selector.register(launcher.socket, selectors.EVENT_READ, lambda _mask: self._hear_launcher(launcher))
+
+    def _hear_launcher(self, launcher: Launcher) -> None:
+        try:
+            self._hear_events(launcher)
+        except LauncherLostError:
+            if launcher is self._launcher or launcher is not self._launchers[-1]:
+                raise
+            # It died of what it was to import, and nothing depends on it yet: go on without.
+            print(f"holdfast: preloading {', '.join(self._session.preload)} failed", file=sys.stderr, flush=True)
+            self._selector.unregister(launcher.socket)
+            self._launchers.remove(launcher)
+            launcher.close()
+
+    def _hear_events(self, launcher: Launcher) -> None:
+        for event in launcher.events():
+            if isinstance(event, wire.Warm):
+                self._launcher = launcher
+                continue
+            if isinstance(event, wire.Forked):
+                process = self._processes[event.token]
+                process.pid, process.forked = event.pid, True
+                self._unswept.add(event.pid)
+                self._by_pid[event.pid] = process
+                self._oom.look(event.pid)
+                self._line.say(wire.WorkerStarted(process.generation, process.rank, event.pid))
+                continue
+            known = self._by_pid.get(event.pid)
+            if known is None:
+                continue
+            if isinstance(event, wire.Paused):
+                self._line.say(wire.WorkerIsStopped(known.generation, known.rank, event.stopped))
+            else:
+                self._ended(known, event.status)
+
+    # What the processes say
+
+    def _hear_worker(self, process: Process) -> None:
+        reports: list[wire.Report] = []
+        for message in process.messages():
+            if isinstance(message, wire.Report):
+                reports.append(message)
+                continue
+            reports = self._pass_on(process, reports)
+            self._hear(process, message)
+        self._pass_on(process, reports)
+
+    def _pass_on(self, process: Process, reports: list[wire.Report]) -> list[wire.Report]:
+        if reports and not process.task:
+            self._line.say(wire.Reports(process.generation, process.rank, reports))
+            if self._warm_at is not None and self._to_preload:
+                self._warm_at = 0.0
+        return []
+
+    def _hear(self, process: Process, message: Any) -> None:
+        generation, rank = process.generation, process.rank
+        match message:
+            case wire.Ready():
+                process.started = True
+                self._oom.look(process.pid)
+                if not process.task:
+                    self._line.say(wire.WorkerIsReady(generation, rank))
+            case wire.Returned():
+                process.returned = True
+                self._unswept.discard(process.pid)
+                if process.task:
+                    self._line.say(wire.TaskDone(process.task, message.body))
+                else:
+                    self._line.say(wire.WorkerHasReturned(generation, rank, message.body))
+            case wire.Raised():
+                process.raised = message
+                self._raised.append(process)
+            case wire.Request() if process.task:
+                error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
+                self._send(process, wire.Reply(generation, rank, message.request, b"", error))
+            case wire.Request():
+                self._line.say(wire.Asked(generation, rank, message))
+
+    def _hear_output(self, process: Process) -> None:
+        lines = process.lines()
+        if lines and self._line.listening:  # a driver that takes nothing in must not make us grow; the log has them
+            self._line.say(wire.Output(process.rank, lines))
+        if process.mute and process.output in self._selector.get_map():
+            self._selector.unregister(process.output)
+
+    # How they end
+
+    def _ended(self, process: Process, status: int) -> None:
+        """The process is gone: hear the rest of what it said, then tell of its end."""
+        process.ended, process.status = True, status
+        self._hear_worker(process)
+        self._hear_output(process)
+        for source in (process.channel.fileno(), process.output):
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+        if not (process.returned or process.raised or process.failed or process.stopping):
+            self._tell_failure(process)
+        process.close()
+        self._oom.forget(process.pid)
+        del self._processes[process.token], self._by_pid[process.pid]
+        if process.pid in self._unswept:
+            self._submit(lambda: self._sweep(process.pid))
+        self._pass_exceptions_on()
+        if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
+            self._line.say(wire.WorkersGone(process.generation))
+
+    def _sweep(self, pid: int) -> None:
+        if pid:
+            remove_temporary_files(pid, self._session.env)
+        self._unswept.discard(pid)
+
+    def _tell_failure(self, process: Process) -> None:
+        process.failed = True
+        killed = os.WIFSIGNALED(process.status) if process.ended else False
+        code = os.WEXITSTATUS(process.status) if process.ended and not killed else None
+        number = os.WTERMSIG(process.status) if killed else None
+        if process.task:
+            how = process.raised.traceback if process.raised else f"it ended with code {code}, signal {number}"
+            self._line.say(wire.TaskDone(process.task, b"", how, timed_out=process.timed_out))
+            return
+        oom = number == signal.SIGKILL and self._oom.has_killed(process.pid)
+        where = (process.generation, process.rank, process.raised, code, number)
+        self._line.say(wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines)))
+
+    def _pass_exceptions_on(self) -> None:
+        """In the order in which they were raised, and behind the exit of any peer that had died before.
+
+        A peer's death makes the others raise, and a person wants to read of the cause first.
+        """
+        for other in list(self._processes.values()) if self._raised else ():
+            self._hear_worker(other)
+        for process in sorted(self._raised, key=lambda p: p.raised.at if p.raised else 0.0):
+            assert process.raised is not None
+            peers = [p for p in self._processes.values() if p.generation == process.generation and p is not process]
+            dying = any(not p.raised and not p.returned and p.pid and posix.is_ending(p.pid) for p in peers)
+            if dying and time.monotonic() < process.raised.at + _PEER_GRACE_S:
+                return
+            self._raised.remove(process)
+            if not process.ended:
+                self._hear_output(process)
+            self._tell_failure(process)
+
+    # Time
+
+    def due(self) -> float | None:
+        if self._raised:
+            return time.monotonic() + 0.002
+        deadlines = [p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid]
+        if self._warm_at is not None and self._to_preload:
+            deadlines.append(self._warm_at)
+        return min(deadlines, default=None)
+
+    def on_time(self, now: float) -> None:
+        self._pass_exceptions_on()
+        for process in self._processes.values():
+            if process.kill_at is not None and process.kill_at <= now and process.pid:
+                posix.kill_group(process.pid)
+                process.kill_at, process.timed_out = None, True
+        if self._warm_at is not None and self._to_preload and self._warm_at <= now:
+            successor = self._launcher.warmed(self._to_preload)
+            if successor is not None:
+                self._watch_launcher(successor)
+            self._to_preload = []
+
+    def kill(self) -> None:
+        """All of them, and the zygotes: the agent ends."""
+        for process in self._processes.values():
+            if process.pid:
+                posix.kill_group(process.pid)
+        for launcher in self._launchers:
+            launcher.close()
+
+    def close(self) -> None:
+        """When they are gone: what they left goes too."""
+        deadline = time.monotonic() + _ENDED_WITHIN_S
+        for pid in list(self._unswept):
+            while pid and not posix.is_ending(pid) and time.monotonic() < deadline:
+                time.sleep(0.002)
+            self._sweep(pid)
+        for process in self._processes.values():
+            process.close()
+        os.close(self._payload)

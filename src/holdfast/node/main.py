@@ -1,0 +1,64 @@
+"""The agent's process.
+
+``python -m holdfast.node.main child PARENT DRIVER_FD [ZYGOTE_FD]``: the driver is its parent, at the end of a socket.
+``python -m holdfast.node.main caller FD``: the driver is across a network; where, and what to prove that it is the
+right agent with, is read from a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+
+from . import handshake, posix
+from .agent import Agent
+from .launch import ZygoteLauncher
+
+_CALL_WITHIN_S = 20.0
+
+
+def child(parent: int, driver_fd: int, zygote_fd: int | None = None) -> None:
+    driver = socket.socket(fileno=driver_fd)
+    launcher = ZygoteLauncher(socket.socket(fileno=zygote_fd)) if zygote_fd is not None else None
+    agent = _with_signals(Agent(driver, launcher, alone=True))
+    posix.die_with_parent(parent, signal.SIGHUP)
+    agent.run()
+
+
+def caller(told_fd: int) -> None:
+    with open(told_fd, "rb") as file:
+        told = json.loads(file.read())
+    try:
+        driver = handshake.call(told["host"], told["port"], bytes.fromhex(told["token"]), _CALL_WITHIN_S)
+    except OSError as error:
+        print(f"holdfast: the driver at {told['host']}:{told['port']} cannot be reached: {error}", file=sys.stderr)
+        return
+    _with_signals(Agent(driver, alone=True, leased=True)).run()
+
+
+def _with_signals(agent: Agent) -> Agent:
+    """A SIGTERM is somebody's, and means that the machine goes away; that its parent has ended it learns by another."""
+    signal.signal(signal.SIGTERM, lambda *_: agent.drain())
+    signal.signal(signal.SIGHUP, lambda *_: agent.close_soon())
+    return agent
+
+
+def main(arguments: Sequence[str]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    posix.set_name("hf-agent")
+    try:
+        {"child": child, "caller": caller}[arguments[0]](*map(int, arguments[1:]))  # type: ignore[operator]
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)  # without waiting for threads that still hash
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,124 @@
+"""What the driver asks of a node's files: seal what was staged; with remote storage, gather, upload, fetch, forget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from holdfast.errors import CheckpointDamagedError
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.layout import RunLayout
+from holdfast.wire import messages as wire
+
+from .depot import Depot
+
+_SAVE_LOGS_EVERY_S = 10.0
+
+
+class StorageOrders:
+    """Files are hashed and moved by a few threads; answers go through ``answer``, from any of them."""
+
+    def __init__(self, session: wire.Configure, answer: Callable[[wire.Message], None]) -> None:
+        home = Path(session.run_dir)
+        self._depot: Depot | None = None
+        self._save_logs_at: float | None = None
+        if session.storage:
+            home = home / session.node_id
+            self._depot = Depot(home, lambda: cloudpickle.loads(session.storage).open(session.patience_s))
+            self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
+        self.layout = RunLayout(home)
+        self._store = CheckpointStore(self.layout)
+        self._answer = answer
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-files")
+        self._transfers = ThreadPoolExecutor(max_workers=3, thread_name_prefix="holdfast-storage")
+
+    def unsaved(self) -> list[bytes]:
+        return [] if self._depot is None else self._depot.unsaved()
+
+    def offer(self, id: str) -> wire.Offer:
+        here = self._depot is None or self._depot.has(id)
+        return wire.Offer(id, str(self.layout.checkpoint_dir(id)) if here else "")
+
+    def resume_from(self, id: str | None) -> wire.Offer | None:
+        if self._depot is not None:
+            self._depot.resume_from(id)
+        return None if id is None else self.offer(id)
+
+    def is_durable(self, id: str) -> None:
+        if self._depot is not None:
+            self._depot.is_durable(id)
+
+    def serve(self, order: Any) -> None:
+        match order:
+            case wire.Seal():
+                self.submit(lambda: self._answer(self._seal(order)))
+            case wire.Gather():
+                self._gather(order)
+            case wire.Upload():
+                self._transfers.submit(lambda: self._answer(self._upload(order)))
+            case wire.Fetch():
+                self._transfers.submit(lambda: self._answer(self._fetch(order)))
+            case wire.Forget(generation, index, id) if self._depot is not None:
+                self._pool.submit(self._depot.forget, generation, index, id)
+            case wire.Sweep() if self._depot is not None:
+                self._depot.sweep()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Do something with files, soon."""
+        self._pool.submit(work)
+
+    def due(self) -> float | None:
+        return self._save_logs_at
+
+    def on_time(self, now: float) -> None:
+        if self._depot is not None and self._save_logs_at is not None and self._save_logs_at <= now:
+            self._save_logs_at = now + _SAVE_LOGS_EVERY_S
+            self._pool.submit(self._depot.save_logs)
+
+    def close(self, run_over: bool, wait: bool) -> None:
+        if self._depot is not None:
+            if run_over:
+                self._depot.save_logs()
+            self._depot.close(run_over)
+        for pool in (self._pool, self._transfers):
+            pool.shutdown(wait=wait, cancel_futures=True)  # hashing a large file takes its time
+
+    def _seal(self, order: wire.Seal) -> wire.Message:
+        where = (order.generation, order.index, order.rank)
+        try:
+            sealed = self._depot.seal(*where) if self._depot else self._store.seal(self.layout.shard_dir(*where))
+        except Exception as error:
+            return wire.Sealed(order.generation, order.rank, order.index, [], str(error) or repr(error))
+        files = [(f.path, f.size, f.digest, f.at) for f in sealed]
+        return wire.Sealed(order.generation, order.rank, order.index, files)
+
+    def _gather(self, order: wire.Gather) -> None:
+        assert self._depot is not None
+        try:
+            self._depot.gather(order.id, order.generation, order.index, order.manifest, order.parts)
+        except OSError as error:
+            self._answer(wire.StagedLost(order.id, f"its files could not be put together: {error}"))
+
+    def _upload(self, order: wire.Upload) -> wire.Message:
+        assert self._depot is not None
+        where = (order.generation, order.index, order.ranks)
+        try:
+            self._depot.upload(order.id)
+        except Exception as error:
+            return wire.Uploaded(*where, str(error) or repr(error))
+        return wire.Uploaded(*where)
+
+    def _fetch(self, order: wire.Fetch) -> wire.Message:
+        assert self._depot is not None
+        try:
+            self._depot.fetch(order.id, order.manifest)
+        except CheckpointDamagedError as error:
+            return wire.Fetched(order.id, str(error), damaged=True)
+        except Exception as error:
+            return wire.Fetched(order.id, str(error) or repr(error))
+        return wire.Fetched(order.id)
