@@ -186,13 +186,19 @@ class FaultProxy:
         while (request := await client.head()) is not None:
             await self.gate(client)
             requests = classify(request.start[0], request.start[1])
-            fault = self._due(requests)
+            armed = self._due(requests)
+            fault = armed.fault if armed is not None else None
             if fault is not None and fault.kind in ("reset", "503", "outage", "hang"):
                 self.strike(requests, fault)
                 await self._refuse(client, request, fault)
                 continue
             if server is None or server.reader.at_eof():
-                server = await self._connect(connections)
+                try:
+                    server = await self._connect(connections)
+                except OSError:
+                    if armed is not None:
+                        armed.seen -= 1  # there is no exchange to strike; the next one is its turn
+                    raise
             if not await Exchange(self, client, server, request, requests, fault).carry():
                 return
 
@@ -202,11 +208,11 @@ class FaultProxy:
         if client.writer.is_closing():
             raise Broken
 
-    def _due(self, requests: RequestClass) -> Fault | None:
+    def _due(self, requests: RequestClass) -> Armed | None:
         with self._lock:
             self.requests[requests] += 1
             now = time.monotonic()
-            return next((armed.fault for of, armed in self._armed if of == requests and armed.take(now)), None)
+            return next((armed for of, armed in self._armed if of == requests and armed.take(now)), None)
 
     def strike(self, requests: RequestClass, fault: Fault) -> None:
         with self._lock:
@@ -294,7 +300,8 @@ class Exchange:
                 cut = middle - offset
                 if self.kind == "strike" and 0 <= cut < len(piece):
                     assert self.fault is not None
-                    await self.server.send(piece[:cut])
+                    with contextlib.suppress(OSError):  # struck by another fault's action just now
+                        await self.server.send(piece[:cut])
                     self.count("strike")
                     await asyncio.to_thread(self.fault.action)
                     piece = piece[cut:]

@@ -212,7 +212,8 @@ def run_with_faults(
                 proxy.arm(requests, chosen)
                 cells[row, requests] = chosen.kind
         try:
-            assert drive(proxy, server, url, tmp_path, "first")[0] == -signal.SIGKILL
+            code, output = drive(proxy, server, url, tmp_path, "first")
+            assert code == -signal.SIGKILL, output
             code, output = drive(proxy, server, url, tmp_path, "second")
         finally:
             killer.wait()
@@ -222,6 +223,18 @@ def run_with_faults(
         assert all(proxy.strikes[requests, kind] for (_, requests), kind in cells.items()), proxy.strikes
     check_storage(server, bucket, url)
     assert not left_in(tmp_path / "second"), "the machine that finished the run keeps something of it"
+
+
+def test_a_bit_that_flips_on_the_way_costs_another_download(s3: S3Server, tmp_path: Path) -> None:
+    bucket = s3.make_bucket()
+    with FaultProxy(s3.port) as proxy:
+        drive(proxy, s3, f"s3://{bucket}/runs", tmp_path, "first")
+        proxy.arm("download", Fault("bit flip", skip=2))
+        code, output = drive(proxy, s3, f"s3://{bucket}/runs", tmp_path, "second")
+        assert code == 0, output
+        assert output.splitlines()[-1] == expected()
+        assert proxy.strikes == {("download", "bit flip"): 1}
+    check_storage(s3, bucket, f"s3://{bucket}/runs")
 
 
 def drive(proxy: FaultProxy, server: S3Server, url: str, tmp_path: Path, machine: str) -> tuple[int, str]:
@@ -256,6 +269,7 @@ def check_storage(server: S3Server, bucket: str, url: str) -> None:
     committed = {key.split("/")[3].removesuffix(".json") for key in keys if key.count("/") == 3}
     assert names == committed, "files of no committed checkpoint are left"
     assert KEPT <= len(committed) <= KEPT + 1, f"{committed} are kept"  # and the one that was resumed from
+    assert all(re.fullmatch(r"checkpoint_\d+(-g\d+)?", name) for name in names), f"{names}: one is quarantined"
 
 
 def left_in(directory: Path) -> list[Path]:

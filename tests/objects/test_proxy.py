@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -376,6 +377,19 @@ def test_a_server_can_be_killed_in_the_middle_of_a_request(requests: Any, method
             obstore.put(store(proxy.url), f"checkpoints/{file.parent.name}/{file.name}", BODY)
         assert file.read_bytes() == BODY
         assert proxy.strikes == {(requests, "strike"): 1}
+
+
+def test_a_fault_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
+    port, struck = free_port(), threading.Event()
+    with FaultProxy(port) as proxy:
+        proxy.arm("upload", Fault("strike", action=struck.set))
+        with pytest.raises(ConnectionError):
+            ask(proxy.port, "PUT", FILE, BODY)
+        assert not struck.is_set()
+        (tmp_path / "bucket").mkdir()
+        with rclone(port, tmp_path):
+            assert ask(proxy.port, "PUT", FILE, BODY)[0] == 200
+    assert struck.is_set()
 
 
 def test_a_fault_keeps_to_its_class_and_its_turn(proxy: FaultProxy) -> None:
