@@ -25,7 +25,7 @@ from holdfast.store.objects import transfer
 from holdfast.store.objects.base import Level, ObjectInfo
 from holdfast.store.objects.patient import DEFAULT_PATIENCE_S, PatientObjects, Shared
 
-REQUEST_TIMEOUT_S = 60.0  # of one request in all: a part of 8 MiB at 8 at once must get through a slow line
+REQUEST_TIMEOUT_S = 60.0  # of one request in all: a part of 8 MiB, 12 of them at once, must get through a slow line
 CONNECT_TIMEOUT_S = 5.0
 INNER_RETRY_S = 5.0
 DELETE_BATCH = 1000  # what S3 takes in one request

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import CheckpointDamagedError, StorageError, StorageFullError
 
 PART_BYTES = 8 << 20
-STREAMS = 8
+STREAMS = 12
 MOST_PARTS = 10_000  # of one upload, by S3 and Google
 _MIB = 1 << 20
 
