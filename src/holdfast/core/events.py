@@ -128,6 +128,14 @@ class Capacity(Event, frozen=True):
     slots: int
 
 
+class CapacityLacking(Event, frozen=True):
+    """There is room for fewer workers than the next group needs, so it waits."""
+
+    durable = True
+    least: int
+    room: int
+
+
 class NodeDrains(Event, frozen=True):
     """A node will be taken away; ``ranks`` of the present group run on it."""
 

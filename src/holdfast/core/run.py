@@ -189,9 +189,15 @@ def _wait_for_capacity(turn: Turn) -> None:
     if turn.state.phase is Phase.RESTORING:
         _move(turn, "no capacity")
     if not turn.state.lacking:
-        turn.change(lacking=True)
-        least, room = turn.state.spec.min_workers or turn.state.spec.num_workers, turn.state.capacity
-        turn.do(do.Warn(f"waiting for room for {least} workers: there is room for {room} now"))
+        least, room = turn.state.spec.min_workers or turn.state.spec.num_workers, turn.state.capacity or 0
+        turn.do(do.Decide(ev.CapacityLacking(least, room)))
+
+
+def _capacity_lacking(turn: Turn, event: ev.CapacityLacking) -> str:
+    turn.change(lacking=True)
+    text = f"waiting for room for {event.least} workers: there is room for {event.room} now"
+    turn.do(do.Warn(text))
+    return text
 
 
 def _capacity(turn: Turn, event: ev.Capacity) -> str:
@@ -607,6 +613,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.WorkerFailed: _worker_failed,
     ev.StacksTaken: _stacks_taken,
     ev.Capacity: _capacity,
+    ev.CapacityLacking: _capacity_lacking,
     ev.NodeDrains: scaling.node_drains,
     ev.NodeRested: _node_rested,
     ev.HandoverSet: scaling.handover_set,
