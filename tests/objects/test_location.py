@@ -18,6 +18,7 @@ from servers import KEYS, S3Server
 
 from holdfast.errors import StorageDeniedError
 from holdfast.store.location import Location
+from holdfast.store.objects import aws_profile
 
 
 def parse(path: Any, filesystem: Any = None) -> Location:
@@ -183,6 +184,35 @@ def write_profile(path: Path) -> None:
         "[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"
         f"[work]\naws_access_key_id = {KEYS['access_key_id']}\naws_secret_access_key = {KEYS['secret_access_key']}\n"
     )
+
+
+def test_a_profile_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    assert (aws_profile.provider(), aws_profile.region()) == (None, None)
+    (tmp_path / "config").write_text("[default]\nregion = eu-west-1\n[profile work]\nregion = eu-west-2\n")
+    for number in (1, 2):
+        (tmp_path / "keys").write_text(
+            f"[default]\naws_access_key_id=k{number}\naws_secret_access_key=a%b\naws_session_token=t{number}\n"
+        )
+        provider = aws_profile.provider()
+        assert provider is not None
+        found = provider()
+        assert (found["access_key_id"], found["secret_access_key"], found["token"]) == (
+            f"k{number}",
+            "a%b",
+            f"t{number}",
+        )
+    assert aws_profile.region() == "eu-west-1"
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    assert (aws_profile.provider(), aws_profile.region()) == (None, "eu-west-2")
+
+
+def test_other_clouds_take_their_options() -> None:
+    parse("gs://bucket/x?anonymous=true&endpoint=http://127.0.0.1:1").open(1.0).close()
+    parse("az://container/x?account=me&account_key=a2V5&endpoint=http://127.0.0.1:1/me").open(1.0).close()
+    parse("abfss://container@me.dfs.core.windows.net/x?account_key=a2V5").open(1.0).close()
 
 
 def test_no_credentials_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

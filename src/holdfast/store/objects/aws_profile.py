@@ -1,6 +1,6 @@
 """The keys of an AWS profile, read from the shared credentials file as the AWS tools do; obstore does not.
 
-Read again every few minutes: tools that rotate credentials rewrite the file. Profiles that need more than the file
+Read again every minute: tools that rotate credentials rewrite the file. Profiles that need more than the file
 (single sign-on, roles, credential processes) are not followed.
 """
 

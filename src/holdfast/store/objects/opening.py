@@ -101,6 +101,8 @@ def _client_options(scheme: str, config: dict[str, str]) -> dict[str, Any]:
     endpoint = config.get("endpoint") or config.get("base_url") or _first(os.environ, _ENDPOINTS[scheme])
     if endpoint.startswith("http://"):
         client.setdefault("allow_http", True)
+    if scheme == "gs" and "endpoint" in config:
+        config["base_url"] = config.pop("endpoint")
     return client
 
 
