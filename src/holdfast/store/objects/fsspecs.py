@@ -45,6 +45,7 @@ class FsspecObjects(PatientObjects):
         self._root = str(filesystem._strip_protocol(root)).rstrip("/")
         protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
         self._flat = protocol in _OBJECT_STORES or protocol == "memory"
+        self._keeps_directories = not self._flat or getattr(filesystem, "leaves_directories", False)  # even empty ones
         if protocol not in _OBJECT_STORES or not _own(filesystem, "pipe_file"):
             self._common.creates_safely = False
 
@@ -68,7 +69,7 @@ class FsspecObjects(PatientObjects):
     def level(self, prefix: str = "") -> Level:
         found = self._try("list", prefix, lambda: self._listed(self._ls, prefix))
         directories = [self._relative(info["name"]) for info in found if info["type"] == "directory"]
-        if not self._flat:  # they may be empty
+        if self._keeps_directories:
             directories = [name for name in directories if self.list(f"{name}/")]
         return Level(sorted(self._infos(found, prefix)), sorted(name for name in directories if name + "/" != prefix))
 

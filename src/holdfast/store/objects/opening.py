@@ -60,9 +60,9 @@ def _open_fsspec(location: Location, patience_s: float) -> ObjectStore:
 
     filesystem = location.filesystem
     if not hasattr(filesystem, "_strip_protocol"):
-        from fsspec.implementations.arrow import ArrowFSWrapper
+        from holdfast.store.objects.arrow import ArrowFileSystem
 
-        filesystem = ArrowFSWrapper(filesystem)
+        filesystem = ArrowFileSystem(filesystem)
     return FsspecObjects(filesystem, location.key, str(location), patience_s=patience_s)
 
 

@@ -31,6 +31,8 @@ _DENIED = re.compile(
     r"|AuthenticationFailed|credential|169\.254\.169\.254|metadata\.google\.internal",
     re.IGNORECASE,
 )
+_NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_MISSING = re.compile(r"is a directory|not a regular file|does not exist", re.IGNORECASE)  # pyarrow has no types
 _HOPELESS = re.compile(r"status code: 416\b|BadScheme|URL scheme is not allowed", re.IGNORECASE)
 _STATUS = re.compile(r"status code: (\d{3}[^:<\n]*)")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
@@ -89,7 +91,7 @@ def _kind(action: str, error: Exception) -> type[StorageError]:
         return StorageDeniedError
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFullError
-    if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
+    if isinstance(error, _NO_FILE) or (isinstance(error, OSError) and _MISSING.search(text)):
         return StorageUnavailableError if action in WRITES else ObjectMissingError
     for base in type(error).__mro__:
         if base.__name__ in _BY_TYPE:

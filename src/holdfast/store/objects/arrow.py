@@ -1,0 +1,15 @@
+"""pyarrow's file systems as fsspec's, with what its wrapper there lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fsspec.implementations.arrow import ArrowFSWrapper
+
+
+class ArrowFileSystem(ArrowFSWrapper):  # type: ignore[misc]
+    leaves_directories = True  # deleting the last file below one makes it an object of its own
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
+        """fsspec asks a stream that cannot seek for its position if the range begins at 0."""
+        return super().cat_file(path, start, end, **{"seekable": True, **options})
