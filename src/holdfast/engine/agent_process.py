@@ -153,6 +153,13 @@ class AgentProcess:
         if self._link is not None:
             self._link.send(message)
 
+    def shut_down(self) -> None:
+        """In good order; from any thread."""
+        if self._link is not None:
+            self._link.send(wire.Shutdown())
+        else:
+            self.kill()  # it has not come yet, and so has done nothing
+
     def kill(self) -> None:
         """At once, and all that is below it; from any thread."""
         self._killed = True

@@ -63,7 +63,7 @@ class Member:
         with self._lock:
             self._over.set()
             if self._agent is not None:
-                self._agent.send(wire.Shutdown())
+                self._agent.shut_down()
 
     def join(self, within_s: float | None = None) -> bool:
         """Whether all of it is gone."""
@@ -104,7 +104,7 @@ class Member:
             if self._removed:
                 agent.kill()
             elif self._over.is_set():
-                agent.send(wire.Shutdown())
+                agent.shut_down()
         agent.serve(self._inbox, self._pass_on)
         with self._lock:
             ready, self._ready = self._ready, 0

@@ -1,0 +1,66 @@
+"""What workers do in these tests."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from holdfast.worker import session
+
+
+def wait_for_ever() -> None:
+    session.current().ready()
+    while True:
+        time.sleep(60)
+
+
+def wait_with_children() -> None:
+    """One forked, one in a session of its own."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    wait_for_ever()
+
+
+def hold_the_interpreter() -> None:
+    """In a C function that does not let go of it, so that no Python code can run, in no thread."""
+    threading.Thread(target=_spin_in_a_thread, daemon=True).start()
+    session.current().ready()
+    libc = ctypes.PyDLL(None)
+    while True:
+        libc.sleep(600)
+
+
+def _spin_in_a_thread() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def match_for_ever() -> None:
+    session.current().ready()
+    re.match(r"(a|aa)+$", "a" * 200 + "b")
+
+
+def report_and_return() -> int:
+    session.current().ready()
+    return 7
+
+
+def eat_memory() -> None:
+    """In the memory group whose directory is given."""
+    with open(os.path.join(os.environ["TEST_CGROUP"], "cgroup.procs"), "w") as file:
+        file.write(str(os.getpid()))
+    session.current().ready()
+    eaten = []
+    while True:
+        eaten.append(bytearray(os.urandom(1 << 20)))
+
+
+def be_killed() -> None:
+    session.current().ready()
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,125 @@
+"""A driver in miniature: takes in what an engine says, and waits, bounded, for what it should say."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from holdfast.engine.base import Engine, Inbox
+from holdfast.node import posix
+from holdfast.wire import messages as wire
+
+M = TypeVar("M", bound=wire.Message)
+PATIENCE_S = 60.0
+
+
+def configure(run_dir: Path, work: Callable[[], Any], **changes: Any) -> wire.Configure:
+    settings: dict[str, Any] = {
+        "node_id": "",
+        "run_name": "run",
+        "run_dir": str(run_dir),
+        "payload": cloudpickle.dumps(work),
+        "env": {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()},
+        "sys_path": [os.fsencode(path) for path in sys.path],
+        "argv": [b"test"],
+        "cwd": os.fsencode(run_dir),
+        "essential": [],
+        "preload": [],
+        "start_method": "fork",
+        "stop_grace_s": 1.0,
+        "metadata": {},
+        "validates": False,
+    }
+    return wire.Configure(**{**settings, **changes})
+
+
+class Watcher:
+    """What a run on the engine sees."""
+
+    def __init__(self, engine: Engine, configuration: wire.Configure) -> None:
+        self.inbox: Inbox = queue.SimpleQueue()
+        self.session = engine.open(configuration, self.inbox)
+        self.seen: list[tuple[str, Any]] = []
+
+    def take(self, kind: type[M], node: str | None = None, **fields: Any) -> M:
+        """The next message of that kind, of that node and with these values; what comes before it is in ``seen``."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                item = self.inbox.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {kind.__name__} of {node} came; but {self.seen}") from None
+            if isinstance(item, Exception):
+                raise item
+            where, message = item
+            if isinstance(message, wire.NodeReady):
+                self.session.accept(where, message.pid)
+            self.seen.append(item)
+            if isinstance(message, kind) and node in (None, where) and has(message, fields):
+                return message
+
+    def taken(self, kind: type[M], node: str | None = None) -> list[M]:
+        """Those that have come so far."""
+        while not self.inbox.empty():
+            item = self.inbox.get()
+            if isinstance(item, Exception):
+                raise item
+            self.seen.append(item)
+        return [message for where, message in self.seen if isinstance(message, kind) and node in (None, where)]
+
+    def start(self, node: str, generation: int = 1, ranks: int = 1) -> list[int]:
+        """A group on the node; the workers' pids, once they have come to their train function."""
+        places = [wire.Place(rank, rank, ranks, 0) for rank in range(ranks)]
+        self.session.send(node, wire.StartWorkers(generation, ranks, 0, None, places))
+        pids: dict[int, int] = {}
+        ready: set[int] = set()
+        while len(pids) < ranks or len(ready) < ranks:
+            message = self.take(wire.Message, node)
+            if isinstance(message, wire.WorkerStarted) and message.generation == generation:
+                pids[message.rank] = message.pid
+            elif isinstance(message, wire.WorkerIsReady) and message.generation == generation:
+                ready.add(message.rank)
+        return [pids[rank] for rank in range(ranks)]
+
+
+def has(message: wire.Message, fields: dict[str, Any]) -> bool:
+    return all(getattr(message, name) == value for name, value in fields.items())
+
+
+def is_gone(pid: int) -> bool:
+    return posix.state(pid) in ("", "Z", "X")
+
+
+def wait_until(holds: Callable[[], Any], what: str = "it") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come to pass"
+        time.sleep(0.005)
+
+
+def parent(pid: int) -> int:
+    fields = posix.stat_fields(pid)
+    assert fields is not None
+    return int(fields[1])
+
+
+def below(pid: int) -> list[int]:
+    """All living descendants."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        for path in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            try:
+                children = [int(child) for child in path.read_text().split()]
+            except OSError:
+                continue
+            found += children
+            todo += children
+    return found
