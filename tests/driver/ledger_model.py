@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import CheckpointRecord, Outcome, RunSpec, ValidationStatus
-from holdfast.driver.ledger import Part
+from holdfast.core.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
+from holdfast.driver.ledger import Ledger, Part
 from holdfast.store.journal import Record
 
 BEGIN = 1_790_000_000.0
 SPEC = RunSpec(max_failures=-1, backoff_s=0.5, max_backoff_s=2.0)
 SOME_TIME = st.integers(0, 4096).map(lambda n: n / 1024)
+PLANNED = {"resize": HandoverReason.RESIZE, "preemption": HandoverReason.PREEMPTION, "stop": HandoverReason.STOP}
 
 
 @dataclass
@@ -32,11 +33,16 @@ class Run:
     failures: list[tuple[float, float | None]] = field(default_factory=list)
     streak: int = 0
     generation: int = 0
+    epoch: int = 0
+    remote: bool = False
+    stalled: bool = False
     last: bool = True
 
     @property
     def first(self) -> int:
-        return next(n for n, record in enumerate(self.records) if record.kind == "DriverStarted")
+        """The record that the run begins with."""
+        begins = "EpochBegan" if self.remote else "DriverStarted"
+        return next(n for n, record in enumerate(self.records) if record.kind == begins)
 
     def write(self, event: ev.Event) -> None:
         self.records.append(Record(len(self.records) + 1, self.now, type(event).__name__, msgspec.to_builtins(event)))
@@ -50,19 +56,60 @@ class Run:
 
     def drive(self, last: bool) -> None:
         """One driver, from its start to its end or death."""
-        self.last = last
-        self.records.append(Record(0, self.now, "RunConfigured", {}))
-        if self.draw(st.booleans()):
-            self.write(ev.Committed(CheckpointRecord(f"found-{len(self.records)}", len(self.rows))))
-        self.write(ev.DriverStarted(1, SPEC))
+        self.last, self.stalled = last, False
+        self.epoch += 1
+        if not (self.begin_far_away() if self.remote else self.begin()):
+            return
         self.spend(Part.STARTING)
-        fate = self.train()
-        while fate == "failure" and self.draw(st.booleans()):
+        fate = self.train() if self.find_room() else "death"
+        while fate in ("failure", "resize", "preemption") and self.draw(st.booleans()):
             self.recover()
-            fate = self.train()
+            fate = self.train() if self.find_room() else "death"
+        if fate == "stop":
+            self.spend(Part.FINISHING)
+            self.write(ev.RunEnded(Outcome.STOPPED, ""))
         if fate == "end":
             self.write(ev.RunEnded(Outcome.FINISHED, ""))
             self.streak = 0
+
+    def begin(self) -> bool:
+        self.records.append(Record(0, self.now, "RunConfigured", {}))
+        if self.draw(st.booleans()):
+            self.find_checkpoint()
+        self.write(ev.DriverStarted(self.epoch, SPEC))
+        return True
+
+    def begin_far_away(self) -> bool:
+        """It has the run as soon as its epoch began; it says that it started when it has looked around."""
+        self.records.append(Record(0, self.now, "EpochBegan", {"epoch": self.epoch}))
+        self.end = self.now
+        self.records.append(Record(0, self.now, "RunConfigured", {}))
+        for _ in range(self.draw(st.integers(0, 2))):
+            self.spend(Part.STARTING)
+            self.find_checkpoint()
+        if self.draw(st.integers(0, 5)) == 0:
+            return False
+        self.spend(Part.STARTING)
+        if self.draw(st.booleans()):
+            self.find_checkpoint()
+        self.write(ev.DriverStarted(self.epoch, SPEC))
+        return True
+
+    def find_checkpoint(self) -> None:
+        self.write(ev.Committed(CheckpointRecord(f"found-{len(self.records)}", len(self.rows))))
+
+    def find_room(self) -> bool:
+        """Whether the driver comes to start a group."""
+        if self.draw(st.booleans()):
+            return True
+        self.write(ev.CapacityLacking(2, 1))
+        if self.draw(st.integers(0, 3)) == 0:
+            return False
+        self.spend(Part.CAPACITY)
+        if self.draw(st.integers(0, 3)) == 0:
+            self.write(ev.RunEnded(Outcome.STOPPED, ""))
+            return False
+        return True
 
     def recover(self) -> None:
         seconds = self.draw(SOME_TIME)
@@ -82,21 +129,39 @@ class Run:
         count = self.draw(st.integers(0, 4))
         for index in range(count):
             self.report(index)
-        fate = self.draw(st.sampled_from(["end", "death", "failure"]))
+        fate = self.draw(st.sampled_from(["end", "death", "failure", *PLANNED]))
         if fate == "death" and self.draw(st.booleans()):
             return fate
         lost = fate == "failure" or (fate == "death" and not self.last)
-        self.spend(Part.STARTING if not count else Part.REDONE if lost else Part.FINISHING)
+        planned = Part.RECOVERING if fate in ("resize", "preemption") else Part.FINISHING
+        self.work(Part.STARTING if not count else Part.REDONE if lost else planned)
         if fate == "death":
             self.write(ev.Validated("", ValidationStatus.NONE))
+        if fate in PLANNED:
+            self.write(ev.HandedOver(self.generation, PLANNED[fate]))
         if fate == "failure":
             self.write(ev.WorkerFailed(self.generation, 0, Evidence(exit_code=1)))
             self.failures.append((self.now, None))
             self.streak += 1
         return fate
 
+    def work(self, part: Part) -> float:
+        """Some time of a group, in which storage may fall behind and catch up; what it takes beside the stalls."""
+        taken = 0.0
+        for _ in range(self.draw(st.integers(0, 2))):
+            taken += self.work_on(part)
+            self.stalled = self.draw(st.booleans())
+            self.write(ev.StorageLags(self.stalled, 1, 1, 0.0))
+        return taken + self.work_on(part)
+
+    def work_on(self, part: Part) -> float:
+        if self.stalled and part is not Part.STARTING:
+            self.spend(Part.STALLED)
+            return 0.0
+        return self.spend(part)
+
     def report(self, index: int) -> None:
-        taken = self.spend(Part.PRODUCTIVE if index else Part.STARTING)
+        taken = self.work(Part.PRODUCTIVE if index else Part.STARTING)
         self.rows.append(taken if index else 0.0)
         self.reports.setdefault(self.generation, []).append((index, self.now))
         self.end = self.now
@@ -110,7 +175,7 @@ class Run:
 
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
-    run = Run(draw)
+    run = Run(draw, remote=draw(st.booleans()))
     more = draw(st.integers(0, 3))
     run.drive(last=not more)
     while more:
@@ -118,3 +183,10 @@ def runs(draw: st.DrawFn) -> Run:
         run.spend(Part.DOWN, draw(st.integers(1, 4096)) / 1024)
         run.drive(last=not more)
     return run
+
+
+def check_sum(ledger: Ledger) -> None:
+    assert sum(ledger.parts.values()) == ledger.wall_clock_s
+    assert min(ledger.parts.values()) >= 0
+    assert 0 <= ledger.goodput <= 1
+    assert all(f.recovered_s is None or f.recovered_s >= 0 for f in ledger.failures)

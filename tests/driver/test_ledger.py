@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_model import Run, runs
+from ledger_model import Run, check_sum, runs
 
-import holdfast.train as train
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import Outcome, RunSpec
-from holdfast.driver.history import load
+from holdfast.core.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
 from holdfast.driver.ledger import FailureEntry, Ledger, account
-from holdfast.store import journal
 from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import read_metrics
+from holdfast.store.remote.sequence import EPOCH_BEGAN
 
-JOB = Path(__file__).parents[1] / "faults" / "job.py"
-PATIENCE_S = 60.0
 KILLED = ev.WorkerFailed(1, 1, Evidence(signal=9))
 FINISHED = ev.RunEnded(Outcome.FINISHED, "every rank returned")
 
@@ -48,13 +34,6 @@ def written(*entries: tuple[float, ev.Event]) -> list[Record]:
         Record(seq, time, type(event).__name__, msgspec.to_builtins(event))
         for seq, (time, event) in enumerate(entries, start=1)
     ]
-
-
-def check_sum(ledger: Ledger) -> None:
-    assert sum(ledger.parts.values()) == ledger.wall_clock_s
-    assert min(ledger.parts.values()) >= 0
-    assert 0 <= ledger.goodput <= 1
-    assert all(f.recovered_s is None or f.recovered_s >= 0 for f in ledger.failures)
 
 
 FAILED_ONCE = written(
@@ -117,6 +96,97 @@ def test_back_off_is_named_apart() -> None:
     )
     assert (ledger.recovering_s, ledger.waiting_s) == (1 + 1 + 0.5, 2 + 4)
     assert [f.recovered_s for f in ledger.failures] == [None, None, None]
+
+
+def lags(stalled: bool) -> ev.StorageLags:
+    return ev.StorageLags(stalled, 9, 9, 1.0)
+
+
+def test_a_stall_is_taken_out_of_what_the_group_did() -> None:
+    """Storage is behind from 102 to 106, and from 112 to the driver's death: news of it that change nothing count once.
+    What is before the first report of a group was not training."""
+    ledger = account(
+        written(
+            *[(100, started()), (100, group(1, 0)), (102, lags(True)), (104, lags(True)), (106, lags(False))],
+            *[(107, lags(False)), (112, lags(True)), (114, KILLED), (115, group(2, 2)), (119, lags(True))],
+            *[(130, started()), (131, group(3, 3)), (134, FINISHED)],
+        ),
+        {1: [(0, 101.0), (1, 105.0), (2, 110.0)], 2: [(0, 117.0), (1, 118.0)], 3: [(0, 132.0), (1, 133.0)]},
+    )
+    assert ledger == Ledger(
+        wall_clock_s=34,
+        productive_s=1 + 1,  # from 101, and from 132
+        redone_s=4 + 2,  # from 106 and from 110
+        stalled_s=3 + 1 + 2 + 1 + 1,  # from 102 and 105, from 112, from 117 and 118
+        starting_s=1 + 2 + 1 + 1,
+        recovering_s=1,
+        down_s=11,
+        finishing_s=1,
+        failures=(FailureEntry(114, 1, 1, "crash", "rank 1 was killed by SIGKILL (signal 9)", 3),),
+    )
+
+
+def test_a_wait_for_capacity_comes_after_the_back_off() -> None:
+    lacking = ev.CapacityLacking(2, 1)
+    failed_again = ev.WorkerFailed(2, 0, Evidence(exit_code=1))
+    ledger = account(
+        written(
+            *[(100, started(backoff_s=2.0)), (101, lacking), (105, group(1, 0)), (106, KILLED), (107, lacking)],
+            *[(110, group(2, 0)), (111, failed_again), (114, lacking), (121, ev.StopAsked()), (122, FINISHED)],
+        ),
+        {},
+    )
+    assert ledger.capacity_s == 4 + 3 + 8
+    assert (ledger.starting_s, ledger.recovering_s, ledger.waiting_s) == (1 + 1 + 1, 1 + 1, 2)
+    assert ledger.summary() == (
+        "22.0 s: 0 % productive, 3.0 s starting, 2.0 s recovering, 2.0 s waiting, 15.0 s without capacity (2 failures)"
+    )
+    assert "capacity       15.0 s   68 %" in str(ledger).splitlines()
+
+
+def test_a_hand_over_loses_nothing() -> None:
+    resize = ev.HandedOver(1, HandoverReason.RESIZE)
+    ledger = account(
+        written((100, started()), (101, group(1, 0)), (109, resize), (112, group(2, 3)), (118, FINISHED)),
+        {1: [(0, 103.0), (1, 105.0), (2, 108.0)], 2: [(0, 114.0), (1, 117.0)]},
+    )
+    assert ledger == Ledger(
+        18, productive_s=2 + 3 + 3, starting_s=3 + 2, recovering_s=1 + 3, finishing_s=1, failures=()
+    )
+
+
+def test_a_hand_over_at_the_end_is_part_of_it() -> None:
+    stop = ev.HandedOver(1, HandoverReason.STOP)
+    ledger = account(written((100, started()), (101, group(1, 0)), (104, stop), (106, FINISHED)), {1: [(0, 103.0)]})
+    assert ledger == Ledger(6, starting_s=3, finishing_s=3)
+
+
+def test_a_preemption_too_many_is_a_failure() -> None:
+    over = ev.HandedOver(1, HandoverReason.PREEMPTION)
+    ledger = account(
+        written((100, started(max_preemption_failures=0)), (101, group(1, 0)), (104, over), (106, FINISHED)),
+        {1: [(0, 103.0)]},
+    )
+    assert [(f.rank, f.kind, f.recovered_s) for f in ledger.failures] == [(-1, "preempted", None)]
+    assert (ledger.redone_s, ledger.recovering_s, ledger.finishing_s) == (0, 1, 2)
+
+
+def epoch_began(time: float, epoch: int) -> Record:
+    return Record(1, time, EPOCH_BEGAN, {"epoch": epoch})
+
+
+def test_far_away_a_driver_has_the_run_before_it_says_so() -> None:
+    """What it found and brought to storage before is its own work, and no sign of the dead one's life."""
+    found = ev.Committed(CheckpointRecord("a", 1))
+    records = [
+        *[epoch_began(99, 1), *written((100, ev.DriverStarted(1, RunSpec())), (101, group(1, 0)))],
+        *[epoch_began(110, 2), *written((112, found))],
+        *[epoch_began(120, 3), *written((123, found), (124, ev.DriverStarted(3, RunSpec())), (125, group(2, 1)))],
+    ]
+    ledger = account(records, {1: [(0, 103.0), (1, 106.0)], 2: [(0, 127.0)]})
+    assert ledger == Ledger(28, redone_s=3, starting_s=4 + 2 + 7, down_s=4 + 8)
+    lost = account([r for r in records if r.kind != EPOCH_BEGAN], {1: [(0, 103.0), (1, 106.0)]})
+    check_sum(lost)
 
 
 def test_only_what_counts_as_a_failure_is_one() -> None:
@@ -191,10 +261,16 @@ EVENTS = st.one_of(
     st.builds(ev.ShardFailed, NUMBERS, NUMBERS, NUMBERS, st.just("disk full")),
     st.builds(ev.StopAsked, st.booleans()),
     st.builds(ev.RunEnded, st.sampled_from(Outcome), st.just("")),
+    st.builds(ev.StorageLags, st.booleans(), NUMBERS, NUMBERS, st.just(0.0)),
+    st.builds(ev.CapacityLacking, NUMBERS, NUMBERS),
+    st.builds(ev.HandedOver, NUMBERS, st.sampled_from(HandoverReason)),
+    st.builds(ev.UploadFailed, NUMBERS, NUMBERS, st.just("no answer")),
 )
+KINDS = [*ev.DURABLE, EPOCH_BEGAN, "FromTheFuture"]
 FITTING = st.builds(lambda time, event: written((time, event))[0], TIMES, EVENTS)
-ODD = st.builds(Record, st.just(1), TIMES, st.sampled_from([*ev.DURABLE, "FromTheFuture"]), st.just({"rank": None}))
-SOUP = st.lists(FITTING | FITTING | FITTING | ODD, min_size=5, max_size=30)
+EPOCHS = st.builds(Record, st.just(1), TIMES, st.just(EPOCH_BEGAN), st.builds(lambda n: {"epoch": n}, NUMBERS))
+ODD = st.builds(Record, st.just(1), TIMES, st.sampled_from(KINDS), st.just({"rank": None}))
+SOUP = st.lists(FITTING | FITTING | FITTING | EPOCHS | ODD, min_size=5, max_size=30)
 REPORTS = st.dictionaries(NUMBERS, st.lists(st.tuples(NUMBERS, TIMES), max_size=9))
 
 
@@ -206,106 +282,3 @@ def test_no_records_are_too_odd(records: list[Record], reports: dict[int, list[t
     assert min(ledger.parts.values()) >= 0
     assert ledger.summary()
     assert str(ledger)
-
-
-# Real runs
-
-
-def check_run(root: Path) -> tuple[Ledger, list[Record]]:
-    """The ledger of a run that has ended, held against the journal's own times."""
-    ledger = load(root).ledger
-    records, damage = journal.read(RunLayout(root))
-    check_sum(ledger)
-    assert not damage
-    first = next(record.time for record in records if record.kind == "DriverStarted")
-    assert records[-1].kind == "RunEnded"
-    assert ledger.wall_clock_s == records[-1].time - first
-    return ledger, records
-
-
-def dies_once() -> None:
-    """Saves every third step, and is killed after its fifth: steps 4 and 5 are done again."""
-    checkpoint = train.get_checkpoint()
-    done = int(Path(checkpoint.path, "step").read_text()) if checkpoint else 0
-    for step in range(done + 1, 9):
-        with tempfile.TemporaryDirectory() as directory:
-            Path(directory, "step").write_text(str(step))
-            saved = train.Checkpoint.from_directory(directory) if step % 3 == 0 else None
-            train.report({"step": step}, checkpoint=saved)
-        if step == 5 and checkpoint is None:
-            train.collective.barrier()
-            if train.get_context().get_world_rank() == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
-            signal.pause()
-
-
-def test_a_worker_is_killed(tmp_path: Path) -> None:
-    result = train.DataParallelTrainer(
-        dies_once,
-        scaling_config=train.ScalingConfig(num_workers=2),
-        run_config=train.RunConfig(
-            name="run", storage_path=str(tmp_path), verbose=0, failure_config=train.FailureConfig(max_failures=1)
-        ),
-    ).fit()
-    ledger, records = check_run(tmp_path / "run")
-    assert result.ledger == ledger
-    (failure,) = ledger.failures
-    assert failure.time in [record.time for record in records if record.kind == "WorkerFailed"]
-    assert (failure.generation, failure.rank, failure.kind) == (1, 1, "crash")
-    assert failure.recovered_s is not None
-    assert failure.recovered_s > ledger.recovering_s > 0
-    assert ledger.productive_s > 0
-    assert ledger.redone_s > 0
-    assert (ledger.down_s, ledger.waiting_s) == (0, 0)
-
-
-def start(storage: Path, **config: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, str(JOB), str(storage), "run", json.dumps(config)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def kill_after_commit(process: subprocess.Popen[str], storage: Path, report: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    manifests = storage / "run" / "checkpoints"
-    while not any(int(path.stem.removeprefix("checkpoint_")) >= report for path in manifests.glob("*.json")):
-        assert time.monotonic() < deadline, f"no checkpoint for report {report}"
-        time.sleep(0.005)
-    process.kill()
-    process.communicate(timeout=PATIENCE_S)
-
-
-def test_drivers_and_workers_are_killed(tmp_path: Path) -> None:
-    faults = {"max_failures": 2, "raise_at": [4, 15]}
-    kill_after_commit(start(tmp_path, **faults), tmp_path, 8)
-    killed = load(tmp_path / "run").ledger
-    check_sum(killed)
-    assert killed.down_s == 0
-    kill_after_commit(start(tmp_path, **faults), tmp_path, 22)
-    last = start(tmp_path, **faults, verbose=1)
-    _, errors = last.communicate(timeout=PATIENCE_S)
-    assert last.returncode == 0, errors
-    ledger, records = check_run(tmp_path / "run")
-    assert ledger.summary() in errors.splitlines()
-    assert [f.kind for f in ledger.failures] == ["user error", "user error"]
-    assert all(f.recovered_s for f in ledger.failures)
-    assert ledger.productive_s > killed.productive_s > 0
-    reports = [read_metrics(RunLayout(tmp_path / "run"), generation, 0)[0] for generation in range(1, 6)]
-    signs = [r.time for r in records if r.kind != "RunConfigured"] + [row["time"] for rows in reports for row in rows]
-    starts = [r.time for r in records if r.kind == "DriverStarted"]
-    gaps = [start - max(sign for sign in signs if sign < start) for start in starts[1:]]
-    assert len(gaps) == 2
-    assert ledger.down_s == sum(gaps)
-
-
-def test_metrics_that_are_damaged_or_gone(tmp_path: Path) -> None:
-    process = start(tmp_path, steps=10)
-    process.communicate(timeout=PATIENCE_S)
-    whole, _ = check_run(tmp_path / "run")
-    metrics = tmp_path / "run" / "metrics" / "attempt-0001" / "rank-0.jsonl"
-    data = metrics.read_bytes()
-    metrics.write_bytes(data[: len(data) // 2])
-    half, _ = check_run(tmp_path / "run")
-    metrics.unlink()
-    none, _ = check_run(tmp_path / "run")
-    assert whole.wall_clock_s == half.wall_clock_s == none.wall_clock_s
-    assert whole.productive_s > half.productive_s > none.productive_s == 0

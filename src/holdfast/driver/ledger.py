@@ -7,6 +7,7 @@ for that stretch, and what is damaged or missing makes the account coarser: noth
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
@@ -16,8 +17,9 @@ from msgspec import Struct, structs
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
-from holdfast.core.state import CheckpointRecord, Failure, Phase, RunState
+from holdfast.core.state import CheckpointRecord, Failure, HandoverReason, Phase, RunState
 from holdfast.store.journal import Record
+from holdfast.store.remote.sequence import EPOCH_BEGAN
 
 from .display_picture import duration
 from .recovery import IDENTITY
@@ -31,11 +33,16 @@ _TIMES = 2.0**32  # a time beyond this is no time
 class Part(str, Enum):
     PRODUCTIVE = "productive"
     REDONE = "redone"
+    STALLED = "stalled"
     STARTING = "starting"
     RECOVERING = "recovering"
     WAITING = "waiting"
+    CAPACITY = "capacity"
     DOWN = "down"
     FINISHING = "finishing"
+
+
+_SPOKEN = {Part.CAPACITY.value: "without capacity"}
 
 
 class FailureEntry(Struct, frozen=True):
@@ -54,17 +61,23 @@ class FailureEntry(Struct, frozen=True):
 class Ledger(Struct, frozen=True):
     """The parts, in seconds. They add up to ``wall_clock_s``, from the first driver's start to the run's last sign.
 
-    productive: between reports that are in the history. redone: behind the report that the next group started from.
-    starting: from a group's start to its first report. recovering: from a failure to the next group's start, without
-    waiting: the back-off before it. down: no driver lived. finishing: from the last report to the end.
+    productive: between reports that are in the history.
+    redone: behind the report that the next group started from, or after the last one of a group that failed.
+    stalled: after a group's first report, while storage was so far behind that reports with files waited for it.
+    Restarting is starting (from the start of a driver or group to the group's first report), recovering (from a failure
+    or hand-over to the next group's start, without what follows) and waiting (the back-off before that start).
+    capacity: there was not room for the workers that the next group needs at least.
+    Idle is down (no driver lived) and finishing (from the last report to the end).
     """
 
     wall_clock_s: float = 0.0
     productive_s: float = 0.0
     redone_s: float = 0.0
+    stalled_s: float = 0.0
     starting_s: float = 0.0
     recovering_s: float = 0.0
     waiting_s: float = 0.0
+    capacity_s: float = 0.0
     down_s: float = 0.0
     finishing_s: float = 0.0
     failures: tuple[FailureEntry, ...] = ()
@@ -83,7 +96,7 @@ class Ledger(Struct, frozen=True):
         if not self.wall_clock_s:
             return "nothing is known of where the time went"
         count = len(self.failures)
-        lost = [f"{_spell(s)} {name}" for name, s in self.parts.items() if name != "productive" and s >= 0.05]
+        lost = [f"{_spell(s)} {_SPOKEN.get(n, n)}" for n, s in self.parts.items() if n != "productive" and s >= 0.05]
         failed = f" ({count} failure{'' if count == 1 else 's'})" if count else ""
         return f"{_spell(self.wall_clock_s)}: {', '.join([f'{_percent(self.goodput)} productive', *lost])}{failed}"
 
@@ -105,7 +118,7 @@ def account(records: Sequence[Record], reports: Reports) -> Ledger:
         before, state = state, _replayed(state, event)
         if not skip:
             failure = state.failure if state.failure is not before.failure else None
-            bookkeeper.enter(record.time, event, failure, before)
+            bookkeeper.enter(record, event, failure, before)
     return bookkeeper.close()
 
 
@@ -169,6 +182,11 @@ class _Group(Struct):
     clock: _Clock  # of its reports: they may come from another machine
 
 
+class _Stall(Struct):
+    begin: float
+    end: float = math.inf
+
+
 class _Bookkeeper:
     """Charges the time since the last charge to a part, up to ever later moments."""
 
@@ -178,22 +196,35 @@ class _Bookkeeper:
         self._clock = _Clock(begin, 0.0)
         self._charged = self._alive = 0.0
         self._group: _Group | None = None
+        self._stalls: deque[_Stall] = deque()  # that are not charged yet, in order
+        self._epoch: object = None  # that began with a record of its own, where storage is far away
         self._between = Part.STARTING  # what the driver is at when there is no group
         self._failures: list[FailureEntry] = []
         self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
 
-    def enter(self, time: float, event: ev.Event | None, failure: Failure | None, before: RunState) -> None:
-        at = self._clock.show(time)
+    def enter(self, record: Record, event: ev.Event | None, failure: Failure | None, before: RunState) -> None:
+        at = self._clock.show(record.time)
+        if record.kind == EPOCH_BEGAN:
+            self._take_over(at)
+            self._epoch = record.body.get("epoch")
         match event:
-            case ev.DriverStarted():
-                self._leave(self._alive, at, Part.REDONE)
-                self._charge(at, Part.DOWN)
-                self._between = Part.STARTING
+            case ev.DriverStarted(epoch) if epoch != self._epoch:
+                self._take_over(at)
             case ev.GroupStarted():
                 self._begin_group(event, at, before)
+            case ev.CapacityLacking():
+                self._prepare_group(at, before)
+                self._between = Part.CAPACITY
+            case ev.HandedOver(generation) if self._group is not None and generation == self._group.generation:
+                self._between = Part.FINISHING if event.reason is HandoverReason.STOP else Part.RECOVERING
+                self._leave(at, at, self._between)
+            case ev.StorageLags(stalled):
+                self._stall(at, stalled)
             case ev.RunEnded():
-                self._between = Part.FINISHING
+                if self._between is not Part.CAPACITY:
+                    self._between = Part.FINISHING
                 self._leave(at, at, Part.FINISHING)
+                self._between = Part.FINISHING
         if failure is not None:
             self._leave(at, at, Part.REDONE)
             self._between = Part.RECOVERING
@@ -207,20 +238,48 @@ class _Bookkeeper:
         seconds = {f"{part.value}_s": s for part, s in self._seconds.items()}
         return Ledger(self._charged, **seconds, failures=tuple(self._failures))
 
+    def _take_over(self, at: float) -> None:
+        self._leave(self._alive, at, Part.REDONE)
+        self._charge(at, Part.DOWN)
+        self._between = Part.STARTING
+        self._stalls.clear()
+
     def _begin_group(self, event: ev.GroupStarted, at: float, before: RunState) -> None:
+        self._prepare_group(at, before)
+        self._between = Part.RECOVERING  # once the group has ended
+        self._group = _Group(event.generation, event.base, next(self._limits), _Clock(self._clock.time, at))
+
+    def _prepare_group(self, at: float, before: RunState) -> None:
+        """Charge what was before the next group starts, or begins to wait for room."""
         if self._group is not None:  # the record of its end is lost
             self._leave(self._alive, at, Part.REDONE)
-            self._between = Part.RECOVERING
         if self._between is Part.RECOVERING:
             waited = max(0.0, min(at - self._charged, _backoff_s(before)))
             self._charge(at - _on_grid(waited), Part.RECOVERING)
             self._charge(at, Part.WAITING)
         self._charge(at, self._between)
-        self._group = _Group(event.generation, event.base, next(self._limits), _Clock(self._clock.time, at))
+
+    def _stall(self, at: float, on: bool) -> None:
+        already = bool(self._stalls) and self._stalls[-1].end == math.inf
+        if on and not already:
+            self._stalls.append(_Stall(at))
+        elif already and not on:
+            self._stalls[-1].end = at
 
     def _charge(self, until: float, part: Part) -> None:
         self._seconds[part] += max(0.0, until - self._charged)
         self._charged = max(until, self._charged)
+
+    def _train(self, until: float, part: Part) -> None:
+        """Charge to a part what the group did, without the times in which its checkpoints waited for storage."""
+        while self._stalls and self._stalls[0].begin < until:
+            stall = self._stalls[0]
+            self._charge(stall.begin, part)
+            self._charge(min(until, stall.end), Part.STALLED)
+            if stall.end > until:
+                break
+            self._stalls.popleft()
+        self._charge(until, part)
 
     def _leave(self, until: float, end: float, rest: Part) -> None:
         """Charge what the group did, by its reports up to ``end``, and the rest, if any, up to ``until``."""
@@ -235,8 +294,10 @@ class _Bookkeeper:
                 self._charge(at, Part.STARTING)
                 self._recovered(at)
             else:
-                self._charge(at, Part.PRODUCTIVE if group.base + index < group.limit else Part.REDONE)
-        self._charge(until, rest if reports else Part.STARTING)
+                self._train(at, Part.PRODUCTIVE if group.base + index < group.limit else Part.REDONE)
+        if reports:
+            self._train(until, rest)
+        self._charge(until, Part.STARTING)
 
     def _recovered(self, at: float) -> None:
         for number, failed in self._open.items():
