@@ -40,6 +40,12 @@ def test_a_commit_whose_reply_was_lost_can_be_tried_again(bucket: Bucket) -> Non
         store.commit(replace(manifest, created=2.5))
 
 
+def test_the_commit_of_a_dead_driver_that_lands_before_the_next_ones_counts(bucket: Bucket) -> None:
+    manifest = upload(bucket, "one")
+    late = RemoteCheckpoints(FakeObjects(bucket)).commit(replace(manifest, epoch=1))
+    assert RemoteCheckpoints(FakeObjects(bucket)).commit(replace(manifest, epoch=2)) == late
+
+
 def test_what_is_not_there_or_has_no_good_name_is_refused(bucket: Bucket) -> None:
     store = RemoteCheckpoints(FakeObjects(bucket))
     with pytest.raises(CheckpointDamagedError, match="no manifest"):

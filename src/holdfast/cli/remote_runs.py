@@ -61,13 +61,15 @@ class RemoteRun:
                 continue
             try:
                 manifest = parse_manifest(id, line, f"{self.location}/{key}")
-                if id not in with_files and not all(entry.at for entry in manifest.files):
-                    raise CheckpointDamagedError("its directory is missing")
             except CheckpointDamagedError as error:
                 damage.append(Damage(key, "file", str(error)))
+                continue
+            if id not in known and not journal_damage and manifest.epoch < last_epoch:
+                continue
+            if id in with_files or all(entry.at for entry in manifest.files):
+                manifests.append(manifest)
             else:
-                if id in known or journal_damage or manifest.epoch >= last_epoch:
-                    manifests.append(manifest)
+                damage.append(Damage(key, "file", "its directory is missing"))
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def has_manifest(self, id: str) -> bool:
