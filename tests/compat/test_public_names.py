@@ -66,9 +66,12 @@ TRAIN = {
 
 TORCH = {
     "CheckpointConfig": TRAIN["CheckpointConfig"],
+    "ElasticSampler": "(dataset, global_batch_size=None, shuffle=True, seed=0, num_replicas=None, rank=None)",
+    "ElasticStream": "(dataset, global_batch_size=None)",
     "FailureConfig": TRAIN["FailureConfig"],
     "RunConfig": TRAIN["RunConfig"],
     "ScalingConfig": TRAIN["ScalingConfig"],
+    "SeededDataset": "(dataset, seed=0)",
     "TorchConfig": "(backend=None, init_method='env', timeout_s=1800)",
     "TorchTrainer": "(train_loop_per_worker, *, train_loop_config=None, torch_config=None, scaling_config=None, "
     "run_config=None, datasets=None, dataset_config=None, validation_config=None, metadata=None, "
@@ -81,6 +84,9 @@ TORCH = {
     "prepare_data_loader": "(data_loader, add_dist_sampler=True, move_to_device=True, auto_transfer=True)",
     "prepare_model": "(model, move_to_device=True, parallel_strategy='ddp', parallel_strategy_kwargs=None)",
     "prepare_optimizer": "(optimizer)",
+    "rng_state": "()",
+    "seed_rng": "(*key)",
+    "set_rng_state": "(state)",
 }
 
 MEMBERS = {

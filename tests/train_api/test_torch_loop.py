@@ -61,7 +61,29 @@ def test_one_worker_needs_no_wrapping() -> None:
     model = torch.nn.Linear(2, 2)
     assert prepare_model(model) is model
     assert prepare_model(model, parallel_strategy="fsdp") is model
-    loader = DataLoader(DATA, batch_size=2, shuffle=True)
+
+
+@pytest.mark.usefixtures("session")
+def test_one_worker_has_all_the_data() -> None:
+    prepared = prepare_data_loader(DataLoader(DATA, batch_size=2, shuffle=True))
+    assert isinstance(prepared, DataLoader)
+    assert len(prepared) == 5
+    assert [len(batch) for (batch,) in prepared] == [2] * 5
+    assert sorted(seen(prepared)) == list(range(10))
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampler": WeightedRandomSampler([1.0] * 10, 10)},
+        {"sampler": RandomSampler(DATA, replacement=True)},
+        {"sampler": RandomSampler(DATA, num_samples=3)},
+        {"batch_sampler": BatchSampler(SequentialSampler(DATA), 2, drop_last=False)},
+    ],
+)
+def test_one_worker_keeps_a_sampler_of_its_own(options: Any) -> None:
+    loader: DataLoader[Any] = DataLoader(DATA, **options)
     assert prepare_data_loader(loader) is loader
 
 
@@ -164,6 +186,8 @@ def test_another_sampler_is_replaced_with_a_word(session: Any, caplog: pytest.Lo
     assert isinstance(prepared.sampler, DistributedSampler)
     assert prepared.sampler.shuffle
     assert "replaces the WeightedRandomSampler" in caplog.text
+    of_rank(session, 0, DataLoader(DATA, sampler=RandomSampler(DATA, replacement=True)))
+    assert "replaces the RandomSampler" in caplog.text
     caplog.clear()
     of_rank(session, 0, DataLoader(DATA, sampler=RandomSampler(DATA)))
     assert caplog.text == ""

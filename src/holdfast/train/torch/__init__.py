@@ -26,13 +26,19 @@ if TYPE_CHECKING:
         prepare_model,
         prepare_optimizer,
     )
+    from holdfast.train.torch.rng import SeededDataset, rng_state, seed_rng, set_rng_state
+    from holdfast.train.torch.sampler import ElasticSampler
+    from holdfast.train.torch.stream import ElasticStream
     from holdfast.train.torch.trainer import TorchTrainer
 
 __all__ = [
     "CheckpointConfig",
+    "ElasticSampler",
+    "ElasticStream",
     "FailureConfig",
     "RunConfig",
     "ScalingConfig",
+    "SeededDataset",
     "TorchConfig",
     "TorchTrainer",
     "accelerate",
@@ -43,14 +49,26 @@ __all__ = [
     "prepare_data_loader",
     "prepare_model",
     "prepare_optimizer",
+    "rng_state",
+    "seed_rng",
+    "set_rng_state",
 ]
+
+_MODULES = {
+    "ElasticSampler": "sampler",
+    "ElasticStream": "stream",
+    "SeededDataset": "rng",
+    "TorchTrainer": "trainer",
+    "rng_state": "rng",
+    "seed_rng": "rng",
+    "set_rng_state": "rng",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "trainer" if name == "TorchTrainer" else "loop"
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'loop')}"), name)
 
 
 prefork([__name__, f"{__name__}.loop", "holdfast.train.payload", "holdfast.train.api", "holdfast.train.collective"])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 import os
 import random
 from typing import Any, NoReturn
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader
 
 from holdfast.train.api import session_for
-from holdfast.train.checks import warn_once
 from holdfast.train.torch.batches import DeviceLoader
-
-logger = logging.getLogger(__name__)
+from holdfast.train.torch.elastic import ElasticLoader
+from holdfast.train.torch.split import split_loader
 
 
 def get_device() -> torch.device:
@@ -73,58 +70,21 @@ def prepare_data_loader(
 ) -> DataLoader[Any]:
     """Give each worker its part of the data, and bring batches to its device.
 
-    With more than one worker the loader's sampler becomes a DistributedSampler, which shuffles if the loader did; every
-    other option stays. Call ``loader.sampler.set_epoch(epoch)`` before each epoch for a new order. A loader with a
-    DistributedSampler, or over an IterableDataset (which splits its own stream), stays as it is.
+    The returned loader takes this worker's share of every global batch: ``batch_size`` from each worker, or what an
+    ``ElasticSampler`` or ``ElasticStream`` says. Put ``loader.state_dict()`` into the checkpoint, and
+    ``loader.load_state_dict(state)`` goes on after the last batch consumed, with the same global batch, whatever the
+    number of workers is then: no sample is skipped or repeated. Each epoch has an order of its own, by the number that
+    ``loader.set_epoch(epoch)`` (or ``loader.sampler.set_epoch``) is given; without, epochs count from 0. Every other
+    option of the loader stays. A loader with a DistributedSampler, or over an IterableDataset, stays as it is.
     ``auto_transfer`` copies the next batch to the GPU while this one is used; it does nothing on a CPU.
     """
     session = session_for("torch.prepare_data_loader")
-    if add_dist_sampler and session.world_size > 1:
-        data_loader = _distributed(data_loader, session.rank, session.world_size)
+    split = split_loader(data_loader, session.rank, session.world_size) if add_dist_sampler else None
+    inner: Any = data_loader if split is None else split.loader
     device = get_device()
-    if not move_to_device or device.type == "cpu":
-        return data_loader
-    on_device: Any = DeviceLoader(data_loader, device, auto_transfer)
-    return on_device
-
-
-def _distributed(loader: DataLoader[Any], rank: int, world_size: int) -> DataLoader[Any]:
-    if isinstance(loader.dataset, IterableDataset):
-        if rank == 0:
-            warn_once(
-                "iterable dataset",
-                "prepare_data_loader() cannot split an IterableDataset: each worker iterates all of it, unless it "
-                "splits itself by holdfast.train.get_context().get_world_rank()",
-            )
-        return loader
-    if isinstance(loader.sampler, DistributedSampler):
-        return loader
-    if loader.batch_size is None and loader.batch_sampler is not None:
-        if isinstance(getattr(loader.batch_sampler, "sampler", None), DistributedSampler):
-            return loader
-        raise ValueError(
-            f"prepare_data_loader() cannot split a loader with a batch_sampler of its own "
-            f"({type(loader.batch_sampler).__name__}): let it draw from a DistributedSampler, or pass "
-            "add_dist_sampler=False and split the batches by holdfast.train.get_context().get_world_rank()"
-        )
-    if rank == 0 and not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
-        logger.warning(
-            "prepare_data_loader() replaces the %s by a DistributedSampler; keep it with add_dist_sampler=False",
-            type(loader.sampler).__name__,
-        )
-    shuffle = not isinstance(loader.sampler, SequentialSampler)
-    sampler = DistributedSampler(loader.dataset, num_replicas=world_size, rank=rank, shuffle=shuffle)
-    return DataLoader(**_options(loader), sampler=sampler)
-
-
-def _options(loader: DataLoader[Any]) -> dict[str, Any]:
-    """All that the loader was made with but its sampling, whatever options this version of torch knows."""
-    sampling = ("self", "shuffle", "sampler", "batch_sampler")
-    return {
-        name: getattr(loader, name)
-        for name in inspect.signature(DataLoader.__init__).parameters
-        if name not in sampling and hasattr(loader, name)
-    }
+    if move_to_device and device.type != "cpu":
+        inner = DeviceLoader(inner, device, auto_transfer)
+    return inner if split is None else ElasticLoader(inner, split.source, data_loader, split.keep_batch)
 
 
 def enable_reproducibility(seed: int = 0) -> None:

@@ -1,0 +1,111 @@
+"""Random numbers that a resumed run draws again exactly: states to save, and streams that are derived from a key.
+
+A state is plain: ints, lists and tensors, which ``torch.load`` reads without pickled objects.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from holdfast.train.torch.order import derive
+from holdfast.worker import session as sessions
+
+
+def rng_state() -> dict[str, Any]:
+    """The states of the generators of Python, NumPy, torch and this worker's GPUs, to be saved by each rank."""
+    version, numbers, gauss = random.getstate()
+    return {
+        "python": [version, list(numbers), gauss],
+        "numpy": _numpy_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": [torch.cuda.get_rng_state(device) for device in _gpus()],
+    }
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Go on with the random numbers from where ``rng_state()`` was called."""
+    missing = sorted({"python", "numpy", "torch", "cuda"} - state.keys())
+    if missing:
+        raise ValueError(f"set_rng_state(): no {', '.join(missing)} in it; pass what rng_state() returned")
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    _set_numpy_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.init()
+        for device, saved in zip(_gpus(), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(saved, device)
+
+
+def seed_rng(*key: int | str) -> None:
+    """Seed Python, NumPy, torch and CUDA by a key, as in ``seed_rng(seed, rank, step)``: equal keys, equal numbers."""
+    seed = derive("rng", *key)
+    _seed(seed)
+    torch.manual_seed(seed)
+
+
+class SeededDataset(Dataset):  # type: ignore[misc]
+    """A map-style dataset each of whose samples is made with generators that are seeded by (seed, epoch, index). Random
+    augmentations then depend neither on the world size nor on the number of loader workers, nor on what was drawn
+    before. The epoch comes from the loader that ``prepare_data_loader`` returned."""
+
+    def __init__(self, dataset: Any, seed: int = 0) -> None:
+        self.dataset = dataset
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, key: int | tuple[int, int]) -> Any:
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys: Sequence[int | tuple[int, int]]) -> list[Any]:
+        pairs = [key if isinstance(key, tuple) else (0, key) for key in keys]
+        if get_worker_info() is not None:
+            return [self._sample(epoch, index) for epoch, index in pairs]
+        # In the process that trains, the numbers of the training itself go on as if nothing had been loaded.
+        before = random.getstate(), _numpy_state(), torch.get_rng_state()
+        try:
+            return [self._sample(epoch, index) for epoch, index in pairs]
+        finally:
+            random.setstate(before[0])
+            _set_numpy_state(before[1])
+            torch.set_rng_state(before[2])
+
+    def _sample(self, epoch: int, index: int) -> Any:
+        seed = derive("sample", self.seed, epoch, index)
+        _seed(seed)
+        torch.default_generator.manual_seed(seed)
+        return self.dataset[index]
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+
+
+def _numpy_state() -> list[Any]:
+    state: Any = np.random.get_state()
+    name, numbers, position, has_gauss, gauss = state
+    return [name, numbers.tolist(), position, has_gauss, gauss]
+
+
+def _set_numpy_state(state: Sequence[Any]) -> None:
+    name, numbers, position, has_gauss, gauss = state
+    np.random.set_state((name, np.array(numbers, dtype=np.uint32), position, has_gauss, gauss))
+
+
+def _gpus() -> list[int]:
+    """This worker's GPUs, in its own order: after a restart they may be others. None where CUDA is not in use."""
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return []
+    try:
+        return list(sessions.current().devices)
+    except RuntimeError:
+        return [torch.cuda.current_device()]

@@ -1,0 +1,154 @@
+"""``ElasticSampler``: each rank's share of every global batch, in an order that no world size changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler, Sampler
+
+from holdfast.train.checks import check_bool, check_int
+from holdfast.train.torch.cursor import Cursor
+from holdfast.train.torch.order import Order
+from holdfast.train.torch.rng import SeededDataset
+from holdfast.train.torch.shares import Cut, Part
+from holdfast.worker import session as sessions
+
+_LOOKED_UP_AT_ONCE = 4096
+
+
+class ElasticSampler(DistributedSampler):  # type: ignore[misc]
+    """For ``DataLoader(dataset, batch_size, sampler=ElasticSampler(dataset, global_batch_size))``, which
+    ``prepare_data_loader`` then splits: one optimizer step is for ``global_batch_size`` samples whatever the world size
+    is, and a worker takes at most the loader's ``batch_size`` of them at once (see ``loader.ends_step``). None is as
+    without this sampler: ``batch_size`` from each worker that the run began with, and a worker takes its share at once.
+    ``num_replicas`` and ``rank`` are those of the training, unless given.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        global_batch_size: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        if global_batch_size is not None:
+            check_int("ElasticSampler(global_batch_size", global_batch_size, least=1, note=", or None")
+        check_bool("ElasticSampler(shuffle", shuffle)
+        check_int("ElasticSampler(seed", seed, least=0)
+        own_rank, world_size = place()
+        super().__init__(
+            dataset,
+            num_replicas=world_size if num_replicas is None else num_replicas,
+            rank=own_rank if rank is None else rank,
+            shuffle=shuffle,
+            seed=seed,
+        )
+        self.global_batch_size = global_batch_size
+        self.cursor = Cursor()
+        self.batch = global_batch_size
+        self.most: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.cursor.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        """The base class sets it before there is a cursor, which begins at the same epoch."""
+        if "cursor" in vars(self):
+            self.cursor.set_epoch(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.cursor.set_epoch(epoch)
+
+    @property
+    def samples(self) -> int:
+        return len(self.dataset)
+
+    @property
+    def cut(self) -> Cut:
+        return Cut(self.batch or self.num_replicas, self.drop_last, self.num_replicas, self.most)
+
+    def __len__(self) -> int:
+        """How many samples this rank has in a whole epoch."""
+        return self.cut.count_samples(self.samples, self.rank)
+
+    def __iter__(self) -> Iterator[int]:
+        return (index for indices in self.batches() for index in indices)
+
+    def batches(self) -> Iterator[list[int]]:
+        """This rank's indices from the cursor on, a list for each part. The epoch and the cursor are read at once, the
+        indices are looked up as they are taken."""
+        order = Order(self.samples, self.seed, self.epoch, self.shuffle)
+        parts = self.cut.parts(self.samples, self.cursor.consumed)
+        return _looked_up(order, (part.positions(self.rank, self.num_replicas) for part in parts))
+
+    def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[Part, Any]]:
+        """The batches that the loader fetches from here, each with the part that it is."""
+        parts = self.cut.parts(self.samples, self.cursor.consumed)
+        return ((part, batch) for batch, part in zip(batches, parts, strict=True))
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Raise if the state cannot be gone on from: the order would be another one."""
+        for name, now in (("samples", self.samples), ("shuffle", self.shuffle)):
+            if state[name] != now:
+                raise ValueError(
+                    f"load_state_dict(): it was saved with {name}={state[name]!r}, and now it is {now!r}, so the order "
+                    "of the samples is another one: go on with the dataset and options of then, or do not load the "
+                    "loader's state and begin a new epoch with set_epoch()"
+                )
+
+
+def _looked_up(order: Order, ranges: Iterator[range]) -> Iterator[list[int]]:
+    """Many positions in one go: looking up one batch costs almost as much as looking up hundreds."""
+    waiting: list[range] = []
+    size = 0
+    for positions in ranges:
+        waiting.append(positions)
+        size += len(positions)
+        if size >= _LOOKED_UP_AT_ONCE:
+            yield from _lists(order, waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield from _lists(order, waiting)
+
+
+def _lists(order: Order, ranges: list[range]) -> Iterator[list[int]]:
+    indices = order.at(np.concatenate([np.arange(r.start, r.stop, r.step) for r in ranges])).tolist()
+    begin = 0
+    for positions in ranges:
+        yield indices[begin : begin + len(positions)]
+        begin += len(positions)
+
+
+class PartSampler(Sampler):  # type: ignore[misc]
+    """What the data loader draws from: what to fetch for each part. A ``SeededDataset`` is told the epoch with each
+    index, because workers that persist across epochs hear of nothing else."""
+
+    def __init__(self, sampler: ElasticSampler, batched: bool) -> None:
+        self.sampler = sampler
+        self.batched = batched
+
+    def __len__(self) -> int:
+        return self.sampler.cut.count_parts(self.sampler.samples)
+
+    def __iter__(self) -> Iterator[Any]:
+        batches: Iterator[Any] = self.sampler.batches()
+        if isinstance(self.sampler.dataset, SeededDataset):
+            epoch = self.sampler.epoch
+            batches = ([(epoch, index) for index in indices] for indices in batches)
+        return batches if self.batched else (indices[0] for indices in batches)
+
+
+def place() -> tuple[int, int]:
+    """Rank and world size of this process, in a Holdfast worker or in a process group of somebody else."""
+    try:
+        session = sessions.current()
+    except RuntimeError:
+        return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
+    return session.rank, session.world_size
