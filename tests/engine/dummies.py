@@ -13,6 +13,8 @@ import time
 
 from holdfast.worker import session
 
+told = threading.Event()
+
 
 def wait_for_ever() -> None:
     session.current().ready()
@@ -44,6 +46,11 @@ def _spin_in_a_thread() -> None:
 def match_for_ever() -> None:
     session.current().ready()
     re.match(r"(a|aa)+$", "a" * 200 + "b")
+
+
+def wait_until_told() -> None:
+    session.current().ready()
+    assert told.wait(60.0)
 
 
 def report_and_return() -> int:

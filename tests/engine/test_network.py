@@ -15,6 +15,7 @@ import pytest
 from nodes_at_work import PATIENCE_S, Watcher, below, configure, is_gone, wait_until
 from two_machines import Cable
 
+from holdfast.engine.agent_process import Network
 from holdfast.engine.cluster import LocalCluster
 from holdfast.node.handshake import Door
 from holdfast.wire import messages as wire
@@ -74,6 +75,30 @@ def test_a_node_that_was_cut_off_comes_back_when_the_cable_is_mended(cable: Cabl
         cable.mend()
         run.take(wire.NodeReady, node)
         run.start(node, generation=2)
+        run.session.close()
+
+
+def test_an_agent_that_is_cut_off_and_cannot_end_its_workers_counts_as_lost_when_they_are_gone(
+    cable: Cable, tmp_path: Path
+) -> None:
+    with LocalCluster() as cluster:
+        node = cluster.add_node(network=cable.network)
+        run = Watcher(cluster, at_work(tmp_path))
+        agent = run.take(wire.NodeReady, node).pid
+        (worker,) = run.start(node)
+        os.kill(agent, signal.SIGSTOP)
+        cable.cut()
+        run.take(wire.NodeLost, node)
+        assert is_gone(worker)
+        run.session.close()
+
+
+def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        cluster.add_node(network=Network(("no-such-command",), "127.0.0.1", "127.0.0.1"))
+        run = Watcher(cluster, at_work(tmp_path))
+        with pytest.raises(FileNotFoundError, match="no-such-command"):
+            run.take(wire.NodeReady)
         run.session.close()
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import dummies
 import pytest
-from nodes_at_work import Watcher, configure, is_gone, wait_until
+from nodes_at_work import Watcher, configure, is_gone, parent, wait_until
 
 from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.inprocess import InProcessEngine
 from holdfast.node import posix
 from holdfast.wire import messages as wire
 
@@ -79,6 +80,38 @@ def test_a_worker_that_is_not_armed_yet_is_not_hurt(cluster: LocalCluster, tmp_p
     run.take(wire.WorkerIsReady, node)
     assert "no answer" in early
     assert "wait_for_ever" in stacks_of(run, node)[0]
+    run.session.close()
+
+
+def test_a_worker_in_the_script_itself_tells_too(tmp_path: Path) -> None:
+    engine = InProcessEngine()
+
+    def drive() -> str:
+        run = Watcher(engine, configure(tmp_path, dummies.wait_until_told))
+        run.take(wire.NodeReady)
+        run.start("in-process")
+        try:
+            wait_until(lambda: "in wait_until_told" in stacks_of(run, "in-process")[0], "the worker waits")
+            return stacks_of(run, "in-process")[0]
+        finally:
+            dummies.told.set()
+            run.take(wire.WorkersGone)
+            run.session.close()
+
+    assert "in wait_until_told" in engine.host(drive, lambda _number, _at_once: None)
+
+
+def test_a_worker_that_its_zygote_has_not_forked_yet(cluster: LocalCluster, tmp_path: Path) -> None:
+    node = cluster.add_node()
+    run = Watcher(cluster, configure(tmp_path, dummies.wait_for_ever))
+    run.take(wire.NodeReady, node)
+    (first,) = run.start(node)
+    zygote = parent(first)
+    os.kill(zygote, signal.SIGSTOP)
+    run.session.send(node, wire.StartWorkers(2, 1, 0, None, [wire.Place(0, 0, 1, 0)]))
+    assert "has not been forked yet" in stacks_of(run, node, 2)[0]
+    os.kill(zygote, signal.SIGCONT)
+    run.take(wire.WorkerIsReady, node, generation=2)
     run.session.close()
 
 

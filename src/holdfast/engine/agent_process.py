@@ -67,18 +67,26 @@ class AgentProcess:
         self._link: Link | None = None
         self._door: Door | None = None
         self._killed = False
-        if node.network is None:
-            self._start_below()
-        else:
-            self._start_across(node.network)
+        try:
+            self._start()
+        except BaseException:
+            self._close()
+            raise
         self._tree.add(self._process.pid)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    def _start(self) -> None:
+        if self._node.network is None:
+            self._start_below()
+        else:
+            self._start_across(self._node.network)
+
     def _start_below(self) -> None:
         ours, theirs = socket.socketpair()
+        self._link = Link(ours, self._configure.node_timeout_s)
         fds = [theirs.fileno()]
         planted = seed.planted() if self._configure.start_method == "fork" else None
         grown = planted.grow() if planted is not None else None
@@ -89,7 +97,7 @@ class AgentProcess:
             self._run([], ["child", str(os.getpid()), *map(str, fds)], fds)
         if grown is not None:
             grown[1].close()
-        self._use(ours)
+        self._link.send(self._configure)
 
     def _start_across(self, network: Network) -> None:
         """The token goes through a pipe: arguments and variables can be read by others."""
@@ -111,21 +119,17 @@ class AgentProcess:
             command, pass_fds=fds, env=env, start_new_session=True, stdin=subprocess.DEVNULL
         )
 
-    def _use(self, sock: socket.socket) -> None:
-        self._link = Link(sock, self._configure.node_timeout_s)
-        self._link.send(self._configure)
-        if self._killed:
-            self._link.hang_up()
-
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
         """Deliver what the agent says, until it is gone."""
         if self._door is not None:
             deadline = time.monotonic() + _CONNECT_WITHIN_S
             sock = self._door.admit(lambda: self._is_starting and time.monotonic() < deadline)
             self._door.close()
-            if sock is not None:
-                self._use(sock)
-        if self._link is None:
+            if sock is None:
+                return
+            self._link = Link(sock, self._configure.node_timeout_s)
+            self._link.send(self._configure)
+        if self._link is None or self._killed:
             return
 
         def heed(message: wire.Message) -> None:
@@ -171,10 +175,8 @@ class AgentProcess:
     def await_end(self, is_lost: Callable[[], bool]) -> None:
         """When this returns, all is gone. A process that hangs in the kernel, where it cannot be killed, is waited for
         as long as the run goes on; else the agent has ended what was below it."""
-        if self._link is not None:
-            if not self._killed:
-                self._await_own_end(self._link)
-            self._link.close()
+        if self._link is not None and not self._killed:
+            self._await_own_end(self._link)
         self._tree.kill()
         self._process.kill()
         self._process.wait()
@@ -186,9 +188,14 @@ class AgentProcess:
                     f"holdfast: waiting for the end of killed processes of {self._node.id}: {states}", file=sys.stderr
                 )
             warned = True
-        self._tree.close()
+        self._close()
         for pid in self._workers.values() if is_lost() else ():
             remove_temporary_files(pid, self._configure.env)
+
+    def _close(self) -> None:
+        for part in (self._door, self._link, self._tree):
+            if part is not None:
+                part.close()
 
     def _await_own_end(self, link: Link) -> None:
         """The agent has hung up, or fallen silent. One that is cut off lives on until its time is over, and only then

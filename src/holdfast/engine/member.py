@@ -105,12 +105,17 @@ class Member:
                 agent.kill()
             elif self._over.is_set():
                 agent.shut_down()
-        agent.serve(self._inbox, self._pass_on)
-        with self._lock:
-            ready, self._ready = self._ready, 0
-        agent.await_end(lambda: self._is_lost)
-        with self._lock:
-            self._agent = None
+        try:
+            agent.serve(self._inbox, self._pass_on)
+        except BaseException:
+            agent.kill()
+            raise
+        finally:
+            with self._lock:
+                ready, self._ready = self._ready, 0
+            agent.await_end(lambda: self._is_lost)
+            with self._lock:
+                self._agent = None
         return ready != 0
 
     def _pass_on(self, message: wire.Message) -> None:

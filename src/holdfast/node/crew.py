@@ -106,7 +106,8 @@ class Crew:
 
     def subjects(self, generation: int) -> list[Subject]:
         """The workers of a group, to be asked for their stacks."""
-        return [Subject(p.rank, p.pid, os.dup(p.stacks)) for p in self._group(generation) if p.forked]
+        group = self._group(generation)
+        return [Subject(p.rank, p.pid if p.forked else None, os.dup(p.stacks)) for p in group]
 
     def _group(self, generation: int) -> list[Process]:
         return [p for p in self._processes.values() if p.generation == generation and not p.task]

@@ -54,7 +54,7 @@ class Door:
                 sock: socket.socket = key.fileobj  # type: ignore[assignment]
                 if key.data is None:
                     self._greet()
-                elif self._hear(sock, key.data):
+                elif sock.fileno() >= 0 and self._hear(sock, key.data):  # else it was sent off a moment ago
                     return sock
             self._send_off(lambda caller: caller.until < time.monotonic())
         return None
@@ -71,8 +71,10 @@ class Door:
         except OSError:
             sock.close()
             return
-        if len(self._selector.get_map()) > _STRANGERS:
-            self._send_off(lambda _: True)
+        callers = [key.data for key in self._selector.get_map().values() if key.data is not None]
+        if len(callers) >= _STRANGERS:
+            oldest = min(callers, key=lambda other: other.until)
+            self._send_off(lambda other: other is oldest)
         self._selector.register(sock, selectors.EVENT_READ, caller)
 
     def _hear(self, sock: socket.socket, caller: _Caller) -> bool:
@@ -107,6 +109,8 @@ class Door:
                 key.fileobj.close()  # type: ignore[union-attr]
 
     def close(self) -> None:
+        if self._listener.fileno() < 0:
+            return  # it is closed already
         self._send_off(lambda _: True)
         self._selector.close()
         self._listener.close()

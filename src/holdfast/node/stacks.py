@@ -30,7 +30,7 @@ class Subject:
     """A worker that is asked."""
 
     rank: int
-    pid: int  # 0: it runs in this very process
+    pid: int | None  # None: it has not been forked yet; 0: it runs in this very process
     fd: int  # of the file that it writes to; ours to close
     before: int = 0  # how much had been written there
     seen: int = 0
@@ -49,6 +49,8 @@ class Subject:
         return data.decode("utf-8", "replace") or f"(no answer: {self._why_none()})\n"
 
     def _why_none(self) -> str:
+        if self.pid is None:
+            return "the process has not been forked yet"
         state = posix.state(self.pid)
         if state in _STATES:
             return _STATES[state]
@@ -68,7 +70,7 @@ def collect(subjects: list[Subject]) -> dict[int, str]:
         open_ = [subject for subject in subjects if subject.asked]
         while open_ and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
-            open_ = [s for s in open_ if not s.is_complete and (s.pid == 0 or posix.state(s.pid) not in _STATES)]
+            open_ = [s for s in open_ if not s.is_complete and (not s.pid or posix.state(s.pid) not in _STATES)]
         return {subject.rank: subject.answer() for subject in subjects}
     finally:
         for subject in subjects:
@@ -79,7 +81,7 @@ def _ask(subject: Subject) -> None:
     if subject.pid == 0:
         faulthandler.dump_traceback(subject.fd, all_threads=True)
         subject.asked = True
-    elif _listens(subject.pid):
+    elif subject.pid is not None and _listens(subject.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(subject.pid, SIGNAL)
             subject.asked = True
