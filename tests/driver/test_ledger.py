@@ -205,6 +205,11 @@ def test_a_record_that_does_not_fit_costs_itself() -> None:
     assert ledger == Ledger(3, starting_s=2, finishing_s=1)
 
 
+def test_a_group_whose_end_is_lost_was_replaced() -> None:
+    records = written((1, started()), (1, ev.CapacityLacking(2, 1)), (2, group(1, 0)), (6, group(2, 0)), (7, FINISHED))
+    assert account(records, {1: [(0, 3.0)]}) == Ledger(6, capacity_s=1, starting_s=1 + 1, recovering_s=3)
+
+
 def test_a_clock_that_is_set_back_costs_one_stretch() -> None:
     times = [100.0, 101.0, 110.0, 12.0, 20.0, 21.0]
     records = [msgspec.structs.replace(r, time=t) for r, t in zip(FAILED_ONCE, times, strict=True)]

@@ -12,14 +12,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ledger_model import check_sum
 
 import holdfast.train as train
+from holdfast.cli import reading, runs
+from holdfast.cli import show as show_command
 from holdfast.driver.history import load
 from holdfast.driver.ledger import Ledger
+from holdfast.driver.recovery import read_past
 from holdfast.store import journal
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
 from holdfast.store.metrics import read_metrics
 
 JOB = Path(__file__).parents[1] / "faults" / "job.py"
@@ -124,3 +129,31 @@ def test_metrics_that_are_damaged_or_gone(tmp_path: Path) -> None:
     none, _ = check_run(tmp_path / "run")
     assert whole.wall_clock_s == half.wall_clock_s == none.wall_clock_s
     assert whole.productive_s > half.productive_s > none.productive_s == 0
+
+
+def show(run: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "holdfast", "show", str(run), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+
+
+def test_the_command_line_shows_it(tmp_path: Path) -> None:
+    process = start(tmp_path, steps=6, raise_at=[3], max_failures=1)
+    process.communicate(timeout=PATIENCE_S)
+    ledger, _ = check_run(tmp_path / "run")
+    (failure,) = ledger.failures
+    assert f"time        {ledger.summary()}" in show(tmp_path / "run").splitlines()
+    shown = json.loads(show(tmp_path / "run", "--json"))["ledger"]
+    assert shown["goodput"] == ledger.goodput
+    assert {part: shown[f"{part}_s"] for part in ledger.parts} == ledger.parts
+    assert [f["recovered_s"] for f in shown["failures"]] == [failure.recovered_s]
+
+
+def test_the_command_line_does_not_read_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = start(tmp_path, steps=6)
+    process.communicate(timeout=PATIENCE_S)
+    records, _ = journal.read(RunLayout(tmp_path / "run"))
+    run = runs.open_run(Location.parse("run", tmp_path / "run"))
+    found = reading.Reading(run, None, [], records, read_past(records))
+    assert show_command._ledger(found) == load(tmp_path / "run").ledger
+    monkeypatch.setattr(show_command, "_QUICKLY_READ", 5)
+    assert show_command._ledger(found) is None

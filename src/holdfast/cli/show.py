@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import islice
 from typing import Any
+
+import msgspec
 
 from holdfast.cli import checkpoints, output, paths, reading, runs, timeline
 from holdfast.driver.display_picture import ago, headline
+from holdfast.driver.ledger import Ledger, account
+from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import Damage
 
 HELP = "show a run's state, history, failures and checkpoints"
 _SHOWN_CHECKPOINTS = 10
+_QUICKLY_READ = 100_000  # reports
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,11 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     found = reading.read(runs.open_run(paths.run_location(arguments.run_path)))
     told = timeline.moments(found.records)
+    ledger = _ledger(found)
     damage = _damage(found)
     if arguments.json:
-        output.print_json(_as_json(found, told, damage))
+        output.print_json(_as_json(found, told, ledger, damage))
     else:
-        _print_summary(found)
+        _print_summary(found, ledger)
         _print_history(told)
         _print_checkpoints(found)
         _print_damage(damage)
@@ -37,7 +44,22 @@ def _damage(found: reading.Reading) -> list[Damage]:
     return [damage for look in looks for damage in reading.confirmed(look, found.run)]
 
 
-def _as_json(found: reading.Reading, told: list[timeline.Moment], damage: list[Damage]) -> dict[str, Any]:
+def _ledger(found: reading.Reading) -> Ledger | None:
+    """Where the time went; None where there are so many reports that it would take long."""
+    stamps, left = {}, _QUICKLY_READ
+    for group in found.past.groups:
+        lines = list(islice(found.run.metrics_backwards(group.generation), left + 1))
+        left -= len(lines)
+        if left < 0:
+            return None
+        rows = [row for row in map(parse_line, reversed(lines)) if row is not None]
+        stamps[group.generation] = [(r["index"], r["time"]) for r in rows if isinstance(r["time"], (int, float))]
+    return account(found.records, stamps)
+
+
+def _as_json(
+    found: reading.Reading, told: list[timeline.Moment], ledger: Ledger | None, damage: list[Damage]
+) -> dict[str, Any]:
     reports, row = found.last_report
     driver = found.driver
     events = [{**moment._asdict(), "time": output.iso_time(moment.time)} for moment in told]
@@ -51,6 +73,7 @@ def _as_json(found: reading.Reading, told: list[timeline.Moment], damage: list[D
         "last_change": output.iso_time(found.last_change),
         "failures_counted": found.past.state.spent,
         "configuration": runs.identity(found.run),
+        "ledger": ledger and _ledger_json(ledger),
         "timeline": events,
         "failures": [event for event in events if event["kind"] == "failure"],
         "checkpoints": checkpoints.as_json(checkpoints.kept_checkpoints(found)),
@@ -59,7 +82,12 @@ def _as_json(found: reading.Reading, told: list[timeline.Moment], damage: list[D
     }
 
 
-def _print_summary(found: reading.Reading) -> None:
+def _ledger_json(ledger: Ledger) -> dict[str, Any]:
+    failures = [{**msgspec.to_builtins(f), "time": output.iso_time(f.time)} for f in ledger.failures]
+    return {**msgspec.to_builtins(ledger), "goodput": ledger.goodput, "failures": failures}
+
+
+def _print_summary(found: reading.Reading, ledger: Ledger | None) -> None:
     reports, row = found.last_report
     changed = found.last_change
     since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
@@ -69,6 +97,7 @@ def _print_summary(found: reading.Reading) -> None:
         ("state", f"{found.state}{_driver_text(found)}"),
         ("reports", f"{reports:,}{since}"),
         ("metrics", output.metrics_text(row and row["metrics"])),
+        ("time", "more reports than are quickly read" if ledger is None else ledger.summary()),
         *_configuration(runs.identity(found.run)),
     ]
     for name, text in lines:
