@@ -7,10 +7,14 @@ if sys.platform == "win32":
 
 __version__ = "0.1.0"
 
-_LATER = {"tune", "data", "init", "shutdown", "put", "get", "LocalCluster"}
+_LATER = {"tune", "data", "init", "shutdown", "put", "get"}
 
 
 def __getattr__(name: str) -> object:
+    if name == "LocalCluster":
+        from holdfast.engine.cluster import LocalCluster
+
+        return LocalCluster
     if name in _LATER:
         raise AttributeError(f"holdfast.{name} is not there yet in version {__version__}; holdfast.train is")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -19,6 +19,9 @@ class Settings:
     storage_patience_s: float = 600.0  # how long remote storage may not answer before the run ends for it
     scratch_dir: str = ""  # where nodes keep what is not in remote storage yet; empty: in the temporary directory
     staging_limit_gb: float = 0.0  # of what waits for storage, above which reports wait too; 0: half of the free space
+    bad_node_failures: int = 3  # a node on which so many groups failed is left alone for a time; 0: never
+    bad_node_rest_s: float = 600.0
+    preemption_grace_s: float = 30.0  # from a SIGTERM to a node's agent until it ends
     node_timeout_s: float = 10.0  # a node that has not answered for so long is lost
     stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
 
@@ -38,7 +41,7 @@ def load() -> Settings:
     return Settings(**values)  # type: ignore[arg-type]
 
 
-_WANTED = {bool: "1, true, yes, on or 0, false, no, off", float: "a number", str: "a text"}
+_WANTED = {bool: "1, true, yes, on or 0, false, no, off", float: "a number", int: "a whole number", str: "a text"}
 
 
 def _parse(text: str, kind: type) -> object:

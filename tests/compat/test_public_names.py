@@ -30,7 +30,7 @@ TRAIN = {
     "DataShard": "(data, rank, world_size)",
     "FailureConfig": "(max_failures=0, fail_fast=False, controller_failure_limit=-1, max_preemption_failures=-1, "
     "relax_collectives_on_preemption=False, preemption_grace_s=0.0, hang_timeout_s=None, backoff_s=0.5, "
-    "max_backoff_s=60.0)",
+    "max_backoff_s=60.0, max_hang_failures=None, max_same_errors=0)",
     "LoggingConfig": "(log_level='INFO')",
     "PreemptionError": "(preemption_info, drain_timed_out=False)",
     "PreemptionInfo": "(deadline_ms, preempted_node_to_ranks)",
@@ -54,6 +54,7 @@ TRAIN = {
     "ValidationFn": "(*args, **kwargs)",
     "ValidationTaskConfig": "(fn_kwargs=None, timeout_s=None)",
     "WorkerGroupError": "(error_message, worker_failures)",
+    "checkpoint_requested": "()",
     "collective": "module",
     "get_all_reported_checkpoints": "(consistency_mode=VALIDATED, timeout_s=None)",
     "get_checkpoint": "()",

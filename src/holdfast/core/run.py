@@ -94,7 +94,7 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
     turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
     turn.change(given_up=frozenset(), cut_off=False, outcome=None)
-    turn.change(capacity=None, lacking=False, handover=None, suspect=None, longest_gap=0.0)
+    turn.change(lacking=False, handover=None, suspect=None, longest_gap=0.0)
     for node in sorted(was.resting):
         turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", event.spec.bad_node_rest_s))
     turn.jump(Phase.RESTORING)

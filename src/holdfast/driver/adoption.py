@@ -21,7 +21,7 @@ class Adoption:
         self._open: dict[tuple[int, int], Manifest] = {}
         self._done: list[ev.Event] = []
 
-    def begin(self, unsaved: Sequence[bytes], past: Past, stored: Collection[str]) -> None:
+    def begin(self, node: str, unsaved: Sequence[bytes], past: Past, stored: Collection[str]) -> None:
         self._fleet.tell(wire.Sweep())
         for line in unsaved:
             try:
@@ -32,7 +32,7 @@ class Adoption:
                 self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
             elif _is_wanted(manifest, past):
                 self._open[manifest.generation, manifest.index] = manifest
-                self._fleet.upload(manifest, ranks=())
+                self._fleet.upload_from(node, manifest)
             else:
                 self._fleet.forget(manifest)
         self._finish_if_done()

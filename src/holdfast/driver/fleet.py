@@ -1,12 +1,17 @@
-"""The nodes of a run, and what they were asked for and have not done yet: with a lost node none of that is lost."""
+"""The nodes of a run, and what they were asked for and have not done yet: with a lost node none of that is forgotten.
+
+An order belongs to the node that has what it is about, and is given again when that node comes back. On a disk that all
+nodes reach, any of them can do it.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -27,8 +32,10 @@ from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
 from .plan import Plan
+from .roster import Roster
 
 Report = tuple[int, int]  # (generation, index)
+_NOBODY = ""  # the node of an order that any node may carry out, and none is there
 
 
 class Fleet:
@@ -36,16 +43,27 @@ class Fleet:
         self._plan, self._engine, self._configuration = plan, engine, configuration
         self._layout = RunLayout(Path(configuration.run_dir))
         self._session: Session | None = None
-        self._nodes: list[str] = []
+        least = plan.spec.min_workers or plan.spec.num_workers
+        self.roster = Roster(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least)
         self._start: do.StartGroup | None = None  # a group that waits for a node
-        self._unsealed: dict[tuple[int, int, int], wire.Seal] = {}
+        self._homes: dict[int, dict[int, str]] = {}  # generation -> rank -> node
+        self._busy: set[str] = set()  # nodes on which processes of the group may live
+        self._orders: dict[tuple[str, str, Any], wire.Message] = {}  # by node, kind and what they are about
         self._shards: dict[Report, dict[int, Shard]] = {}  # by rank, sealed
         self._gathered: dict[Report, Manifest] = {}  # whole, and not known to be in storage
-        self._gathers: dict[Report, wire.Gather] = {}
-        self._uploads: dict[Report, wire.Upload] = {}
         self._fetches: dict[str, wire.Fetch] = {}
-        self._tasks: dict[str, wire.RunTask] = {}
         self._stalled = False
+
+    @property
+    def is_remote(self) -> bool:
+        return bool(self._configuration.storage)
+
+    @property
+    def grows(self) -> bool:
+        """Whether nodes come and go, so that there may be too little room."""
+        return self._engine.grows
+
+    # Nodes
 
     def open(self, inbox: Inbox) -> None:
         self._session = self._engine.open(self._configuration, inbox)
@@ -54,19 +72,20 @@ class Fleet:
         if self._session is not None:
             self._session.close()
 
-    def _send(self, node: str, message: wire.Message) -> None:
-        assert self._session is not None
-        self._session.send(node, message)
-
-    def ready(self, node: str, pid: int) -> None:
+    def ready(self, message: wire.NodeReady) -> None:
         """A node can be used: it takes over what is open."""
         assert self._session is not None
-        self._session.accept(node, pid)
-        self._nodes.append(node)
-        open_work = (self._unsealed, self._gathers, self._uploads, self._fetches, self._tasks)
-        for orders in open_work:
-            for order in orders.values():
+        node = message.node_id
+        self._session.accept(node, message.pid)
+        self.roster.ready(message)
+        for (owner, kind, about), order in list(self._orders.items()):
+            if owner == _NOBODY:
+                del self._orders[owner, kind, about]
+                self._order(node, kind, about, order)
+            elif owner == node:
                 self._send(node, order)
+        for id, fetch in self._fetches.items():
+            self._order(node, "fetch", id, fetch)
         if self._stalled:
             self._send(node, wire.Pressure(True))
         if self._start is not None:
@@ -84,45 +103,105 @@ class Fleet:
             elif (manifest.generation, manifest.index) not in self._gathered:
                 self.forget(manifest)
 
-    def lost(self, node: str) -> None:
-        """What its workers staged is on disk, and is sealed by the node that follows."""
-        self._nodes = [other for other in self._nodes if other != node]  # it may not have been ready yet
+    def lost(self, node: str) -> tuple[list[int], list[Report]]:
+        """The ranks of the present group that were on it, and the reports of which it had what is not in storage."""
+        self.roster.lost(node)
+        self._busy.discard(node)
+        ranks = [rank for rank, home in self._homes.get(self._generation, {}).items() if home == node]
+        left_with = {about[:2] for owner, kind, about in self._orders if owner == node and kind in ("upload", "gather")}
+        unsealed = {(g, i) for owner, kind, (g, _, i) in self._of_kind("seal") if owner == node}
+        for owner, kind, about in [key for key in self._orders if key[0] == node]:
+            if kind == "task" or (kind == "seal" and not self.is_remote):
+                self._order(
+                    next(iter(self.roster.usable()), _NOBODY), kind, about, self._orders.pop((owner, kind, about))
+                )
+            elif kind == "fetch" or self.grows:
+                del self._orders[owner, kind, about]
+        return ranks, sorted(left_with | unsealed) if self.is_remote and self.grows else []
+
+    def _of_kind(self, wanted: str) -> list[tuple[str, str, Any]]:
+        return [key for key in self._orders if key[1] == wanted]
+
+    def _order(self, node: str, kind: str, about: Any, order: wire.Message) -> None:
+        self._orders[node, kind, about] = order
+        if node != _NOBODY:
+            self._send(node, order)
+
+    def _done(self, kind: str, about: Any, node: str | None = None) -> bool:
+        """Forget an order that is carried out; whether it was still open."""
+        found = [key for key in self._orders if key[1:] == (kind, about) and node in (None, key[0])]
+        for key in found:
+            del self._orders[key]
+        return bool(found)
+
+    def _send(self, node: str, message: wire.Message) -> None:
+        assert self._session is not None
+        self._session.send(node, message)
 
     def tell(self, message: wire.Message) -> None:
-        for node in self._nodes:
+        for node in self.roster.ids:
             self._send(node, message)
 
-    def start(self, command: do.StartGroup) -> None:
-        """Start a group, as soon as there is a node."""
-        self._start = None if self._nodes else command
-        if self._start is not None:
-            return
-        places = [self._place(rank, command.world_size) for rank in range(command.world_size)]
-        order = wire.StartWorkers(command.generation, command.world_size, command.base, command.resume, places)
-        self._send(self._nodes[0], order)
+    def probe(self, node: str) -> None:
+        self._send(node, wire.Probe())
 
-    def _place(self, rank: int, world_size: int) -> wire.Place:
-        gpus = math.ceil(self._plan.gpus_per_worker)
-        devices = list(range(rank * gpus, (rank + 1) * gpus))
-        return wire.Place(rank, rank, world_size, 0, self._plan.cpus_per_worker, devices)
+    def slots(self) -> int:
+        """How many workers there is room for."""
+        slots = self.roster.slots()
+        return self._plan.spec.num_workers if math.isinf(slots) else int(slots)
+
+    # Groups
+
+    @property
+    def _generation(self) -> int:
+        return max(self._homes, default=0)
+
+    def start(self, command: do.StartGroup) -> bool:
+        """Start a group, as soon as there is a node; False if there is no longer room for it."""
+        placed = self.roster.place(command.world_size)
+        if sum(map(len, placed.values())) < command.world_size:
+            self._start = None if self.grows else command
+            return not self.grows
+        self._start = None
+        self._homes[command.generation] = {place.rank: node for node, places in placed.items() for place in places}
+        self._busy = set(placed)
+        for node, places in placed.items():
+            order = wire.StartWorkers(command.generation, command.world_size, command.base, command.resume, places)
+            self._send(node, structs.replace(order, address=self.roster.address(node)))
+        return True
 
     def stop(self, generation: int, graceful: bool) -> bool:
         """Stop a group; True if no node has heard of it yet, and so none will."""
-        if self._start is not None:
+        if self._start is not None or generation not in self._homes:
             self._start = None
             return True
-        self.tell(wire.StopWorkers(generation, graceful))
-        return False
+        for node in self._busy:
+            self._send(node, wire.StopWorkers(generation, graceful))
+        return not self._busy
+
+    def is_gone(self, node: str, generation: int) -> bool:
+        """A node has no process of the group any more; whether that was the last one."""
+        if generation != self._generation:
+            return False
+        self._busy.discard(node)
+        return not self._busy
+
+    def node_of(self, generation: int, rank: int) -> str:
+        return self._homes.get(generation, {}).get(rank, "")
+
+    def ranks_on(self, generation: int, nodes: Iterable[str]) -> dict[str, list[int]]:
+        homes = self._homes.get(generation, {})
+        return {node: sorted(rank for rank, home in homes.items() if home == node) for node in nodes}
+
+    # Checkpoints
 
     def seal(self, node: str, generation: int, rank: int, index: int) -> None:
-        """Have a staged shard hashed and forced to disk."""
-        order = wire.Seal(generation, rank, index)
-        self._unsealed[generation, rank, index] = order
-        self._send(node, order)
+        """Have a staged shard hashed, and forced to disk where that makes it durable."""
+        self._order(node, "seal", (generation, rank, index), wire.Seal(generation, rank, index))
 
     def sealed(self, message: wire.Sealed) -> None:
         generation, rank, index = message.generation, message.rank, message.index
-        self._unsealed.pop((generation, rank, index), None)
+        self._done("seal", (generation, rank, index))
         if not message.error:
             directory = str(self._layout.shard_dir(generation, index, rank))
             shard = Shard(rank, directory, [FileEntry(*entry) for entry in message.files])
@@ -137,45 +216,64 @@ class Fleet:
         shards = self._shards.get((generation, index), {}).values()
         return sum(entry.size for shard in shards for entry in shard.files)
 
-    def gather(self, command: do.Gather, manifest: Manifest) -> Manifest:
-        """Have a whole checkpoint put together; its manifest, with its files."""
+    def gather(self, command: do.Gather, manifest: Manifest) -> None:
+        """Have a whole checkpoint put together, each node what its own workers saved."""
         chosen = choose(command.id, self.shards(command))
         manifest = with_files(manifest, [entry for entry, _ in chosen])
-        parts: dict[int, list[str]] = {}
+        parts: dict[str, dict[int, list[str]]] = {}
+        for rank in command.ranks:
+            parts.setdefault(self.node_of(command.generation, rank), {})[rank] = []
         for entry, shard in chosen:
-            if entry.at:
-                continue  # it is in storage already
-            parts.setdefault(shard.rank, []).append(entry.path)
-        where = (command.id, command.generation, command.index)
-        order = wire.Gather(*where, manifest_line(manifest), list(parts.items()))
+            if not entry.at:  # else it is in storage already
+                parts[self.node_of(command.generation, shard.rank)][shard.rank].append(entry.path)
         report = command.generation, command.index
-        self._gathered[report], self._gathers[report] = manifest, order
-        self.tell(order)
-        return manifest
+        self._gathered[report] = manifest
+        for node, by_rank in parts.items():
+            order = wire.Gather(command.id, *report, manifest_line(manifest), list(by_rank.items()))
+            self._order(node, "gather", report, order)
 
     def gathered(self, generation: int, index: int) -> Manifest:
         return self._gathered[generation, index]
 
+    def is_spread(self, generation: int, index: int) -> bool:
+        """Whether no single node has all of a gathered checkpoint."""
+        return sum(1 for _, kind, about in self._orders if kind == "gather" and about == (generation, index)) > 1
+
     def upload(self, manifest: Manifest, ranks: Sequence[int]) -> None:
         report = manifest.generation, manifest.index
-        self._uploads[report] = wire.Upload(manifest.id, *report, list(ranks))
-        self.tell(self._uploads[report])
+        nodes = self.ranks_on(manifest.generation, {self.node_of(manifest.generation, rank) for rank in ranks})
+        for node, there in nodes.items():
+            wanted = [rank for rank in there if rank in ranks]
+            self._order(node, "upload", report, wire.Upload(manifest.id, *report, wanted))
 
-    def uploaded(self, message: wire.Uploaded) -> None:
-        self._uploads.pop((message.generation, message.index), None)
+    def upload_from(self, node: str, manifest: Manifest) -> None:
+        """Of what an earlier driver left there."""
+        report = manifest.generation, manifest.index
+        self._order(node, "upload", report, wire.Upload(manifest.id, *report, []))
 
-    def manifest_of(self, id: str) -> bytes | None:
+    def uploaded(self, node: str, message: wire.Uploaded) -> None:
+        self._done("upload", (message.generation, message.index), node)
+
+    def manifest_of(self, id: str) -> Manifest | None:
         """Of a checkpoint that is on its way to storage."""
-        return next((manifest_line(m) for m in self._gathered.values() if m.id == id), None)
+        return next((manifest for manifest in self._gathered.values() if manifest.id == id), None)
 
     def fetch(self, id: str, manifest: bytes) -> None:
-        """Have a checkpoint verified where the workers will read it."""
+        """Have a checkpoint verified where workers may read it."""
         self._fetches[id] = wire.Fetch(id, manifest)
-        self.tell(self._fetches[id])
+        for node in self.roster.usable():
+            self._order(node, "fetch", id, self._fetches[id])
 
-    def fetched(self, id: str) -> bool:
-        """Whether it was still waited for."""
-        return self._fetches.pop(id, None) is not None
+    def fetched(self, node: str, id: str, failed: bool) -> bool:
+        """Whether that decides it: one has failed, or it was the last one."""
+        if id not in self._fetches:
+            return False
+        self._done("fetch", id, node)
+        if not failed and any(about == id for _, kind, about in self._orders if kind == "fetch"):
+            return False
+        self._done("fetch", id)
+        del self._fetches[id]
+        return True
 
     def is_durable(self, generation: int, index: int, id: str) -> None:
         """A checkpoint is committed."""
@@ -193,22 +291,29 @@ class Fleet:
         """Nobody wants that report's files any more."""
         manifest = self._gathered.get((generation, index))
         self._drop(generation, index)
-        if self._configuration.storage:
+        if self.is_remote:
             self.tell(wire.Forget(generation, index, manifest.id if manifest else ""))
 
     def _drop(self, generation: int, index: int) -> None:
-        for known in (self._shards, self._gathered, self._gathers, self._uploads):
-            known.pop((generation, index), None)
+        report = generation, index
+        self._shards.pop(report, None)
+        self._gathered.pop(report, None)
+        self._done("gather", report)
+        self._done("upload", report)
+
+    # Tasks beside the workers
 
     def run_task(self, task: str, payload: bytes, timeout_s: float | None) -> None:
-        """Run something beside the workers."""
-        self._tasks[task] = wire.RunTask(task, payload, timeout_s)
-        for node in self._nodes[:1]:
-            self._send(node, self._tasks[task])
+        node = next(iter(self.roster.usable()), _NOBODY)
+        self._order(node, "task", task, wire.RunTask(task, payload, timeout_s))
 
     def task_done(self, task: str) -> bool:
         """Whether it was still waited for."""
-        return self._tasks.pop(task, None) is not None
+        return self._done("task", task)
+
+
+def capacity(slots: float) -> int:
+    return 1 << 30 if math.isinf(slots) else int(slots)
 
 
 def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:
@@ -235,6 +340,7 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         storage=storage,
         storage_url=str(plan.location) if storage else "",
         patience_s=settings.storage_patience_s,
+        preemption_grace_s=plan.preemption_grace_s or settings.preemption_grace_s,
         node_timeout_s=settings.node_timeout_s,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import signal
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -21,11 +22,19 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.failures import Evidence
-from holdfast.core.state import Outcome, Phase, RunState, ValidationStatus, Verdict
+from holdfast.core.state import (
+    HandoverReason,
+    Outcome,
+    Phase,
+    RankStatus,
+    RunState,
+    ValidationStatus,
+    Verdict,
+)
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import CheckpointDamagedError, ControllerError, StorageError
 from holdfast.settings import Settings
-from holdfast.store.checkpoints import Manifest
+from holdfast.store.checkpoints import Manifest, manifest_line
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
@@ -41,9 +50,12 @@ from .recovery import IDENTITY, read_past, score_of
 from .remote_storage import RemoteStorage, scratch_of
 from .reports import ReportBook, metrics_in
 from .requests import Requests
+from .stacks import culprit, summary_of, write_stacks
 from .storage import DiskStorage
 
 log = logging.getLogger(__name__)
+_NODES_JOIN = "nodes join"  # a timer of the loop's own: nodes that are there at the start are waited for
+_NODES_JOIN_WITHIN_S = 10.0
 _BATCH = 1000
 
 
@@ -72,6 +84,10 @@ class Driver:
         self._finish: do.Finish | None = None
         self._signal: int | None = None
         self._adoption: Adoption | None = None  # until the machine has begun
+        self._begun = False
+        self._to_verify: str | None = None  # when its parts are in storage
+        self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
+        self._stacks: dict[int, str] = {}  # what each rank was doing, when one of them seemed to hang
         self._left_on_nodes = False  # something that an earlier driver had there
 
     def run(self) -> Ending:
@@ -111,8 +127,10 @@ class Driver:
             self._fleet.open(self._inbox)
             if isinstance(self._storage, RemoteStorage):
                 self._adoption = Adoption(self._fleet, self._storage, self._begin)
-            else:
+            elif not self._fleet.grows:
                 self._begin([])
+            else:
+                self._timers[_NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
             while self._finish is None:
                 self._take_in(self._wait())
             ending = self._ending(self._finish)
@@ -129,10 +147,15 @@ class Driver:
 
     def _begin(self, found: list[ev.Event]) -> None:
         """What an earlier driver left is known: the machine takes over."""
-        self._adoption = None
+        if self._begun:
+            return
+        self._begun, self._adoption = True, None
+        self._timers.pop(_NODES_JOIN, None)
         self._queue.extend(found)
         if isinstance(self._storage, RemoteStorage):
             self._storage.collect(keep=self._stored())
+        if self._fleet.grows:
+            self._queue.append(ev.Capacity(self._fleet.slots()))
         self._queue.append(ev.DriverStarted(self._epoch, self._plan.spec))
         self._work_off()
 
@@ -171,7 +194,8 @@ class Driver:
 
     def ask_to_stop(self, number: int, at_once: bool) -> None:
         self._signal = number
-        self._inbox.put(ev.StopAsked(at_once))
+        grace_s = self._plan.preemption_grace_s if number == signal.SIGTERM else 0.0
+        self._inbox.put(ev.StopAsked(at_once, grace_s))
 
     # The loop
 
@@ -193,7 +217,7 @@ class Driver:
     def _take_in(self, items: Iterable[Any]) -> None:
         for item in items:
             if isinstance(item, ev.Event):
-                if isinstance(item, ev.StopAsked) and self._adoption is not None:
+                if isinstance(item, ev.StopAsked) and not self._begun:
                     self._left_on_nodes = True  # and stays there for the next driver
                     self._begin([])
                 self._queue.append(item)
@@ -206,7 +230,10 @@ class Driver:
         now = time.monotonic()
         for name in [name for name, due in self._timers.items() if due <= now]:
             del self._timers[name]
-            self._queue.append(ev.TimerFired(name))
+            if name == _NODES_JOIN:
+                self._begin([])
+            else:
+                self._queue.append(ev.TimerFired(name))
         self._work_off()
 
     def _work_off(self) -> None:
@@ -293,11 +320,18 @@ class Driver:
                 self._queue.append(ev.WorkerReturned(generation, rank))
             case wire.WorkerHasFailed():
                 self._accounts.add(message)
-                self._queue.append(ev.WorkerFailed(message.generation, message.rank, evidence_of(message)))
+                self._worker_failed(message.generation, message.rank, evidence_of(message))
             case wire.WorkerIsStopped(generation, rank, stopped):
                 self._queue.append(ev.WorkerStopped(generation, rank, stopped))
             case wire.WorkersGone(generation):
-                self._queue.append(ev.GroupGone(generation))
+                if self._fleet.is_gone(node, generation):
+                    self._queue.append(ev.GroupGone(generation))
+            case wire.WorkerNoticed(generation, rank, reports):
+                self._hear_noticed(generation, rank, reports)
+            case wire.Stacks():
+                self._hear_stacks(node, message)
+            case wire.Probed(ok, findings):
+                self._hear_probe(node, ok, findings)
             case wire.Asked():
                 self._work_off()  # a request counts on the reports before it
                 self._requests.add(message)
@@ -307,15 +341,39 @@ class Driver:
                 for line in lines:
                     self._display.output(rank, line)
             case wire.Uploaded() | wire.Fetched() | wire.StagedLost():
-                self._hear_storage(message)
+                self._hear_storage(node, message)
+            case wire.NodeJoining() | wire.NodeReady() | wire.NodeDraining() | wire.NodeLost():
+                self._hear_of_node(message)
+
+    def _hear_of_node(self, message: wire.NodeJoining | wire.NodeReady | wire.NodeDraining | wire.NodeLost) -> None:
+        fleet, node = self._fleet, message.node_id
+        match message:
+            case wire.NodeJoining():
+                fleet.roster.joining(node)
             case wire.NodeReady():
-                self._fleet.ready(node, message.pid)
-                if self._adoption is not None:
-                    self._adoption.begin(message.unsaved, self._past, self._stored())
-                elif not self._left_on_nodes:
-                    self._fleet.sort_out(message.unsaved, self._stored())
+                fleet.ready(message)
+                if fleet.grows:
+                    fleet.probe(node)
+                self._take_over(node, message.unsaved)
+            case wire.NodeDraining(_, deadline_s):
+                fleet.roster.drain(node)
+                self._warn(f"{node} will be taken away in {deadline_s:.0f} s")
+                ranks = tuple(fleet.ranks_on(self._state.generation, [node])[node])
+                self._queue.append(ev.NodeDrains(node, deadline_s, ranks))
             case wire.NodeLost():
                 self._node_lost(node)
+        if not self._begun:
+            if self._adoption is None and fleet.grows and fleet.roster.is_settled:
+                self._begin([])
+        elif fleet.grows:
+            self._queue.append(ev.Capacity(fleet.slots()))
+
+    def _take_over(self, node: str, unsaved: list[bytes]) -> None:
+        """What a node has that is not in storage, as far as it knows."""
+        if self._adoption is not None:
+            self._adoption.begin(node, unsaved, self._past, self._stored())
+        elif not self._left_on_nodes:
+            self._fleet.sort_out(unsaved, self._stored())
 
     def _hear_reports(self, node: str, message: wire.Reports) -> None:
         newest = self._book.add(message)
@@ -343,19 +401,20 @@ class Driver:
         where = (message.generation, message.rank, message.index)
         self._queue.append(ev.ShardFailed(*where, message.error) if message.error else ev.ShardSealed(*where))
 
-    def _hear_storage(self, message: wire.Uploaded | wire.Fetched | wire.StagedLost) -> None:
+    def _hear_storage(self, node: str, message: wire.Uploaded | wire.Fetched | wire.StagedLost) -> None:
         match message:
             case wire.StagedLost(id, why):
                 self._queue.append(ev.StagedLost(id, why))
             case wire.Uploaded(generation, index, ranks, error):
-                self._fleet.uploaded(message)
+                self._fleet.uploaded(node, message)
                 if self._adoption is not None and self._adoption.uploaded(generation, index, error):
                     pass
                 elif error:
                     self._queue.append(ev.UploadFailed(generation, index, error))
                 else:
                     self._queue.extend(ev.ShardUploaded(generation, rank, index) for rank in ranks)
-            case wire.Fetched(id, error, damaged) if self._fleet.fetched(id):
+                    self._verify_when_uploaded()
+            case wire.Fetched(id, error, damaged) if self._fleet.fetched(node, id, bool(error)):
                 if not error:
                     self._queue.append(ev.Verified(id))
                 elif not damaged:
@@ -383,13 +442,53 @@ class Driver:
         score = score_of(metrics, self._plan.score_attribute)
         self._queue.append(ev.Validated(message.task, ValidationStatus.DONE, score, metrics))
 
+    def _worker_failed(self, generation: int, rank: int, evidence: Evidence) -> None:
+        node = self._fleet.node_of(generation, rank)
+        ranks = self._state.ranks if generation == self._state.generation else ()
+        at = self._state.base + ranks[rank].reports if rank < len(ranks) else -1
+        self._queue.append(ev.WorkerFailed(generation, rank, evidence, node, at))
+
     def _node_lost(self, node: str) -> None:
         """Its processes are gone with it."""
-        self._fleet.lost(node)
+        announced = self._fleet.roster.is_draining(node)
+        ranks, left_with = self._fleet.lost(node)
         generation = self._state.generation
-        if self._state.group_lives:
-            self._queue.append(ev.WorkerFailed(generation, 0, Evidence(node_lost=True)))
-        self._queue.append(ev.GroupGone(generation))
+        if ranks and self._state.group_lives:
+            self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
+        if ranks and self._fleet.is_gone(node, generation):
+            self._queue.append(ev.GroupGone(generation))
+        for pending in self._state.unsaved:
+            if (pending.generation, pending.index) in left_with and not pending.is_uploaded:
+                self._queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
+
+    def _hear_noticed(self, generation: int, rank: int, reports: int) -> None:
+        """When all ranks know that the group is about to end, fix the first report that none of them has made."""
+        if self._notices is None or generation != self._state.generation:
+            return
+        self._notices[rank] = reports
+        running = {r for r, known in enumerate(self._state.ranks) if known.status is not RankStatus.RETURNED}
+        if running <= self._notices.keys():
+            index = max(self._notices.values()) + 1
+            self._notices = None
+            self._fleet.tell(wire.HandoverAt(generation, index))
+            self._queue.append(ev.HandoverSet(generation, index))
+
+    def _hear_stacks(self, node: str, message: wire.Stacks) -> None:
+        if message.generation != self._state.generation:
+            return
+        self._stacks.update(message.texts)
+        expected = {rank for rank, known in enumerate(self._state.ranks) if known.status is not RankStatus.RETURNED}
+        if expected <= self._stacks.keys():
+            path = self._storage.home.stacks_file(message.generation)
+            write_stacks(path, self._stacks)
+            self._warn("\n  ".join([f"what the ranks are doing (in full: {path}):", *summary_of(self._stacks)]))
+            self._queue.append(ev.StacksTaken(message.generation, culprit(self._stacks)))
+
+    def _hear_probe(self, node: str, ok: bool, findings: list[str]) -> None:
+        if not ok:
+            self._warn(f"{node} is not fit to train on, and is not used: {'; '.join(findings)}")
+            self._fleet.roster.is_unfit(node)
+            self._queue.append(ev.Capacity(self._fleet.slots()))
 
     # What the core says
 
@@ -397,6 +496,15 @@ class Driver:
         match command:
             case do.StartGroup():
                 self._start_group(command)
+            case do.AskHandover():
+                self._ask_handover(command)
+            case do.DumpStacks(generation):
+                self._stacks = {}
+                self._fleet.tell(wire.DumpStacks(generation))
+            case do.Rest(node, on):
+                self._fleet.roster.rest(node, on)
+                if self._begun and self._fleet.grows:
+                    self._queue.append(ev.Capacity(self._fleet.slots()))
             case do.StopGroup(generation, graceful):
                 if self._fleet.stop(generation, graceful):
                     self._queue.append(ev.GroupGone(generation))
@@ -439,7 +547,20 @@ class Driver:
         self._book.begin(command.generation, command.world_size)
         self._returned.clear()
         self._display.group(command.generation, command.world_size)
-        self._fleet.start(command)
+        self._notices = None
+        if not self._fleet.start(command):
+            # A node has gone since this was decided: it is decided again.
+            self._queue.append(ev.Capacity(self._fleet.slots()))
+            self._queue.append(ev.HandedOver(command.generation, HandoverReason.RESIZE))
+
+    def _ask_handover(self, command: do.AskHandover) -> None:
+        self._notices = {}
+        deadline_ms = None if command.deadline_s is None else int((time.time() + command.deadline_s) * 1000)
+        nodes = command.nodes if command.reason is HandoverReason.PREEMPTION else ()
+        if command.reason is HandoverReason.STOP:
+            nodes = tuple(self._fleet.roster.ids)
+        going = self._fleet.ranks_on(command.generation, nodes)
+        self._fleet.tell(wire.Notice(command.generation, deadline_ms, going))
 
     def _gather(self, command: do.Gather) -> None:
         manifest = self._manifest(command)
@@ -465,11 +586,25 @@ class Driver:
         if isinstance(self._storage, DiskStorage):
             self._storage.verify(id)
             return
-        line = self._fleet.manifest_of(id)
-        if line is not None:
-            self._fleet.fetch(id, line)
-        else:
+        manifest = self._fleet.manifest_of(id)
+        if manifest is None:
             self._storage.find_manifest(id, partial(self._fleet.fetch, id))
+        elif self._fleet.is_spread(manifest.generation, manifest.index) and not self._is_uploaded(id):
+            self._to_verify = id  # no node has all of it before that
+        else:
+            self._fleet.fetch(id, manifest_line(manifest))
+
+    def _is_uploaded(self, id: str) -> bool:
+        return all(pending.is_uploaded for pending in self._state.unsaved if pending.id == id)
+
+    def _verify_when_uploaded(self) -> None:
+        self._inbox.put(self._verify_again)
+
+    def _verify_again(self) -> None:
+        id = self._to_verify
+        if id is not None and self._is_uploaded(id):
+            self._to_verify = None
+            self._verify(id)
 
     def _validate(self, id: str) -> None:
         if self._plan.validation is None:

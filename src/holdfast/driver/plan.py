@@ -27,6 +27,8 @@ class Plan:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
+    placement: str = "PACK"
+    preemption_grace_s: float = 0.0
     score_attribute: str | None = None
     validation: Validator | None = None
     on_report: Callable[[list[dict[str, Any]], str | None], None] | None = None

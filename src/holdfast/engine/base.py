@@ -34,6 +34,8 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
+    grows: bool  # whether nodes come and go, so that there may be too little room for a group
+
     def check(self, gpus: float) -> None:
         """Raise a ValueError that names the remedy if the workers can never get what they ask for."""
 

@@ -31,6 +31,8 @@ class LocalCluster:
         TorchTrainer(..., run_config=RunConfig(engine=cluster)).fit()
     """
 
+    grows = True
+
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._nodes: dict[str, Node] = {}

@@ -11,6 +11,8 @@ NODE = "local-0"
 
 
 class LocalEngine(LocalCluster):
+    grows = False
+
     def __init__(self) -> None:
         super().__init__()
         self._gpus = len(glob.glob("/dev/nvidia[0-9]*"))

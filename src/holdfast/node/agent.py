@@ -102,6 +102,8 @@ class Agent:
                 self._crew.tell(wire.Durable(generation, id, self._storage.offer(id)), generation)
             case wire.Pressure():
                 self._crew.press(order)
+            case wire.Notice() | wire.HandoverAt():
+                self._crew.tell(order, order.generation)
             case wire.DumpStacks(generation):
                 subjects = self._crew.subjects(generation)
                 self._beside(lambda: wire.Stacks(generation, stacks.collect(subjects)))

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 from holdfast.worker.temporary import remove_temporary_files
@@ -66,7 +68,8 @@ class Crew:
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)
-            process.send(self._assignment(order.generation, order.world_size, place, order.base, offer))
+            assignment = self._assignment(order.generation, order.world_size, place, order.base, offer)
+            process.send(structs.replace(assignment, address=order.address))
             if self._pressure:
                 process.send(wire.Pressure(True))
 
@@ -234,6 +237,8 @@ class Crew:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
                     self._line.say(wire.WorkerHasReturned(generation, rank, message.body))
+            case wire.Noticed(reports):
+                self._line.say(wire.WorkerNoticed(generation, rank, reports))
             case wire.Raised():
                 process.raised = message
                 self._raised.append(process)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.wire.channel import Unpacker, pack
-from holdfast.wire.messages import FROM_WORKER, Message, Raised, Ready, Report, Request, Returned
+from holdfast.wire.messages import FROM_WORKER, Message, Noticed, Raised, Ready, Report, Request, Returned
 
 from . import posix
 
@@ -32,7 +32,7 @@ class Process:
         self.status = 0
         self.kill_at: float | None = None
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request] = Unpacker(FROM_WORKER)
+        self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request | Noticed] = Unpacker(FROM_WORKER)
         self._partial = b""
         self._log = _open_log(log)
         self.channel, self.their_channel = socket.socketpair()
@@ -65,7 +65,7 @@ class Process:
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
-    def messages(self) -> Iterator[Report | Ready | Returned | Raised | Request]:
+    def messages(self) -> Iterator[Report | Ready | Returned | Raised | Request | Noticed]:
         """What the worker has said and we have not heard yet."""
         turns = 0
         while self.ended or turns < _TURNS:

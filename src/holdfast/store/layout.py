@@ -77,6 +77,10 @@ class RunLayout:
     def log_file(self, generation: int, rank: int) -> Path:
         return self.logs_dir / f"attempt-{generation:04d}" / f"rank-{rank}.log"
 
+    def stacks_file(self, generation: int) -> Path:
+        """What the ranks of a group that hung were doing."""
+        return self.logs_dir / f"attempt-{generation:04d}" / "stacks.txt"
+
     def relative(self, path: Path) -> str:
         """How a path of this run is named in records and messages."""
         return path.relative_to(self.root).as_posix()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
 from holdfast.train.api import (
+    checkpoint_requested,
     get_all_reported_checkpoints,
     get_checkpoint,
     get_context,
@@ -75,6 +76,7 @@ __all__ = [
     "get_checkpoint",
     "get_context",
     "get_dataset_shard",
+    "checkpoint_requested",
     "get_preemption_info",
     "report",
 ]

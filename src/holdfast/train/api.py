@@ -294,6 +294,16 @@ def get_all_reported_checkpoints(
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """The nodes that are about to be taken away, None while there is no such notice. One machine gets no notices."""
-    session_for("get_preemption_info")
-    return None
+    """The nodes that are about to be taken away; None while there is no such notice. All ranks get the same answer at
+    the same place in their loops, as long as they make the same number of reports before it."""
+    notice = session_for("get_preemption_info").notice()
+    if notice is None or not notice.nodes:
+        return None
+    return PreemptionInfo(notice.deadline_ms, {node: list(ranks) for node, ranks in notice.nodes.items()})
+
+
+def checkpoint_requested() -> bool:
+    """Whether the group is about to end and a checkpoint with the next report would save the steps since the last one:
+    before nodes are taken away, before the group is made larger, before a requested stop. The same on all ranks, as
+    with ``get_preemption_info()``."""
+    return session_for("checkpoint_requested").notice() is not None

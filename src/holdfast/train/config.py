@@ -152,7 +152,11 @@ class FailureConfig:
 
     ``max_failures`` counts worker failures, ``max_preemption_failures`` nodes that were taken away; a driver's death
     costs neither. ``fail_fast`` stops a tuning experiment at the first failed trial.
-    ``hang_timeout_s``: a worker that makes no report and no progress for so long is ended and counts as failed.
+    ``hang_timeout_s``: when a worker has made no report for so long, what all ranks are doing is written down and the
+    group is ended. "auto" learns from the run's own pace: ten times the longest pause between two reports so far, and
+    at least a minute. ``max_hang_failures`` gives hangs a budget of their own; None counts them in ``max_failures``.
+    ``max_same_errors``: end the run early when the same exception comes at the same report more often than that; 0
+    means never. ``preemption_grace_s``: how long a SIGTERM to the driver lets the workers go on for a last checkpoint.
     ``backoff_s`` is the pause before a retry without progress since the last one; it doubles up to ``max_backoff_s``.
     """
 
@@ -162,9 +166,11 @@ class FailureConfig:
     max_preemption_failures: int = -1
     relax_collectives_on_preemption: bool = False
     preemption_grace_s: float = 0.0
-    hang_timeout_s: float | None = None
+    hang_timeout_s: float | str | None = None
     backoff_s: float = 0.5
     max_backoff_s: float = 60.0
+    max_hang_failures: int | None = None
+    max_same_errors: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_failures", "controller_failure_limit", "max_preemption_failures"):
@@ -178,8 +184,11 @@ class FailureConfig:
             )
         check_bool("FailureConfig(relax_collectives_on_preemption", self.relax_collectives_on_preemption)
         check_number("FailureConfig(preemption_grace_s", self.preemption_grace_s, least=0)
-        if self.hang_timeout_s is not None:
+        if self.hang_timeout_s is not None and self.hang_timeout_s != "auto":
             check_number("FailureConfig(hang_timeout_s", self.hang_timeout_s, above=0)
+        if self.max_hang_failures is not None:
+            check_int("FailureConfig(max_hang_failures", self.max_hang_failures, least=-1, note=" (-1: without limit)")
+        check_int("FailureConfig(max_same_errors", self.max_same_errors, least=0, note=" (0: without limit)")
         check_number("FailureConfig(backoff_s", self.backoff_s, least=0)
         check_number("FailureConfig(max_backoff_s", self.max_backoff_s, least=self.backoff_s)
 

@@ -167,6 +167,8 @@ class DataParallelTrainer:
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,
             gpus_per_worker=scaling.num_gpus_per_worker,
+            placement=scaling.placement_strategy,
+            preemption_grace_s=run.failure_config.preemption_grace_s,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
             validation=self._validation(location),
             on_report=_after_report(context, location) if run.callbacks else None,
@@ -282,14 +284,15 @@ def _storable(value: Any) -> bool:
 
 def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -> RunSpec:
     failure, checkpoint = run.failure_config, run.checkpoint_config
-    if scaling.elasticity_enabled:
-        raise ValueError(
-            f"ScalingConfig(num_workers={scaling.num_workers}): elastic ranges are not there yet in this version; "
-            f"use num_workers={scaling.max_workers}"
-        )
     return RunSpec(
         num_workers=max(1, scaling.max_workers),
+        min_workers=scaling.min_workers if scaling.elasticity_enabled else 0,
+        resize_interval_s=float(scaling.elastic_resize_monitor_interval_s),
         max_failures=failure.max_failures,
+        max_hang_failures=failure.max_hang_failures,
+        max_same_errors=failure.max_same_errors,
+        bad_node_failures=in_force.bad_node_failures,
+        bad_node_rest_s=in_force.bad_node_rest_s,
         max_preemption_failures=failure.max_preemption_failures,
         num_to_keep=checkpoint.num_to_keep,
         scored=checkpoint.checkpoint_score_attribute is not None,
@@ -297,7 +300,8 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         backoff_s=failure.backoff_s,
         max_backoff_s=failure.max_backoff_s,
         start_timeout_s=in_force.start_timeout_s,
-        hang_timeout_s=failure.hang_timeout_s or 0.0,
+        hang_timeout_s=failure.hang_timeout_s if isinstance(failure.hang_timeout_s, int | float) else 0.0,
+        learns_hangs=failure.hang_timeout_s == "auto",
         stopped_grace_s=in_force.stopped_grace_s,
         missing_warning_s=in_force.missing_report_warning_s,
         remote=run.location.is_remote,

@@ -65,6 +65,7 @@ class StartWorkers(Message, frozen=True, tag=True):
     base: int
     checkpoint: str | None  # the id of what the group resumes from; with remote storage the node has fetched it
     places: list[Place]
+    address: str = "127.0.0.1"  # where other nodes reach this one
 
 
 class StopWorkers(Message, frozen=True, tag=True):
@@ -150,6 +151,21 @@ class Durable(Message, frozen=True, tag=True):
     offer: Offer | None = None
 
 
+class Notice(Message, frozen=True, tag=True):
+    """The group is about to end: goes on to its workers, each of which answers with ``Noticed``."""
+
+    generation: int
+    deadline_ms: int | None  # in UNIX milliseconds
+    nodes: dict[str, list[int]]  # those that are taken away, with their ranks
+
+
+class HandoverAt(Message, frozen=True, tag=True):
+    """All ranks know: whoever brings files from this report on waits there for the group's end. Goes on to workers."""
+
+    generation: int
+    index: int
+
+
 class DumpStacks(Message, frozen=True, tag=True):
     """Say where the workers of a group are in their code, hung ones too."""
 
@@ -182,6 +198,12 @@ class Report(Message, frozen=True, tag=True):
     validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
     urgent: bool = False  # the worker waits until it is durable
     elsewhere: list[tuple[str, int, str, str]] = []  # files that its user stored: path, size, digest, where
+
+
+class Noticed(Message, frozen=True, tag=True):
+    """The worker knows that its group is about to end, and has made so many reports."""
+
+    reports: int
 
 
 class Ready(Message, frozen=True, tag=True):
@@ -243,6 +265,12 @@ class WorkerHasFailed(Message, frozen=True, tag=True):
     started: bool
     oom_killed: bool
     last_lines: list[str]
+
+
+class WorkerNoticed(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+    reports: int
 
 
 class WorkerIsStopped(Message, frozen=True, tag=True):
@@ -368,6 +396,7 @@ class Assignment(Message, frozen=True, tag=True):
     cwd: bytes
     metadata: dict[str, Any]
     validates: bool
+    address: str = "127.0.0.1"
 
 
 # Agent and zygote
@@ -418,6 +447,8 @@ TO_AGENT = (
     | RunTask
     | Reply
     | Durable
+    | Notice
+    | HandoverAt
     | DumpStacks
     | Probe
     | Ping
@@ -429,6 +460,7 @@ TO_DRIVER = (
     | WorkerIsReady
     | WorkerHasReturned
     | WorkerHasFailed
+    | WorkerNoticed
     | WorkerIsStopped
     | WorkersGone
     | Asked
@@ -444,7 +476,7 @@ TO_DRIVER = (
     | NodeReady
     | NodeDraining
 )
-FROM_WORKER = Report | Ready | Returned | Raised | Request
-TO_WORKER = Assignment | Reply | Durable | Pressure
+FROM_WORKER = Report | Ready | Returned | Raised | Request | Noticed
+TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt
 TO_ZYGOTE = Fork | Preload
 FROM_ZYGOTE = Forked | Exited | Paused | Warm

@@ -24,7 +24,19 @@ from holdfast.store.location import Location
 from holdfast.store.metrics import line as metrics_line
 from holdfast.store.staging import FileEntry
 from holdfast.wire.channel import Channel
-from holdfast.wire.messages import Assignment, Durable, Offer, Pressure, Ready, Reply, Report, Request
+from holdfast.wire.messages import (
+    Assignment,
+    Durable,
+    HandoverAt,
+    Notice,
+    Noticed,
+    Offer,
+    Pressure,
+    Ready,
+    Reply,
+    Report,
+    Request,
+)
 
 _current: Session | None = None
 
@@ -52,6 +64,7 @@ class Session:
         self.local_rank, self.local_world_size = place.local_rank, place.local_world_size
         self.node_rank, self.node_id = place.node_rank, assignment.node_id
         self.devices = place.devices
+        self.address = assignment.address  # where other nodes reach this one
         self.generation = assignment.generation
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
         self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
@@ -75,6 +88,8 @@ class Session:
         self._answered: dict[int, Reply] = {}
         self._closed = False
         self._pressure = False
+        self._notice: Notice | None = None  # the group is about to end
+        self._handover_at: int | None = None  # from this report on; None until all ranks know of it
         threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
 
     def ready(self) -> None:
@@ -99,6 +114,7 @@ class Session:
                 "set a flag in the handler, and report from the training loop"
             )
         with self._report_lock, self._as_reporter():
+            self._await_handover_point()
             index = self._reports
             line = metrics_line(index, time.time(), metrics)
             arguments = b"" if validation is None else values.encode(validation)
@@ -110,8 +126,30 @@ class Session:
             staged = directory is not None or bool(files)
             self._channel.send(Report(index, line, staged, name, arguments, wait, files))
             self._reports = index + 1
+        if staged and self._handover_at is not None and index >= self._handover_at:
+            self._await_end()
         if wait and staged:
             self.request("durable", None, None)
+
+    def notice(self) -> Notice | None:
+        """That the group is about to end. Every rank hears of it at the same place in its loop: before the same report.
+
+        When the notice comes, each rank says how many reports it has made, from a thread of its own, whatever the train
+        function is doing; then a report is fixed that none of them has made. Until it is known, nobody goes past it.
+        """
+        self._await_handover_point()
+        reached = self._handover_at is not None and self._reports >= self._handover_at
+        return self._notice if reached else None
+
+    def _await_handover_point(self) -> None:
+        if self._notice is not None and self._handover_at is None:
+            with self._answers:
+                self._answers.wait_for(lambda: self._handover_at is not None or self._closed)
+
+    def _await_end(self) -> None:
+        """All that this worker has done is in the checkpoint that it has just brought; its successor goes on there."""
+        with self._answers:
+            self._answers.wait_for(lambda: self._closed)
 
     @contextmanager
     def _as_reporter(self) -> Iterator[None]:
@@ -161,6 +199,14 @@ class Session:
             elif isinstance(message, Pressure):
                 with self._answers:
                     self._pressure = message.on
+                    self._answers.notify_all()
+            elif isinstance(message, Notice):
+                with self._answers:
+                    self._notice, self._handover_at = message, None
+                    self._channel.send(Noticed(self._reports))
+            elif isinstance(message, HandoverAt):
+                with self._answers:
+                    self._handover_at = message.index
                     self._answers.notify_all()
             elif isinstance(message, Reply):
                 with self._answers:

@@ -151,8 +151,7 @@ def _serve(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
     """A store on a socket of our own: bound to loopback on one machine, which the store by itself would not do."""
     import torch.distributed as dist
 
-    one_machine = session.local_world_size == session.world_size
-    host = "127.0.0.1" if one_machine else socket.gethostbyname(socket.gethostname())
+    host = session.address
     with socket.create_server((host, 0), backlog=session.world_size + 16) as server:
         port = server.getsockname()[1]
         store = dist.TCPStore(

@@ -1,0 +1,127 @@
+"""The nodes that a run can use, how many workers they have room for, and which worker goes where."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from holdfast.wire.messages import NodeReady, Place
+
+_SPREADS = ("SPREAD", "STRICT_SPREAD")
+
+
+@dataclass
+class Node:
+    id: str
+    cpus: float
+    gpus: float
+    address: str
+    draining: bool = False  # it will be taken away
+    resting: bool = False  # it failed too often
+    unfit: bool = False  # its probe found something wrong
+
+
+class Roster:
+    def __init__(self, cpus_per_worker: float, gpus_per_worker: float, strategy: str, least: int) -> None:
+        self._cpus, self._gpus = cpus_per_worker, gpus_per_worker
+        self._spread = strategy in _SPREADS
+        self._least = least  # the fewest workers that a group may have
+        self._joining: set[str] = set()
+        self._nodes: dict[str, Node] = {}
+        self._resting: set[str] = set()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no node is on its way."""
+        return not self._joining
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self._nodes)
+
+    def joining(self, id: str) -> None:
+        self._joining.add(id)
+
+    def ready(self, message: NodeReady) -> None:
+        self._joining.discard(message.node_id)
+        node = Node(message.node_id, message.cpus, message.gpus, message.address)
+        node.resting = node.id in self._resting
+        self._nodes[node.id] = node
+
+    def lost(self, id: str) -> bool:
+        """Whether it was there, or on its way."""
+        was_joining = id in self._joining
+        self._joining.discard(id)
+        return self._nodes.pop(id, None) is not None or was_joining
+
+    def drain(self, id: str) -> None:
+        if id in self._nodes:
+            self._nodes[id].draining = True
+
+    def rest(self, id: str, on: bool) -> None:
+        self._resting = self._resting | {id} if on else self._resting - {id}
+        if id in self._nodes:
+            self._nodes[id].resting = on
+
+    def is_unfit(self, id: str) -> None:
+        if id in self._nodes:
+            self._nodes[id].unfit = True
+
+    def is_draining(self, id: str) -> bool:
+        return id in self._nodes and self._nodes[id].draining
+
+    def address(self, id: str) -> str:
+        return self._nodes[id].address
+
+    def slots(self) -> float:
+        """How many workers there is room for; it may be endless."""
+        return sum(self._room(node) for node in self._usable())
+
+    def usable(self) -> list[str]:
+        return [node.id for node in self._usable()]
+
+    def place(self, world_size: int) -> dict[str, list[Place]]:
+        """By node. Ranks that are on one node follow each other."""
+        nodes = self._usable()
+        counts = self._spread_out(nodes, world_size) if self._spread else self._packed(nodes, world_size)
+        placed: dict[str, list[Place]] = {}
+        rank = 0
+        for node_rank, (node, count) in enumerate((node, count) for node, count in counts if count):
+            gpus = math.ceil(self._gpus)
+            placed[node.id] = [
+                Place(rank + i, i, count, node_rank, self._cpus, list(range(i * gpus, (i + 1) * gpus)))
+                for i in range(count)
+            ]
+            rank += count
+        return placed
+
+    def _usable(self) -> list[Node]:
+        """Nodes that failed often are used only where the others are not enough."""
+        fit = [node for node in self._nodes.values() if not node.draining and not node.unfit]
+        rested = [node for node in fit if not node.resting]
+        return rested if sum(map(self._room, rested)) >= self._least else fit
+
+    def _room(self, node: Node) -> float:
+        by_cpu = math.inf if not self._cpus else node.cpus // self._cpus
+        by_gpu = math.inf if not self._gpus or math.isinf(node.cpus) else node.gpus // self._gpus
+        return by_cpu if math.isinf(by_gpu) else min(by_cpu, by_gpu)
+
+    def _packed(self, nodes: list[Node], world_size: int) -> list[tuple[Node, int]]:
+        left, counts = world_size, []
+        for node in sorted(nodes, key=self._room, reverse=True):
+            count = int(min(left, self._room(node)))
+            counts.append((node, count))
+            left -= count
+        return counts
+
+    def _spread_out(self, nodes: list[Node], world_size: int) -> list[tuple[Node, int]]:
+        counts = dict.fromkeys((node.id for node in nodes), 0)
+        left = world_size
+        while left > 0:
+            free = [node for node in nodes if counts[node.id] < self._room(node)]
+            if not free:
+                break
+            for node in free[:left]:
+                counts[node.id] += 1
+            left -= min(left, len(free))
+        return [(node, counts[node.id]) for node in nodes]
