@@ -87,7 +87,9 @@ class SeededDataset(Dataset):  # type: ignore[misc]
 
 def _seed(seed: int) -> None:
     random.seed(seed)
-    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+    np.random.seed(
+        [seed & 0xFFFFFFFF, seed >> 32, 1]
+    )  # the 1: of the same seed, NumPy makes the same numbers as Python
 
 
 def _numpy_state() -> list[Any]:

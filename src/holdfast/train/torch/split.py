@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -89,8 +90,9 @@ def _is_kept(loader: DataLoader[Any], rank: int, world_size: int) -> bool:
 
 
 def _is_plain(sampler: Any) -> bool:
-    """Whether it draws each sample once: what ``DataLoader(shuffle=...)`` makes."""
-    if isinstance(sampler, RandomSampler):
+    """Whether it draws each sample once: what ``DataLoader(shuffle=...)`` makes, and torchdata's loader."""
+    torchdata = sys.modules.get("torchdata.stateful_dataloader.sampler")
+    if isinstance(sampler, RandomSampler) or (torchdata is not None and isinstance(sampler, torchdata.RandomSampler)):
         return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
     return isinstance(sampler, SequentialSampler)
 
