@@ -48,10 +48,10 @@ class RemoteRun:
         return len(self._objects.list(sequence.DIRECTORY))
 
     def manifests(self) -> tuple[list[Manifest], list[Damage]]:
-        """Without those that a driver committed after it had been relieved: the next one clears them away."""
+        """Without those that landed too late to count: the next driver clears them away."""
         listing = self._checkpoints.listing()  # before the journal: what is deleted in between is no damage
         records, journal_damage = self.journal()
-        known, last_epoch = counted(records)
+        counts = counted(records)
         with_files = set(listing.directories)
         manifests: list[Manifest] = []
         damage: list[Damage] = []
@@ -64,7 +64,7 @@ class RemoteRun:
             except CheckpointDamagedError as error:
                 damage.append(Damage(key, "file", str(error)))
                 continue
-            if id not in known and not journal_damage and manifest.epoch < last_epoch:
+            if not counts(id, manifest.epoch) and not journal_damage:
                 continue
             if id in with_files or all(entry.at for entry in manifest.files):
                 manifests.append(manifest)

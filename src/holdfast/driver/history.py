@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -157,10 +157,12 @@ def read_identity(location: Location, patience_s: float = PATIENCE_S) -> dict[st
         return _identity_in(remote_journal.read(objects)[0], error)
 
 
-def counted(records: Sequence[Record]) -> tuple[set[str], int]:
-    """Which checkpoints a journal knows, and the epoch of the last driver that took stock."""
-    state = read_past(records).state
-    return {checkpoint.id for checkpoint in state.checkpoints}, state.epoch
+def counted(records: Sequence[Record]) -> Callable[[str, float], bool]:
+    """Which manifests in remote storage are of checkpoints, by id and epoch: those that the journal knows, and those
+    that its last driver could not journal any more."""
+    past = read_past(records)
+    known, retired = {checkpoint.id for checkpoint in past.state.checkpoints}, past.retired
+    return lambda id, epoch: id in known or (epoch >= past.state.epoch and id not in retired)
 
 
 def _identity_in(records: Sequence[Record], error: StorageError) -> dict[str, Any]:

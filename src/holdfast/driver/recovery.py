@@ -28,6 +28,13 @@ class Past:
     identity: dict[str, Any] | None = None
     failures: list[tuple[float, ev.WorkerFailed]] = field(default_factory=list)
     given_up: set[tuple[int, int]] = field(default_factory=set)  # commits that failed, by (generation, index)
+    committed: set[str] = field(default_factory=set)  # the ids of all that ever were
+
+    @property
+    def retired(self) -> set[str]:
+        """What was deleted for good. In remote storage its manifest may still come back, with a request that is late:
+        there no other checkpoint has its name."""
+        return self.committed - {checkpoint.id for checkpoint in self.state.checkpoints} - self.state.damaged
 
 
 IDENTITY = "RunConfigured"  # a record beside the machine's events: a second copy of run.json
@@ -40,6 +47,8 @@ def read_past(records: Iterable[Record]) -> Past:
             past.identity = record.body
         for event in _events((record,)):
             past.state = core.replay(past.state, event)
+            if isinstance(event, ev.Committed):
+                past.committed.add(event.record.id)
             _remember(past, event, record.time)
     return past
 

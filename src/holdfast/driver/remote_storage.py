@@ -108,7 +108,8 @@ class RemoteStorage(Storage):
         """Only what the journal does not know is read: the rest is seen to be there, and verified before it is used."""
         self._listing = self._checkpoints.listing()
         known = {c.id for c in past.state.checkpoints}
-        manifests, damage = self._checkpoints.unknown(self._listing, known, past.state.epoch, bool(self._damage))
+        settled = known if self._damage else known | past.retired
+        manifests, damage = self._checkpoints.unknown(self._listing, settled, past.state.epoch, bool(self._damage))
         events: list[ev.Event] = []
         for manifest in manifests:
             if (manifest.generation, manifest.index) in past.given_up:

@@ -6,7 +6,7 @@ it, and one that is being written meanwhile looks as it did at some moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError
@@ -22,7 +22,7 @@ from holdfast.store.remote.parts import files_of
 from holdfast.store.remote.runfile import KEY as RUN_FILE
 from holdfast.store.remote.sequence import Past
 
-Judge = Callable[[Sequence[Record]], tuple[Collection[str], int]]
+Judge = Callable[[Sequence[Record]], Callable[[str, float], bool]]
 
 
 def mirror(
@@ -30,8 +30,7 @@ def mirror(
 ) -> RunLayout:
     """Copy into an empty directory; NotARunError if there is no run.
 
-    ``judge`` says which checkpoints a journal knows, and the epoch of its last driver: with it, what a relieved driver
-    committed too late is left out.
+    ``judge`` says by a journal which manifests count, by id and epoch: with it, what landed too late is left out.
     """
     layout = RunLayout(directory)
     past = sequence.read(objects)
@@ -59,12 +58,12 @@ def _write_journal(layout: RunLayout, past: Past) -> None:
 def _copy_manifests(objects: ObjectStore, layout: RunLayout, past: Past, judge: Judge | None) -> None:
     layout.checkpoints_dir.mkdir()
     listing = RemoteCheckpoints(objects).listing()
-    known, last_epoch = judge(past.records) if judge else ((), 0)
+    counts = judge(past.records) if judge else lambda _id, _epoch: True
     manifests = [layout.manifest_file(id) for id in listing.committed]
     for id, file, content in zip(listing.committed, manifests, _contents(objects, layout, manifests), strict=True):
         if content is None:  # deleted meanwhile
             continue
-        if id in known or past.damage or _epoch(id, content) >= last_epoch:
+        if past.damage or counts(id, _epoch(id, content)):
             file.write_bytes(content)
             layout.checkpoint_dir(id).mkdir()
     marks = [layout.quarantine_file(id) for id in listing.quarantined]

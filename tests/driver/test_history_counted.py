@@ -1,0 +1,21 @@
+"""Which manifests in remote storage are of checkpoints: requests may land at any time, and bring one back."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core import events as ev
+from holdfast.core.state import CheckpointRecord, RunSpec
+from holdfast.driver.history import counted
+from holdfast.store.journal import Record
+
+
+def test_what_was_retired_does_not_come_back_with_a_late_request() -> None:
+    events: list[ev.Event] = [ev.DriverStarted(2, RunSpec(num_to_keep=1, remote=True))]
+    events += [ev.Committed(CheckpointRecord(id, report), 1, report - 1) for id, report in (("a", 1), ("b", 2))]
+    records = [Record(n, 0.0, type(event).__name__, msgspec.to_builtins(event)) for n, event in enumerate(events, 1)]
+    counts = counted(records)
+    assert counts("b", 1), "the journal knows it"
+    assert counts("c", 2), "its driver died before it could journal it"
+    assert not counts("c", 1), "its driver was relieved"
+    assert not counts("a", 2), "it was retired"
