@@ -66,8 +66,9 @@ class ObjectStoreContract:
 
     def test_a_range_beyond_the_end_is_an_error(self, store: ObjectStore) -> None:
         store.put("digits", b"0123456789")
-        with pytest.raises(CheckpointDamagedError, match="ends before"):
-            store.get_range("digits", 8, 4)
+        for start in (8, 80):
+            with pytest.raises(CheckpointDamagedError, match="ends before"):
+                store.get_range("digits", start, 4)
 
     def test_a_name_is_created_once(self, store: ObjectStore) -> None:
         store.create("d/token", b"first")
@@ -166,7 +167,7 @@ class ObjectStoreContract:
         source = tmp_path / "source"
         source.write_bytes(bytes(size))
         store.upload(source, "file")
-        for wrong in (size - 1, size + 1):
+        for wrong in (size - 1, size + 1, size + 3 * transfer.PART_BYTES):
             with pytest.raises(CheckpointDamagedError, match=f"has {size} bytes"):
                 store.download("file", tmp_path / "target", wrong)
         assert not (tmp_path / "target").exists()

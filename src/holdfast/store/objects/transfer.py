@@ -2,7 +2,7 @@
 
 Beside a download's file are ``<name>.part``, its content so far, and ``<name>.parts``, which says what of it is there.
 A part is noted after its bytes were written, and both are trusted only within one boot of the machine: the page cache
-outlives a killed process, but not a power cut.
+outlives a killed process, but not a power cut. Two downloads into one file at a time are the caller's to avoid.
 """
 
 from __future__ import annotations

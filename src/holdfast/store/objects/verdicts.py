@@ -10,6 +10,7 @@ import errno
 import re
 
 from holdfast.errors import (
+    CheckpointDamagedError,
     ObjectExistsError,
     ObjectMissingError,
     StorageDeniedError,
@@ -33,7 +34,8 @@ _DENIED = re.compile(
 )
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _MISSING = re.compile(r"is a directory|not a regular file|does not exist", re.IGNORECASE)  # pyarrow has no types
-_HOPELESS = re.compile(r"status code: 416\b|BadScheme|URL scheme is not allowed", re.IGNORECASE)
+_BEYOND = re.compile(r"status code: 416\b|range was invalid|Invalid range:", re.IGNORECASE)  # a range that begins behind the end
+_HOPELESS = re.compile(r"BadScheme|URL scheme is not allowed", re.IGNORECASE)
 _STATUS = re.compile(r"status code: (\d{3}[^:<\n]*)")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
 _REQUEST = re.compile(r"^.*Error performing \w+ \S+ in .* - ", re.DOTALL)
@@ -64,6 +66,8 @@ def judge(action: str, name: str, error: Exception) -> StorageError:
         return ObjectMissingError(f"There is no {name}.")
     if kind is ObjectExistsError:
         return ObjectExistsError(f"{name} is there already.")
+    if kind is CheckpointDamagedError:
+        return CheckpointDamagedError(f"{name} ends before the range that was asked for.")
     text = f"Could not {action} {name}: {cause(error)}"
     return kind(text if issubclass(kind, StorageUnavailableError) else f"{text}. Trying again would not help.")
 
@@ -85,6 +89,8 @@ def cause(error: Exception) -> str:
 
 def _kind(action: str, error: Exception) -> type[StorageError]:
     text = str(error)
+    if _BEYOND.search(text):
+        return CheckpointDamagedError
     if _HOPELESS.search(text):
         return StorageError
     if _DENIED.search(text.partition("\n\nDebug source")[0]):
