@@ -86,6 +86,7 @@ class Driver:
         self._adoption: Adoption | None = None  # until the machine has begun
         self._begun = False
         self._to_verify: str | None = None  # when its parts are in storage
+        self._fetched_staged: set[str] = set()  # what nodes are asked for that was not in storage then
         self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
         self._stacks: dict[int, str] = {}  # what each rank was doing, when one of them seemed to hang
         self._left_on_nodes = False  # something that an earlier driver had there
@@ -135,7 +136,7 @@ class Driver:
                 self._take_in(self._wait())
             ending = self._ending(self._finish)
             outcome, text = ending.outcome.value, self._closing_words(ending)
-            text = "\n".join(filter(None, (text, closing_account(self._storage.records(), self._storage.home))))
+            text = "\n".join(filter(None, (text, self._account())))
             return ending
         except Exception as error:
             text = f"the driver could not go on: {error}"
@@ -144,6 +145,12 @@ class Driver:
         finally:
             self._close()
             self._display.finish(outcome, text)
+
+    def _account(self) -> str:
+        """Where the time went, unless the reports of an earlier driver would have to be fetched for that."""
+        home = self._storage.home
+        known = (home.metrics_file(group.generation, 0).exists() for group in self._past.groups)
+        return closing_account(self._storage.records(), home) if not self._storage.remote or all(known) else ""
 
     def _begin(self, found: list[ev.Event]) -> None:
         """What an earlier driver left is known: the machine takes over."""
@@ -415,14 +422,16 @@ class Driver:
                     self._queue.extend(ev.ShardUploaded(generation, rank, index) for rank in ranks)
                     self._verify_when_uploaded()
             case wire.Fetched(id, error, damaged) if self._fleet.fetched(node, id, bool(error)):
+                staged = id in self._fetched_staged
+                self._fetched_staged.discard(id)
                 if not error:
                     self._queue.append(ev.Verified(id))
                 elif not damaged:
                     raise StorageError(f"{id} could not be read: {error}")
-                elif any(c.id == id for c in self._state.checkpoints):
-                    self._queue.append(ev.Damaged(id, error))
-                else:
+                elif staged:  # it says nothing about storage, where it may be by now
                     self._queue.append(ev.StagedLost(id, error))
+                else:
+                    self._queue.append(ev.Damaged(id, error))
 
     def _hear_task(self, message: wire.TaskDone) -> None:
         if not self._fleet.task_done(message.task):
@@ -514,8 +523,10 @@ class Driver:
                 self._gather(command)
             case do.Stall(on):
                 self._fleet.stall(on)
-            case do.Upload(generation, index, _, ranks):
-                self._fleet.upload(self._fleet.gathered(generation, index), ranks)
+            case do.Upload(generation, index, id, ranks):
+                manifest = self._fleet.manifest_of(id)
+                if manifest is not None:  # else it could not be gathered, and the machine hears of it
+                    self._fleet.upload(manifest, ranks)
             case do.Discard(generation, index):
                 self._fleet.discard(generation, index)
                 if isinstance(self._storage, DiskStorage):
@@ -592,6 +603,7 @@ class Driver:
         elif self._fleet.is_spread(manifest.generation, manifest.index) and not self._is_uploaded(id):
             self._to_verify = id  # no node has all of it before that
         else:
+            self._fetched_staged.add(id)
             self._fleet.fetch(id, manifest_line(manifest))
 
     def _is_uploaded(self, id: str) -> bool:

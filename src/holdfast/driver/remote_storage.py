@@ -72,6 +72,7 @@ class RemoteStorage(Storage):
 
     def _claim(self, token: str) -> int:
         self._journal, self._records, self._damage = RemoteJournal.open(self._objects, token)
+        self._records.append(self._journal.began)
         return self._journal.epoch
 
     def release(self) -> None:

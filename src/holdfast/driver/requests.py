@@ -77,9 +77,17 @@ class Requests:
             return False
         if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
             return False
-        listed = self._list_checkpoints() if asked.request.kind == "checkpoints" else None
-        self._answer(asked, cloudpickle.dumps(listed))
+        if asked.request.kind == "checkpoints":
+            self._answer(asked, cloudpickle.dumps(self._list_checkpoints()))
+        else:
+            self._answer(asked, _NOTHING, _not_durable(asked, state))
         return True
 
     def _answer(self, asked: Asked, body: bytes, error: str = "") -> None:
         self._reply(Reply(asked.generation, asked.rank, asked.request.request, body, error))
+
+
+def _not_durable(asked: Asked, state: RunState) -> str:
+    index = asked.request.index - 1
+    missed = state.missed is not None and (state.missed.generation, state.missed.index) == (asked.generation, index)
+    return "the checkpoint could not be made durable" if missed or index in state.given_up else ""

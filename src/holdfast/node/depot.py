@@ -8,6 +8,7 @@ that outlives the agent and the driver, and the next driver on this node uploads
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import threading
@@ -56,7 +57,7 @@ class Depot:
         """Renames only. Done again after a crash in the middle, it goes on where that left it."""
         target = self.layout.checkpoint_dir(id)
         target.mkdir(parents=True, exist_ok=True)
-        self._mark(id).touch()
+        _write(self._mark(id), json.dumps([path for _, paths in parts for path in paths]).encode())
         for rank, paths in parts:
             source = self.layout.shard_dir(generation, index, rank)
             for path in paths:
@@ -68,8 +69,12 @@ class Depot:
         shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
 
     def upload(self, id: str) -> None:
-        """What is there already in its full size was brought there by an earlier try: no other content has its name."""
+        """What was gathered here; FileNotFoundError if something of it is gone.
+
+        What storage has already in its full size was brought there by an earlier try: no other content has its name.
+        """
         directory = self.layout.checkpoint_dir(id)
+        paths: list[str] = json.loads(self._mark(id).read_bytes())
         there = {info.key: info.size for info in self.objects.list(f"checkpoints/{id}/")}
 
         def upload_file(path: str) -> None:
@@ -77,7 +82,7 @@ class Depot:
             if there.get(key) != (directory / path).stat().st_size:
                 self.objects.upload(directory / path, key)
 
-        _in_parallel(upload_file, sorted(staging.files(directory)))
+        _in_parallel(upload_file, paths)
 
     def fetch(self, id: str, manifest_line: bytes) -> None:
         """Every file of the manifest is here and has its digest when this returns; CheckpointDamagedError if storage

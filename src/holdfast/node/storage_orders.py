@@ -109,6 +109,8 @@ class StorageOrders:
         where = (order.generation, order.index, order.ranks)
         try:
             self._depot.upload(order.id)
+        except FileNotFoundError as error:
+            return wire.StagedLost(order.id, f"{error.filename} is gone")
         except Exception as error:
             return wire.Uploaded(*where, str(error) or repr(error))
         return wire.Uploaded(*where)

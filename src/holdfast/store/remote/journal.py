@@ -124,6 +124,7 @@ class RemoteJournal:
             if taken.header is not None and not taken.header.claim and isinstance(self._turns, SafeTurns):
                 raise _StillWritingError from None
             raise
+        self.began = Record(self._next_seq, time, EPOCH_BEGAN, body)
         self._entries = [*self._entries, added]
         self._next_seq += 1
 
