@@ -34,7 +34,7 @@ _DENIED = re.compile(
 )
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _MISSING = re.compile(r"is a directory|not a regular file|does not exist", re.IGNORECASE)  # pyarrow has no types
-_BEYOND = re.compile(r"status code: 416\b|range was invalid|Invalid range:", re.IGNORECASE)  # a range that begins behind the end
+_BEYOND = re.compile(r"status code: 416\b|range was invalid|Invalid range:", re.IGNORECASE)
 _HOPELESS = re.compile(r"BadScheme|URL scheme is not allowed", re.IGNORECASE)
 _STATUS = re.compile(r"status code: (\d{3}[^:<\n]*)")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
