@@ -16,6 +16,7 @@ import cold_start
 import linear
 import memory
 import recovery
+import remote_storage
 import report_rate
 from measure import Findings, Options, options, parser, progress
 
@@ -26,6 +27,7 @@ BENCHMARKS = {
     "checkpoint_stall": checkpoint_stall.run,
     "memory": memory.run,
     "linear": linear.run,
+    "remote_storage": remote_storage.run,
 }
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 

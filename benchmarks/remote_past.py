@@ -1,0 +1,114 @@
+"""A run on S3 with many past checkpoints: how long it takes to open it, to commit one more, and to delete one.
+
+Each goes the driver's own way. The past is written as a driver writes it: a file, a manifest and a record for each.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.core import events as ev
+from holdfast.core.state import CheckpointRecord, RunSpec
+from holdfast.driver.recovery import read_past
+from holdfast.driver.remote_storage import RemoteStorage
+from holdfast.store.checkpoints import FORMAT, Manifest
+from holdfast.store.location import Location
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote.fetch import in_parallel
+from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.staging import FileEntry
+
+PATIENCE_S = 60.0
+CONTENT = b"weights"
+DIGEST = "0" * 32
+
+
+def name(report: int) -> str:
+    return f"checkpoint_{report:06d}"
+
+
+def manifest(report: int) -> Manifest:
+    files = [FileEntry("weights.bin", len(CONTENT), DIGEST)]
+    where = (FORMAT, name(report), 1, report - 1, report, 1)
+    return Manifest(*where, created=time.time(), metrics={"step": report}, files=files, epoch=1)
+
+
+def record(report: int) -> ev.Committed:
+    return ev.Committed(CheckpointRecord(name(report), report), 1, report - 1)
+
+
+def journalled(*events: ev.Event) -> list[tuple[str, dict[str, Any]]]:
+    return [(type(event).__name__, msgspec.to_builtins(event)) for event in events]
+
+
+def put_file(objects: ObjectStore, report: int) -> None:
+    objects.put(f"checkpoints/{name(report)}/weights.bin", CONTENT)
+
+
+class PastRun:
+    """A run with ``count`` checkpoints, which it is opened with and left with each time."""
+
+    def __init__(self, location: Location, scratch: Path, count: int) -> None:
+        self.count = count
+        self._location, self._scratch, self._last = location, scratch, count
+        objects = location.open(PATIENCE_S)
+        journal, _, _ = RemoteJournal.open(objects, "past")
+        journal.append(journalled(ev.DriverStarted(1, RunSpec(remote=True)), ev.GroupStarted(1, 1, None, 0)), 0.0)
+
+        def add(report: int) -> None:
+            put_file(objects, report)
+            RemoteCheckpoints(objects).commit(manifest(report))
+
+        in_parallel(add, range(1, count + 1))
+        for report in range(1, count + 1):
+            journal.append(journalled(record(report)), time.time())
+        objects.close()
+
+    def measure(self) -> dict[str, float]:
+        """Seconds for each."""
+        inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        storage = RemoteStorage(self._location, self._scratch, inbox, None, PATIENCE_S)
+        objects = self._location.open(PATIENCE_S)
+        self._last += 1
+        put_file(objects, self._last)
+        try:
+            return {
+                "open": seconds(lambda: self._open(storage)),
+                "commit": seconds(lambda: self._commit(storage, inbox)),
+                "delete": seconds(lambda: RemoteCheckpoints(objects).delete(name(self._last))),
+            }
+        finally:
+            storage.close(True)
+            storage.release()
+            objects.close()
+
+    def _open(self, storage: RemoteStorage) -> None:
+        storage.acquire()
+        records, damage = storage.open()
+        past = read_past(records)
+        found, more = storage.take_stock(past)
+        lost = [event for event in found if isinstance(event, ev.Damaged) and int(event.id[-6:]) <= self.count]
+        assert past.state.newest is not None
+        assert len(past.state.checkpoints) >= self.count
+        assert not damage + more
+        assert not lost
+
+    def _commit(self, storage: RemoteStorage, inbox: queue.SimpleQueue[Any]) -> None:
+        storage.commit(manifest(self._last))
+        committed = inbox.get(timeout=PATIENCE_S)
+        assert isinstance(committed, ev.Committed), committed
+        storage.write(journalled(committed), lambda: None)
+        inbox.get(timeout=PATIENCE_S)()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
