@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -60,7 +62,8 @@ class Case:
             self.drive_to_the_end(url)
             self.check_journal()
             self.check_checkpoints()
-            assert holdfast(["verify", f"{url}/run"]) == 0, self
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                assert holdfast(["verify", f"{url}/run"]) == 0, f"{self}: {said.getvalue()}"
         finally:
             self.objects.close()
         self.check_what_is_left()

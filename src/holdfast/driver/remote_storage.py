@@ -83,6 +83,7 @@ class RemoteStorage(Storage):
         self._writer = _JournalWriter(self._journal, self._inbox)
         self._saver = threading.Thread(target=self._keep_saving, name="holdfast-reports", daemon=True)
         self._saver.start()
+        self._listed = self._pool.submit(self._checkpoints.listing)  # while the journal is replayed
         return list(self._records), self._damage
 
     def write(self, entries: Entries, then: Callable[[], None]) -> None:
@@ -107,7 +108,7 @@ class RemoteStorage(Storage):
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         """Only what the journal does not know is read: the rest is seen to be there, and verified before it is used."""
-        self._listing = self._checkpoints.listing()
+        self._listing = self._listed.result()
         known = {c.id for c in past.state.checkpoints}
         settled = known if self._damage else known | past.retired
         manifests, damage = self._checkpoints.unknown(self._listing, settled, past.state.epoch, bool(self._damage))
