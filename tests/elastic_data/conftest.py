@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch._dynamo
 
 from holdfast.train import checks
 from holdfast.train.torch import prepare_data_loader
 from holdfast.worker import session as sessions
 
+assert torch._dynamo  # imported before holdfast, so that workers, which are forked from this process's seed, have it
 Prepare = Callable[..., list[Any]]
 
 

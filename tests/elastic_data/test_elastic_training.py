@@ -1,0 +1,66 @@
+"""Real runs: worker processes with loader workers of their own, killed, and gone on with by another number of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from elastic_training import check_each_sample_once, final_state, trainer
+
+import holdfast.train as train
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for first, second in zip(one, other, strict=True):
+            assert_equal(first, second)
+    else:
+        assert one == other
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return final_state(trainer(tmp_path_factory.mktemp("undisturbed"), 2, num_workers=0).fit())
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "faults"),
+    [
+        (0, [(0, 2, 3)]),
+        (2, [(1, 2, 5), (0, 2, 7)]),
+        (1, [(0, 2, 0), (1, 2, 4), (1, 2, 5), (0, 2, 9)]),
+    ],
+)
+def test_a_run_that_was_killed_ends_bit_for_bit_like_one_that_was_not(
+    tmp_path: Path, undisturbed: dict[str, Any], num_workers: int, faults: Any
+) -> None:
+    """With dropout and augmentation, within epochs, whatever the number of loader workers."""
+    state = final_state(trainer(tmp_path, 2, faults, num_workers, max_failures=len(faults)).fit())
+    assert_equal(state, undisturbed)
+    check_each_sample_once(state)
+    assert len(list((tmp_path / "marks").iterdir())) == len(faults)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_from_four_workers_to_two_to_three(tmp_path: Path, undisturbed: dict[str, Any], num_workers: int) -> None:
+    """The run is begun by four, which are killed in the middle of an epoch, and so on."""
+    for workers, fault in ((4, (3, 4, 3)), (2, (0, 2, 5))):
+        with pytest.raises(train.TrainingFailedError):
+            trainer(tmp_path, workers, [fault], num_workers).fit()
+        (tmp_path / "marks" / "0").unlink()
+    state = final_state(trainer(tmp_path, 3, (), num_workers).fit())
+    check_each_sample_once(state)
+    assert [world_size for _, world_size, _ in state["history"]] == [4, 4, 2, 2, *[3] * 6]
+    batches = [[sorted(indices) for _, _, indices in run["history"]] for run in (state, undisturbed)]
+    assert batches[0] == batches[1]  # the same global batches, of the same samples, as with two workers
