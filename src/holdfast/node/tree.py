@@ -24,6 +24,7 @@ class Tree:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ends: dict[int, int] = {}  # pid -> a file descriptor that tells of its end
+        self._zombies: dict[int, int] = {}  # the same of those that had ended when they were found
         self._closed = False
 
     def add(self, pid: int) -> None:
@@ -51,9 +52,9 @@ class Tree:
         """Wait for the end of all; those that live on. One that has become a child of ours leaves no zombie."""
         deadline = time.monotonic() + within_s
         with self._lock:
-            ends = dict(self._ends)
+            ends, zombies = dict(self._ends), list(self._zombies.values())
         left = [pid for pid, fd in ends.items() if not _has_ended(fd, max(0.0, deadline - time.monotonic()))]
-        for fd in ends.values():
+        for fd in (*ends.values(), *zombies):
             with contextlib.suppress(OSError):
                 os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG)
         return left
@@ -61,21 +62,29 @@ class Tree:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for fd in self._ends.values():
+            for fd in (*self._ends.values(), *self._zombies.values()):
                 os.close(fd)
             self._ends.clear()
+            self._zombies.clear()
 
     def _open(self, pid: int) -> bool:
-        if pid in self._ends or self._closed or not hasattr(os, "pidfd_open"):
+        """Whether it is new, and lives."""
+        known = pid in self._ends or pid in self._zombies
+        if known or self._closed or not hasattr(os, "pidfd_open"):
             return False
-        with contextlib.suppress(ProcessLookupError):
-            self._ends[pid] = os.pidfd_open(pid)
-            return True
-        return False
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        lives = not _has_ended(fd, 0.0)
+        (self._ends if lives else self._zombies)[pid] = fd
+        return lives
 
     def _forget_ended(self) -> None:
         for pid in [pid for pid, fd in self._ends.items() if _has_ended(fd, 0.0)]:
             os.close(self._ends.pop(pid))
+        for pid in [pid for pid in self._zombies if not posix.state(pid)]:  # somebody has reaped it
+            os.close(self._zombies.pop(pid))
 
     def _stop_all(self) -> None:
         deadline = time.monotonic() + _STANDSTILL_S
