@@ -148,18 +148,15 @@ class Case:
         assert kept <= set(RemoteCheckpoints(self.objects).listing().committed), self
 
     def check_what_is_left(self) -> None:
-        """Nothing but what a process that was killed while it read the finished run's result had for itself."""
-        left = [path for name in ("scratch", "tmp") for path in (self.directory / name).rglob("*")]
-        left = [path for path in left if not path.is_relative_to(self.directory / "tmp") or not is_reading(path)]
+        """Nothing. Of what was killed while it left, or while it read the result, an empty directory or such a copy."""
+        scratch, temporary = self.directory / "scratch", self.directory / "tmp"
+        files = [path for path in temporary.rglob("*") if path.is_file() and "holdfast-history-" not in str(path)]
+        left = [*scratch.rglob("*"), *files]
         assert not left, f"{self}: {left} are left"
 
     def __str__(self) -> str:
         met = "; ".join(f"{blow.aim.moment} {blow.aim.number}: {blow.request}" for blow in self.blows)
         return f"{self.victim} killed [{met}; carried out late: {self.proxy.late}]"
-
-
-def is_reading(path: Path) -> bool:
-    return any(part.startswith("holdfast-history-") for part in path.parts)
 
 
 def headers_of(objects: ObjectStore) -> Iterator[sequence.Header | None]:
