@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from holdfast.train.torch import (
 )
 
 SAMPLES, EPOCHS, BATCH, EVERY = 52, 2, 12, 2
+PATIENCE_S = 100.0
 
 
 class Augmented(Dataset[Any]):
@@ -78,6 +80,7 @@ def train_fn(config: dict[str, Any]) -> None:
             ranks: list[Any] = [None] * world_size
             dist.all_gather_object(ranks, indices.tolist() if loader.weight else [])
             history.append((epoch, world_size, [index for part in ranks for index in part]))
+            await_resize(config, world_size, len(history))
             if len(history) % EVERY == 0 or train.checkpoint_requested():
                 save(rank, network, optimizer, loader, history)
     save(rank, network, optimizer, loader, history)
@@ -101,14 +104,28 @@ def strike(config: dict[str, Any], rank: int, world_size: int, step: int) -> Non
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def await_resize(config: dict[str, Any], world_size: int, step: int) -> None:
+    """At some steps only a group of a certain size goes on: the others wait until they are ended, or asked to save."""
+    wanted = config["sizes"].get(step, world_size)
+    if world_size == wanted:
+        return
+    Path(config["marks"], f"awaits-{wanted}").touch()
+    deadline = time.monotonic() + PATIENCE_S
+    while not train.checkpoint_requested():
+        assert time.monotonic() < deadline, f"no group of {wanted} came"
+        time.sleep(0.02)
+        train.report({"step": step})  # a group is asked to save at the next of its reports
+
+
 def trainer(storage: Path, workers: Any, faults: Any = (), num_workers: int = 1, **options: Any) -> TorchTrainer:
     marks = storage / "marks"
     marks.mkdir(exist_ok=True)
+    config = {"faults": list(faults), "sizes": options.pop("sizes", {}), "marks": str(marks)}
     failures = train.FailureConfig(max_failures=options.pop("max_failures", 0), backoff_s=0)
     return TorchTrainer(
         train_fn,
-        train_loop_config={"faults": list(faults), "marks": str(marks), "num_workers": num_workers},
-        scaling_config=options.pop("scaling_config", train.ScalingConfig(num_workers=workers)),
+        train_loop_config={**config, "num_workers": num_workers},
+        scaling_config=train.ScalingConfig(num_workers=workers, elastic_resize_monitor_interval_s=0.1),
         run_config=train.RunConfig(
             name="run", storage_path=str(storage), failure_config=failures, verbose=0, **options
         ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from elastic_training import check_each_sample_once, final_state, trainer
+from elastic_training import PATIENCE_S, check_each_sample_once, final_state, trainer
 
+import holdfast
 import holdfast.train as train
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,5 +65,38 @@ def test_from_four_workers_to_two_to_three(tmp_path: Path, undisturbed: dict[str
     state = final_state(trainer(tmp_path, 3, (), num_workers).fit())
     check_each_sample_once(state)
     assert [world_size for _, world_size, _ in state["history"]] == [4, 4, 2, 2, *[3] * 6]
-    batches = [[sorted(indices) for _, _, indices in run["history"]] for run in (state, undisturbed)]
-    assert batches[0] == batches[1]  # the same global batches, of the same samples, as with two workers
+    assert batches_of(state) == batches_of(undisturbed)  # of the same samples as with two workers all along
+
+
+def test_nodes_that_go_and_come(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
+    """An elastic group of four loses two nodes in the middle of an epoch, and later gets one."""
+    marks = tmp_path / "marks"
+    with holdfast.LocalCluster() as cluster:
+        nodes = [cluster.add_node(cpus=1) for _ in range(4)]
+
+        def change() -> None:
+            await_file(marks / "awaits-2")
+            cluster.remove_node(nodes[0])
+            cluster.remove_node(nodes[3])
+            await_file(marks / "awaits-3")
+            cluster.add_node(cpus=1)
+
+        changing = threading.Thread(target=change, daemon=True)
+        changing.start()
+        state = final_state(trainer(tmp_path, (2, 4), sizes={3: 2, 7: 3}, max_failures=4, engine=cluster).fit())
+        changing.join(PATIENCE_S)
+    check_each_sample_once(state)
+    # Step 3 of the four was lost with their nodes; step 7 of the two was saved when they were asked to hand over.
+    assert [world_size for _, world_size, _ in state["history"]] == [4, 4, *[2] * 5, *[3] * 3]
+    assert batches_of(state) == batches_of(undisturbed)
+
+
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} did not come"
+        time.sleep(0.005)
+
+
+def batches_of(state: dict[str, Any]) -> list[list[int]]:
+    return [sorted(indices) for _, _, indices in state["history"]]
