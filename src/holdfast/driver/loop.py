@@ -85,6 +85,7 @@ class Driver:
         self._signal: int | None = None
         self._adoption: Adoption | None = None  # until the machine has begun
         self._begun = False
+        self._found: list[ev.Event] | None = None  # what an earlier driver left, when that is known
         self._to_verify: str | None = None  # when its parts are in storage
         self._fetched_staged: set[str] = set()  # what nodes are asked for that was not in storage then
         self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
@@ -126,12 +127,13 @@ class Driver:
                 self._warn(warning)
             self._identify()
             self._fleet.open(self._inbox)
-            if isinstance(self._storage, RemoteStorage):
-                self._adoption = Adoption(self._fleet, self._storage, self._begin)
-            elif not self._fleet.grows:
-                self._begin([])
-            else:
+            if self._fleet.grows:
                 self._timers[_NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
+            if isinstance(self._storage, RemoteStorage):
+                self._adoption = Adoption(self._fleet, self._storage, self._took_stock)
+            else:
+                self._take_in(self._heard())  # the engine has said which nodes are on their way
+                self._took_stock([])
             while self._finish is None:
                 self._take_in(self._wait())
             ending = self._ending(self._finish)
@@ -152,13 +154,25 @@ class Driver:
         known = (home.metrics_file(group.generation, 0).exists() for group in self._past.groups)
         return closing_account(self._storage.records(), home) if not self._storage.remote or all(known) else ""
 
-    def _begin(self, found: list[ev.Event]) -> None:
-        """What an earlier driver left is known: the machine takes over."""
-        if self._begun:
+    def _took_stock(self, found: list[ev.Event]) -> None:
+        """What an earlier driver left is known; nodes that are on their way are waited for."""
+        self._found = found
+        if not self._begun and (self._fleet.roster.is_settled or not self._fleet.grows):
+            self._begin()
+
+    def _begin_anyway(self) -> None:
+        """Nodes are long in coming. What one that is there has is still brought into storage first."""
+        if self._found is None and self._fleet.roster.ids:
+            self._timers[_NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
             return
+        self._left_on_nodes = self._found is None
+        self._begin()
+
+    def _begin(self) -> None:
+        """The machine takes over."""
         self._begun, self._adoption = True, None
         self._timers.pop(_NODES_JOIN, None)
-        self._queue.extend(found)
+        self._queue.extend(self._found or [])
         if isinstance(self._storage, RemoteStorage):
             self._storage.collect(keep=self._stored())
         if self._fleet.grows:
@@ -211,14 +225,15 @@ class Driver:
         due = min(self._timers.values(), default=math.inf)
         timeout = None if due == math.inf else max(0.0, due - time.monotonic())
         try:
-            items = [self._inbox.get(timeout=timeout)]
+            return [self._inbox.get(timeout=timeout), *self._heard()]
         except queue.Empty:
             return []
-        while len(items) < _BATCH:
-            try:
-                items.append(self._inbox.get_nowait())
-            except queue.Empty:
-                break
+
+    def _heard(self) -> list[Any]:
+        """What is in the inbox already."""
+        items: list[Any] = []
+        while len(items) < _BATCH and not self._inbox.empty():
+            items.append(self._inbox.get())
         return items
 
     def _take_in(self, items: Iterable[Any]) -> None:
@@ -226,7 +241,7 @@ class Driver:
             if isinstance(item, ev.Event):
                 if isinstance(item, ev.StopAsked) and not self._begun:
                     self._left_on_nodes = True  # and stays there for the next driver
-                    self._begin([])
+                    self._begin()
                 self._queue.append(item)
             elif isinstance(item, Exception):
                 raise item
@@ -238,7 +253,7 @@ class Driver:
         for name in [name for name, due in self._timers.items() if due <= now]:
             del self._timers[name]
             if name == _NODES_JOIN:
-                self._begin([])
+                self._begin_anyway()
             else:
                 self._queue.append(ev.TimerFired(name))
         self._work_off()
@@ -370,8 +385,8 @@ class Driver:
             case wire.NodeLost():
                 self._node_lost(node)
         if not self._begun:
-            if self._adoption is None and fleet.grows and fleet.roster.is_settled:
-                self._begin([])
+            if self._found is not None:
+                self._took_stock(self._found)
         elif fleet.grows:
             self._queue.append(ev.Capacity(fleet.slots()))
 
