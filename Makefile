@@ -9,7 +9,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate soak benchmark clean
+.PHONY: help setup demo test lint types simulate soak storms benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ simulate: setup ## fault schedules on the core for SECONDS=60
 
 soak: setup ## kill the driver KILLS=50 times at random moments
 	SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) $(VENV)/bin/python -m pytest tests/soak -m soak -s
+
+storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
+	$(VENV)/bin/python -m pytest tests/objects -m soak -s
 
 benchmark: $(BENCH_VENV)/.ready ## side by side with Ray Train and torchrun (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
