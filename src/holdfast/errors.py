@@ -5,6 +5,7 @@ A user's mistake in an argument is a plain ``ValueError`` or ``TypeError``; what
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -84,16 +85,41 @@ class ControllerError(TrainingFailedError):
         return type(self), (self.controller_failure, self.remedy)
 
 
+@dataclass(frozen=True)
+class PreemptionInfo:
+    """Nodes that are about to be taken away.
+
+    ``deadline_ms`` is the earliest deadline in UNIX milliseconds, None when the notice named none.
+    ``preempted_node_to_ranks`` maps each such node to the world ranks that run on it.
+    """
+
+    deadline_ms: int | None
+    preempted_node_to_ranks: dict[str, list[int]]
+
+    @property
+    def preempted_node_ids(self) -> list[str]:
+        return sorted(self.preempted_node_to_ranks)
+
+    @property
+    def preempted_ranks(self) -> list[int]:
+        return sorted({rank for ranks in self.preempted_node_to_ranks.values() for rank in ranks})
+
+
 class PreemptionError(TrainingFailedError):
-    """Nodes were preempted more often than ``FailureConfig(max_preemption_failures)`` allows."""
+    """Nodes were preempted more often than ``FailureConfig(max_preemption_failures)`` allows. ``drain_timed_out``: no
+    checkpoint came between the last notice and its deadline."""
 
     def __init__(self, preemption_info: Any, drain_timed_out: bool = False) -> None:
         super().__init__(f"Training was preempted ({preemption_info}; drain_timed_out={drain_timed_out})")
         self.preemption_info = preemption_info
         self.drain_timed_out = drain_timed_out
+        self.remedy = ""
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (super().__str__(), self.remedy) if part)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.preemption_info, self.drain_timed_out)
+        return type(self), (self.preemption_info, self.drain_timed_out), {"remedy": self.remedy}
 
 
 class WorkerDiedError(HoldfastError):

@@ -8,11 +8,21 @@ from dataclasses import dataclass
 import cloudpickle
 
 from holdfast.core.failures import Evidence, FailureKind, describe
-from holdfast.core.state import RunState, Verdict
-from holdfast.errors import ControllerError, StorageError, TrainingFailedError, WorkerDiedError, WorkerGroupError
-from holdfast.wire.messages import WorkerHasFailed
+from holdfast.core.run import budget_of
+from holdfast.core.state import Failure, RunState, Verdict
+from holdfast.errors import (
+    ControllerError,
+    PreemptionError,
+    PreemptionInfo,
+    StorageError,
+    TrainingFailedError,
+    WorkerDiedError,
+    WorkerGroupError,
+)
+from holdfast.wire.messages import Notice, WorkerHasFailed
 
 _SHOWN_LINES = 20
+_LIMITS = {"preemptions": "max_preemption_failures", "hangs": "max_hang_failures"}
 
 
 def evidence_of(message: WorkerHasFailed) -> Evidence:
@@ -69,21 +79,25 @@ class Accounts:
 
     def action(self, state: RunState) -> str:
         """What is done about the failure."""
-        budget = "storage" if state.failure and state.failure.kind is FailureKind.STORAGE else "failures"
-        limit, spent = state.spec.max_failures, state.spent.get(budget, 0)
+        budget, limit = budget_of(state.spec, state.failure.kind if state.failure else FailureKind.CRASH)
+        name, spent = _LIMITS.get(budget, "max_failures"), state.spent.get(budget, 0)
         if state.verdict is Verdict.RETRY:
             return f"retry {spent}{'' if limit < 0 else f' of {limit}'}"
+        if limit < 0 or spent <= limit:
+            return f"no retry, as FailureConfig(max_same_errors={state.spec.max_same_errors}) says"
         if limit == 0:
-            return "no retry, as FailureConfig(max_failures=0) says"
-        return f"no retry left, all {limit} of FailureConfig(max_failures={limit}) are used"
+            return f"no retry, as FailureConfig({name}=0) says"
+        return f"no retry left, all {limit} of FailureConfig({name}={limit}) are used"
 
-    def error(self, state: RunState, how_to_go_on: str) -> TrainingFailedError:
+    def error(self, state: RunState, how_to_go_on: str, notice: Notice | None) -> TrainingFailedError:
         failure = state.failure
         assert failure is not None
         saved = f"It can go on from {state.newest.id}" if state.newest else "There is no checkpoint to go on from"
         remedy = f"What was done: {self.action(state)}. {saved}: mend the cause and {how_to_go_on}"
         if failure.kind is FailureKind.STORAGE:
             return ControllerError(StorageError(f"{failure.text}\n{remedy}"))
+        if failure.kind is FailureKind.PREEMPTED:
+            return _preemption_error(failure, notice, remedy)
         detail = self._seen[failure.rank][1] if failure.rank in self._seen else ""
         others = [describe_other(rank, error) for rank, (error, _) in self._seen.items() if rank != failure.rank]
         parts = [f"{failure.text} [{failure.kind.value}]", detail, *others, remedy]
@@ -91,6 +105,13 @@ class Accounts:
         if failure.rank not in failures:
             failures = {failure.rank: WorkerDiedError(failure.text), **failures}
         return WorkerGroupError("\n".join(part for part in parts if part), failures)
+
+
+def _preemption_error(failure: Failure, notice: Notice | None, remedy: str) -> PreemptionError:
+    info = PreemptionInfo(notice.deadline_ms, dict(notice.nodes)) if notice else PreemptionInfo(None, {})
+    error = PreemptionError(info, drain_timed_out=failure.rank >= 0)  # else the whole group had handed over
+    error.remedy = f"{failure.text} [{failure.kind.value}]\n{remedy}"
+    return error
 
 
 def describe_other(rank: int, error: Exception) -> str:

@@ -235,9 +235,10 @@ class Fleet:
     def gathered(self, generation: int, index: int) -> Manifest:
         return self._gathered[generation, index]
 
-    def is_spread(self, generation: int, index: int) -> bool:
-        """Whether no single node has all of a gathered checkpoint."""
-        return sum(1 for _, kind, about in self._orders if kind == "gather" and about == (generation, index)) > 1
+    def is_at_hand(self, generation: int, index: int) -> bool:
+        """Whether all of a gathered checkpoint is on the only node that the next group can be on."""
+        holders = {node for node, kind, about in self._orders if kind == "gather" and about == (generation, index)}
+        return len(holders) == 1 and (not self.grows or holders == set(self.roster.usable()))
 
     def upload(self, manifest: Manifest, ranks: Sequence[int]) -> None:
         report = manifest.generation, manifest.index
@@ -258,9 +259,9 @@ class Fleet:
         """Of a checkpoint that is on its way to storage."""
         return next((manifest for manifest in self._gathered.values() if manifest.id == id), None)
 
-    def fetch(self, id: str, manifest: bytes) -> None:
-        """Have a checkpoint verified where workers may read it."""
-        self._fetches[id] = wire.Fetch(id, manifest)
+    def fetch(self, id: str, manifest: bytes, stored: bool = True) -> None:
+        """Have a checkpoint verified where workers may read it. ``stored``: what a node lacks can be downloaded."""
+        self._fetches[id] = wire.Fetch(id, manifest, stored)
         for node in self.roster.usable():
             self._order(node, "fetch", id, self._fetches[id])
 

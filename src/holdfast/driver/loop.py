@@ -26,7 +26,6 @@ from holdfast.core.state import (
     HandoverReason,
     Outcome,
     Phase,
-    RankStatus,
     RunState,
     ValidationStatus,
     Verdict,
@@ -34,7 +33,7 @@ from holdfast.core.state import (
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import CheckpointDamagedError, ControllerError, StorageError
 from holdfast.settings import Settings
-from holdfast.store.checkpoints import Manifest, manifest_line
+from holdfast.store.checkpoints import Manifest
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
@@ -43,6 +42,7 @@ from . import interrupt
 from .accounts import Accounts, evidence_of
 from .adoption import Adoption
 from .fleet import Fleet, configuration
+from .handing_over import HandingOver
 from .history import closing_account
 from .lag import Lag
 from .plan import Ending, Plan
@@ -50,8 +50,9 @@ from .recovery import IDENTITY, read_past, score_of
 from .remote_storage import RemoteStorage, scratch_of
 from .reports import ReportBook, metrics_in
 from .requests import Requests
-from .stacks import culprit, summary_of, write_stacks
+from .stacks import Stacks
 from .storage import DiskStorage
+from .verification import Verification
 
 log = logging.getLogger(__name__)
 _NODES_JOIN = "nodes join"  # a timer of the loop's own: nodes that are there at the start are waited for
@@ -86,10 +87,9 @@ class Driver:
         self._adoption: Adoption | None = None  # until the machine has begun
         self._begun = False
         self._found: list[ev.Event] | None = None  # what an earlier driver left, when that is known
-        self._to_verify: str | None = None  # when its parts are in storage
-        self._fetched_staged: set[str] = set()  # what nodes are asked for that was not in storage then
-        self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
-        self._stacks: dict[int, str] = {}  # what each rank was doing, when one of them seemed to hang
+        self._verification = Verification(self._fleet, self._storage)
+        self._handing_over = HandingOver(self._fleet)
+        self._stacks = Stacks()
         self._left_on_nodes = False  # something that an earlier driver had there
 
     def run(self) -> Ending:
@@ -341,6 +341,7 @@ class Driver:
                     self._book.returned(rank)
                 self._queue.append(ev.WorkerReturned(generation, rank))
             case wire.WorkerHasFailed():
+                self._work_off()  # the reports before it tell where it failed
                 self._accounts.add(message)
                 self._worker_failed(message.generation, message.rank, evidence_of(message))
             case wire.WorkerIsStopped(generation, rank, stopped):
@@ -348,10 +349,10 @@ class Driver:
             case wire.WorkersGone(generation):
                 if self._fleet.is_gone(node, generation):
                     self._queue.append(ev.GroupGone(generation))
-            case wire.WorkerNoticed(generation, rank, reports):
-                self._hear_noticed(generation, rank, reports)
+            case wire.WorkerNoticed():
+                self._queue.extend(filter(None, [self._handing_over.noticed(message, self._state)]))
             case wire.Stacks():
-                self._hear_stacks(node, message)
+                self._hear_stacks(message)
             case wire.Probed(ok, findings):
                 self._hear_probe(node, ok, findings)
             case wire.Asked():
@@ -435,18 +436,9 @@ class Driver:
                     self._queue.append(ev.UploadFailed(generation, index, error))
                 else:
                     self._queue.extend(ev.ShardUploaded(generation, rank, index) for rank in ranks)
-                    self._verify_when_uploaded()
-            case wire.Fetched(id, error, damaged) if self._fleet.fetched(node, id, bool(error)):
-                staged = id in self._fetched_staged
-                self._fetched_staged.discard(id)
-                if not error:
-                    self._queue.append(ev.Verified(id))
-                elif not damaged:
-                    raise StorageError(f"{id} could not be read: {error}")
-                elif staged:  # it says nothing about storage, where it may be by now
-                    self._queue.append(ev.StagedLost(id, error))
-                else:
-                    self._queue.append(ev.Damaged(id, error))
+                    self._inbox.put(lambda: self._verification.go_on(self._state))
+            case wire.Fetched():
+                self._queue.extend(filter(None, [self._verification.fetched(node, message)]))
 
     def _hear_task(self, message: wire.TaskDone) -> None:
         if not self._fleet.task_done(message.task):
@@ -485,28 +477,12 @@ class Driver:
             if (pending.generation, pending.index) in left_with and not pending.is_uploaded:
                 self._queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
 
-    def _hear_noticed(self, generation: int, rank: int, reports: int) -> None:
-        """When all ranks know that the group is about to end, fix the first report that none of them has made."""
-        if self._notices is None or generation != self._state.generation:
-            return
-        self._notices[rank] = reports
-        running = {r for r, known in enumerate(self._state.ranks) if known.status is not RankStatus.RETURNED}
-        if running <= self._notices.keys():
-            index = max(self._notices.values()) + 1
-            self._notices = None
-            self._fleet.tell(wire.HandoverAt(generation, index))
-            self._queue.append(ev.HandoverSet(generation, index))
-
-    def _hear_stacks(self, node: str, message: wire.Stacks) -> None:
-        if message.generation != self._state.generation:
-            return
-        self._stacks.update(message.texts)
-        expected = {rank for rank, known in enumerate(self._state.ranks) if known.status is not RankStatus.RETURNED}
-        if expected <= self._stacks.keys():
+    def _hear_stacks(self, message: wire.Stacks) -> None:
+        if self._stacks.add(message, self._state):
             path = self._storage.home.stacks_file(message.generation)
-            write_stacks(path, self._stacks)
-            self._warn("\n  ".join([f"what the ranks are doing (in full: {path}):", *summary_of(self._stacks)]))
-            self._queue.append(ev.StacksTaken(message.generation, culprit(self._stacks)))
+            self._stacks.write(path)
+            self._warn("\n  ".join([f"what the ranks are doing (in full: {path}):", *self._stacks.summary()]))
+            self._queue.append(ev.StacksTaken(message.generation, self._stacks.culprit()))
 
     def _hear_probe(self, node: str, ok: bool, findings: list[str]) -> None:
         if not ok:
@@ -521,9 +497,9 @@ class Driver:
             case do.StartGroup():
                 self._start_group(command)
             case do.AskHandover():
-                self._ask_handover(command)
+                self._handing_over.ask(command)
             case do.DumpStacks(generation):
-                self._stacks = {}
+                self._stacks = Stacks()
                 self._fleet.tell(wire.DumpStacks(generation))
             case do.Rest(node, on):
                 self._fleet.roster.rest(node, on)
@@ -549,7 +525,7 @@ class Driver:
             case do.Delete(id):
                 self._storage.delete(id)
             case do.Verify(id):
-                self._verify(id)
+                self._verification.begin(id, self._state)
             case do.Quarantine(id, why):
                 self._storage.quarantine(id, why)
             case do.Validate(id):
@@ -573,20 +549,11 @@ class Driver:
         self._book.begin(command.generation, command.world_size)
         self._returned.clear()
         self._display.group(command.generation, command.world_size)
-        self._notices = None
+        self._handing_over.forget()
         if not self._fleet.start(command):
             # A node has gone since this was decided: it is decided again.
             self._queue.append(ev.Capacity(self._fleet.slots()))
             self._queue.append(ev.HandedOver(command.generation, HandoverReason.RESIZE))
-
-    def _ask_handover(self, command: do.AskHandover) -> None:
-        self._notices = {}
-        deadline_ms = None if command.deadline_s is None else int((time.time() + command.deadline_s) * 1000)
-        nodes = command.nodes if command.reason is HandoverReason.PREEMPTION else ()
-        if command.reason is HandoverReason.STOP:
-            nodes = tuple(self._fleet.roster.ids)
-        going = self._fleet.ranks_on(command.generation, nodes)
-        self._fleet.tell(wire.Notice(command.generation, deadline_ms, going))
 
     def _gather(self, command: do.Gather) -> None:
         manifest = self._manifest(command)
@@ -607,31 +574,6 @@ class Driver:
         metrics = self._book.metrics_of(command.index)
         arguments = self._arguments.pop((command.generation, command.index), None)
         return self._storage.new_manifest(command, metrics, arguments)
-
-    def _verify(self, id: str) -> None:
-        if isinstance(self._storage, DiskStorage):
-            self._storage.verify(id)
-            return
-        manifest = self._fleet.manifest_of(id)
-        if manifest is None:
-            self._storage.find_manifest(id, partial(self._fleet.fetch, id))
-        elif self._fleet.is_spread(manifest.generation, manifest.index) and not self._is_uploaded(id):
-            self._to_verify = id  # no node has all of it before that
-        else:
-            self._fetched_staged.add(id)
-            self._fleet.fetch(id, manifest_line(manifest))
-
-    def _is_uploaded(self, id: str) -> bool:
-        return all(pending.is_uploaded for pending in self._state.unsaved if pending.id == id)
-
-    def _verify_when_uploaded(self) -> None:
-        self._inbox.put(self._verify_again)
-
-    def _verify_again(self) -> None:
-        id = self._to_verify
-        if id is not None and self._is_uploaded(id):
-            self._to_verify = None
-            self._verify(id)
 
     def _validate(self, id: str) -> None:
         if self._plan.validation is None:
@@ -660,7 +602,8 @@ class Driver:
 
     def _ending(self, finish: do.Finish) -> Ending:
         if finish.outcome is Outcome.FAILED:
-            return Ending(finish.outcome, self._accounts.error(self._state, self._plan.how_to_go_on))
+            error = self._accounts.error(self._state, self._plan.how_to_go_on, self._handing_over.notice)
+            return Ending(finish.outcome, error)
         value = cloudpickle.loads(self._returned[0]) if 0 in self._returned else None
         return Ending(finish.outcome, None, value, self._signal)
 

@@ -61,18 +61,19 @@ class RemoteStorage(Storage):
 
     def acquire(self) -> int:
         self._objects: ObjectStore = self._location.open(self._patience_s)
+        self._checkpoints = RemoteCheckpoints(self._objects)
         try:
             self._objects.with_patience(min(_FIRST_PATIENCE_S, self._patience_s)).level()
             self._lease = RemoteLease.acquire(self._objects, self._claim, on_lost=self._inbox.put)
         except BaseException:
             self._objects.close()
             raise
-        self._checkpoints = RemoteCheckpoints(self._objects)
         return self._lease.epoch
 
     def _claim(self, token: str) -> int:
         self._journal, self._records, self._damage = RemoteJournal.open(self._objects, token)
         self._records.append(self._journal.began)
+        self._listed = self._pool.submit(self._checkpoints.listing)  # while the journal is replayed
         return self._journal.epoch
 
     def release(self) -> None:
@@ -83,7 +84,6 @@ class RemoteStorage(Storage):
         self._writer = _JournalWriter(self._journal, self._inbox)
         self._saver = threading.Thread(target=self._keep_saving, name="holdfast-reports", daemon=True)
         self._saver.start()
-        self._listed = self._pool.submit(self._checkpoints.listing)  # while the journal is replayed
         return list(self._records), self._damage
 
     def write(self, entries: Entries, then: Callable[[], None]) -> None:

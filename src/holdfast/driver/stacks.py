@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
+
+from holdfast.core.state import RankStatus, RunState
+from holdfast.wire import messages as wire
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 _THREAD = re.compile(r"^(Current thread|Thread) 0x")
@@ -26,21 +28,33 @@ _COLLECTIVES = (
 )
 
 
-def write_stacks(path: Path, stacks: Mapping[int, str]) -> None:
-    with contextlib.suppress(OSError):  # they are shown all the same
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(f"rank {rank}\n{text.rstrip()}\n" for rank, text in sorted(stacks.items())))
+class Stacks:
+    """Of one group, as its nodes tell them."""
 
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}  # by rank
 
-def summary_of(stacks: Mapping[int, str]) -> list[str]:
-    """One line a rank: where its main thread is."""
-    return [f"rank {rank}: {_place(text)}" for rank, text in sorted(stacks.items())]
+    def add(self, message: wire.Stacks, state: RunState) -> bool:
+        """Whether those of all ranks are known now."""
+        if message.generation != state.generation:
+            return False
+        self._texts.update(message.texts)
+        running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}
+        return running <= self._texts.keys()
 
+    def write(self, path: Path) -> None:
+        with contextlib.suppress(OSError):  # they are shown all the same
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(f"rank {rank}\n{text.rstrip()}\n" for rank, text in sorted(self._texts.items())))
 
-def culprit(stacks: Mapping[int, str]) -> int:
-    """The only rank that waits for no other; -1 if that cannot be told."""
-    others = [rank for rank, text in stacks.items() if not _waits(text)]
-    return others[0] if len(others) == 1 and len(stacks) > 1 else -1
+    def summary(self) -> list[str]:
+        """One line a rank: where its main thread is."""
+        return [f"rank {rank}: {_place(text)}" for rank, text in sorted(self._texts.items())]
+
+    def culprit(self) -> int:
+        """The only rank that waits for no other; -1 if that cannot be told."""
+        others = [rank for rank, text in self._texts.items() if not _waits(text)]
+        return others[0] if len(others) == 1 and len(self._texts) > 1 else -1
 
 
 def _main_frames(text: str) -> list[re.Match[str]]:

@@ -84,21 +84,22 @@ class Depot:
 
         _in_parallel(upload_file, paths)
 
-    def fetch(self, id: str, manifest_line: bytes) -> None:
+    def fetch(self, id: str, manifest_line: bytes, stored: bool) -> None:
         """Every file of the manifest is here and has its digest when this returns; CheckpointDamagedError if storage
-        has something else."""
+        has something else, or, unless it is ``stored``, if something is missing here."""
         manifest = parse_manifest(id, manifest_line, id)
         with self._fetching:
-            _in_parallel(lambda entry: self._fetch_file(manifest, entry), manifest.files)
-            self._fetch_metadata(id)
+            _in_parallel(lambda entry: self._fetch_file(manifest, entry, stored), manifest.files)
+            if stored:
+                self._fetch_metadata(id)
             _write(self.layout.manifest_file(id), manifest_line)
 
-    def _fetch_file(self, manifest: Manifest, entry: FileEntry) -> None:
+    def _fetch_file(self, manifest: Manifest, entry: FileEntry, stored: bool) -> None:
         path = self.layout.checkpoint_dir(manifest.id) / entry.path
         problem = staging.difference(path, entry)
         for _ in range(_DOWNLOADS if problem else 0):
-            if self._mark(manifest.id).exists() and not entry.at:
-                break  # storage does not have it yet
+            if not stored and not entry.at:
+                break
             path.unlink(missing_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -117,8 +118,6 @@ class Depot:
 
     def _fetch_metadata(self, id: str) -> None:
         """What Checkpoint.set_metadata wrote, which no manifest names."""
-        if self._mark(id).exists():
-            return
         for info in self.objects.level(f"checkpoints/{id}/").objects:
             name = info.key.rpartition("/")[2]
             if is_user_metadata(name):

@@ -118,7 +118,7 @@ class StorageOrders:
     def _fetch(self, order: wire.Fetch) -> wire.Message:
         assert self._depot is not None
         try:
-            self._depot.fetch(order.id, order.manifest)
+            self._depot.fetch(order.id, order.manifest, order.stored)
         except CheckpointDamagedError as error:
             return wire.Fetched(order.id, str(error), damaged=True)
         except Exception as error:

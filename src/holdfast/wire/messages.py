@@ -105,6 +105,7 @@ class Fetch(Message, frozen=True, tag=True):
 
     id: str
     manifest: bytes
+    stored: bool = True  # whether storage has all of it
 
 
 class Forget(Message, frozen=True, tag=True):

@@ -1,0 +1,58 @@
+"""Is a checkpoint intact? On disk the driver looks itself; from remote storage its nodes fetch it, and look at that."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from holdfast.core import events as ev
+from holdfast.core.state import RunState
+from holdfast.errors import StorageError
+from holdfast.store.checkpoints import manifest_line
+from holdfast.wire import messages as wire
+
+from .fleet import Fleet
+from .remote_storage import RemoteStorage
+from .storage import DiskStorage
+
+
+class Verification:
+    def __init__(self, fleet: Fleet, storage: DiskStorage | RemoteStorage) -> None:
+        self._fleet, self._storage = fleet, storage
+        self._waiting: str | None = None  # until it is in storage, as some nodes have no part of it, or only a part
+        self._staged: set[str] = set()  # what nodes look at that was not in storage when they were asked
+
+    def begin(self, id: str, state: RunState) -> None:
+        self._waiting = None
+        if isinstance(self._storage, DiskStorage):
+            self._storage.verify(id)
+            return
+        manifest = self._fleet.manifest_of(id)
+        if manifest is None:
+            self._storage.find_manifest(id, partial(self._fleet.fetch, id))
+        elif self._fleet.is_at_hand(manifest.generation, manifest.index):
+            self._staged.add(id)
+            self._fleet.fetch(id, manifest_line(manifest), stored=False)
+        elif all(pending.is_uploaded for pending in state.unsaved if pending.id == id):
+            self._staged.add(id)
+            self._fleet.fetch(id, manifest_line(manifest))
+        else:
+            self._waiting = id
+
+    def go_on(self, state: RunState) -> None:
+        """Something has been uploaded."""
+        if self._waiting is not None:
+            self.begin(self._waiting, state)
+
+    def fetched(self, node: str, message: wire.Fetched) -> ev.Event | None:
+        """What a node's answer means, when it decides the matter."""
+        id, error = message.id, message.error
+        if not self._fleet.fetched(node, id, bool(error)):
+            return None
+        staged = id in self._staged
+        self._staged.discard(id)
+        if not error:
+            return ev.Verified(id)
+        if not message.damaged:
+            raise StorageError(f"{id} could not be read: {error}")
+        # A staged one says nothing about storage, where it may be by now.
+        return ev.StagedLost(id, error) if staged else ev.Damaged(id, error)
