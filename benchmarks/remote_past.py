@@ -1,4 +1,4 @@
-"""A run on S3 with many past checkpoints: how long it takes to open it, to commit one more, and to delete one.
+"""A run on S3 with many past checkpoints: how long it takes to open it, to commit one more, and to retire one.
 
 Each goes the driver's own way. The past is written as a driver writes it: a file, a manifest and a record for each.
 """
@@ -53,20 +53,20 @@ def put_file(objects: ObjectStore, report: int) -> None:
 
 
 class PastRun:
-    """A run with ``count`` checkpoints, which it is opened with and left with each time."""
+    """A run that has committed ``count`` checkpoints and keeps the last ``kept`` of them."""
 
-    def __init__(self, location: Location, scratch: Path, count: int) -> None:
-        self.count = count
-        self._location, self._scratch, self._last = location, scratch, count
+    def __init__(self, location: Location, scratch: Path, count: int, kept: int) -> None:
+        self._location, self._scratch, self._last, self._kept = location, scratch, count, kept
         objects = location.open(PATIENCE_S)
         journal, _, _ = RemoteJournal.open(objects, "past")
-        journal.append(journalled(ev.DriverStarted(1, RunSpec(remote=True)), ev.GroupStarted(1, 1, None, 0)), 0.0)
+        began = ev.DriverStarted(1, RunSpec(remote=True, num_to_keep=kept))
+        journal.append(journalled(began, ev.GroupStarted(1, 1, None, 0)), 0.0)
 
         def add(report: int) -> None:
             put_file(objects, report)
             RemoteCheckpoints(objects).commit(manifest(report))
 
-        in_parallel(add, range(1, count + 1))
+        in_parallel(add, range(count - kept + 1, count + 1))
         for report in range(1, count + 1):
             journal.append(journalled(record(report)), time.time())
         objects.close()
@@ -82,7 +82,7 @@ class PastRun:
             return {
                 "open": seconds(lambda: self._open(storage)),
                 "commit": seconds(lambda: self._commit(storage, inbox)),
-                "delete": seconds(lambda: RemoteCheckpoints(objects).delete(name(self._last))),
+                "retire": seconds(lambda: RemoteCheckpoints(objects).delete(name(self._last - self._kept))),
             }
         finally:
             storage.close(True)
@@ -94,11 +94,9 @@ class PastRun:
         records, damage = storage.open()
         past = read_past(records)
         found, more = storage.take_stock(past)
-        lost = [event for event in found if isinstance(event, ev.Damaged) and int(event.id[-6:]) <= self.count]
         assert past.state.newest is not None
-        assert len(past.state.checkpoints) >= self.count
-        assert not damage + more
-        assert not lost
+        assert len(past.state.checkpoints) == self._kept
+        assert not [*damage, *more, *found]
 
     def _commit(self, storage: RemoteStorage, inbox: queue.SimpleQueue[Any]) -> None:
         storage.commit(manifest(self._last))
