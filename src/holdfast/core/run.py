@@ -98,7 +98,7 @@ def _driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     for node in sorted(was.resting):
         turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", event.spec.bad_node_rest_s))
     turn.jump(Phase.RESTORING)
-    if was.verdict is Verdict.FAIL and was.failure is not None and _is_spent(turn.state, was.failure.kind):
+    if was.verdict is Verdict.FAIL and was.failure is not None and _is_final(turn.state, was.failure.kind):
         _end(turn, Outcome.FAILED, was.failure.text)
         return "an earlier driver died before it could say that the run had failed"
     turn.change(failure=None, verdict=None)
@@ -225,7 +225,8 @@ def _worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
     turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
     if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
         _move(turn, "all ready")
-        turn.do(do.CancelTimer("start"))
+        turn.change(suspect=None)
+        turn.do(do.CancelTimer("start"), do.CancelTimer("stacks"))
         if turn.state.spec.hang_timeout_s > 0 or turn.state.spec.learns_hangs:
             turn.do(do.SetTimer("hang", turn.state.spec.hang_timeout_s or _LEAST_LEARNT_S))
         scaling.consider_resize(turn)
@@ -280,7 +281,8 @@ def _upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
 def _worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
-    turn.set_rank(event.rank, status=RankStatus.DEAD)
+    if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
+        turn.set_rank(event.rank, status=RankStatus.DEAD)
     counted = turn.state.group_lives and not _stops_soon(turn.state)
     text = _fail(turn, event.rank, event.evidence)
     if counted:
@@ -313,14 +315,14 @@ def _node_rested(turn: Turn, event: ev.NodeRested) -> str:
 
 def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
     """To try a bug again costs money and brings nothing, if the person says so."""
-    evidence, limit = event.evidence, turn.state.spec.max_same_errors
+    evidence = event.evidence
     if classify(evidence) is not FailureKind.USER_ERROR:
         return
     what = f"{evidence.exception}: {evidence.message}"
     before, at, count = turn.state.same_error
     count = count + 1 if (before, at) == (what, event.at) else 1
     turn.change(same_error=(what, event.at, count))
-    if 0 < limit < count and turn.state.failure is not None:
+    if _repeats(turn.state) and turn.state.failure is not None:
         text = f"{turn.state.failure.text}, {count} times at report {event.at} without progress in between"
         turn.change(verdict=Verdict.FAIL, failure=structs.replace(turn.state.failure, text=text))
 
@@ -340,7 +342,7 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
         _end_group(turn, "stop asked", graceful=False)
         return f"{text} (not counted, as the run stops anyway)"
     kind = classify(evidence)
-    budget, _ = _budget(state.spec, kind)
+    budget, _ = budget_of(state.spec, kind)
     spent = {**state.spent, budget: state.spent.get(budget, 0) + 1}
     turn.change(spent=spent, streak=state.streak + 1, failure=Failure(state.generation, rank, kind, text))
     turn.change(verdict=Verdict.FAIL if _is_spent(turn.state, kind) else Verdict.RETRY)
@@ -353,7 +355,8 @@ def _end_group(turn: Turn, trigger: str, graceful: bool) -> None:
     _move(turn, trigger)
     turn.change(handover=None, suspect=None)
     turn.do(do.StopGroup(turn.state.generation, graceful))
-    turn.do(*(do.CancelTimer(name) for name in ("start", "hang", "stacks", "handover", "resize")))
+    stopped = (f"stopped:{rank}" for rank, known in enumerate(turn.state.ranks) if known.stopped)
+    turn.do(*(do.CancelTimer(name) for name in ("start", "hang", "stacks", "handover", "resize", *stopped)))
 
 
 def _handed_over(turn: Turn, event: ev.HandedOver) -> str:
@@ -383,7 +386,7 @@ def _handover_is_late(turn: Turn) -> None:
         _declare(turn, next(iter(handover.ranks), 0), evidence)
 
 
-def _budget(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
+def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
     if kind is FailureKind.PREEMPTED:
         return "preemptions", spec.max_preemption_failures
     if kind is FailureKind.STORAGE:
@@ -393,8 +396,17 @@ def _budget(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
     return "failures", spec.max_failures
 
 
+def _is_final(state: RunState, kind: FailureKind) -> bool:
+    """Whether no other group may follow a failure of that kind."""
+    return _is_spent(state, kind) or (kind is FailureKind.USER_ERROR and _repeats(state))
+
+
+def _repeats(state: RunState) -> bool:
+    return 0 < state.spec.max_same_errors < state.same_error[2]
+
+
 def _is_spent(state: RunState, kind: FailureKind) -> bool:
-    budget, limit = _budget(state.spec, kind)
+    budget, limit = budget_of(state.spec, kind)
     return 0 <= limit < state.spent.get(budget, 0)
 
 
@@ -408,7 +420,8 @@ def _worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
 
 def _leave_if_all_returned(turn: Turn) -> None:
     if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
-        turn.change(verdict=Verdict.FINISH)
+        if not _stops_soon(turn.state):
+            turn.change(verdict=Verdict.FINISH)
         _end_group(turn, "all returned", graceful=True)
 
 
@@ -499,7 +512,7 @@ def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
     elif name == "start" and turn.state.phase is Phase.STARTING:
         late = next(r for r, rank in enumerate(turn.state.ranks) if rank.status is RankStatus.STARTING)
         _suspect(turn, late)
-    elif name == "stopped" and turn.state.group_lives and turn.state.ranks[int(which)].stopped:
+    elif name == "stopped" and turn.state.group_lives and any(r.stopped for r in turn.state.ranks[int(which) :][:1]):
         message = "its process was stopped by a signal"
         _declare(turn, int(which), Evidence(stalled_s=turn.state.spec.stopped_grace_s, message=message))
     elif name == "hang" and turn.state.phase is Phase.RUNNING:
@@ -524,7 +537,7 @@ def _look_for_a_hang(turn: Turn) -> None:
     if limit and idle >= limit:
         _suspect(turn, slowest)
     else:
-        turn.do(do.SetTimer("hang", (limit or _LEAST_LEARNT_S) - idle))
+        turn.do(do.SetTimer("hang", limit - idle if limit else _LEAST_LEARNT_S))
 
 
 def _hang_limit(state: RunState) -> float:
@@ -536,9 +549,12 @@ def _hang_limit(state: RunState) -> float:
 
 
 def _slowest(turn: Turn) -> tuple[int, float]:
-    """The rank that has made no report for longest, and for how long. To wait for storage is no hang."""
+    """The rank that has made no report for longest, and for how long. To wait for storage is no hang, nor is it one to
+    wait where the group is handed over."""
     state = turn.state
     waiting = {rank for pending in state.pending.values() for rank in pending.awaited_by}
+    if state.handover is not None and state.handover.index is not None:
+        waiting.update(r for i, pending in state.pending.items() if i >= state.handover.index for r in pending.staged)
     running = [r for r, k in enumerate(state.ranks) if k.status is RankStatus.RUNNING and r not in waiting]
     slowest = min(running, key=lambda r: state.ranks[r].seen, default=0)
     return slowest, 0.0 if state.stalled or not running else turn.now - state.ranks[slowest].seen
@@ -563,17 +579,16 @@ def _condemn(turn: Turn, cause: int) -> None:
     state = turn.state
     if state.suspect is None or not state.group_lives:
         return
-    rank = state.suspect if cause < 0 else cause
     turn.change(suspect=None)
     turn.do(do.CancelTimer("stacks"))
     if state.phase is Phase.STARTING:
         message = "it did not enter its train function"
-        limit = state.spec.start_timeout_s
+        limit, rank = state.spec.start_timeout_s, state.suspect if cause < 0 else cause
         _declare(turn, rank, Evidence(stalled_s=limit, started=False, message=message))
         return
-    limit, (_, idle) = _hang_limit(state), _slowest(turn)
+    limit, (slowest, idle) = _hang_limit(state), _slowest(turn)
     if idle >= limit:
-        _declare(turn, rank, Evidence(stalled_s=idle))
+        _declare(turn, slowest if cause < 0 else cause, Evidence(stalled_s=idle))
     else:
         turn.do(do.SetTimer("hang", limit - idle))
 

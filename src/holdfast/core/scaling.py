@@ -38,15 +38,18 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
     if known is not None and known.reason is HandoverReason.STOP:
         return f"{event.node} will go, and the run stops anyway"
     nodes: tuple[str, ...] = (event.node,)
-    ranks = event.ranks
+    ranks, due = event.ranks, turn.now + event.deadline_s
     if known is not None and known.reason is HandoverReason.PREEMPTION:
         nodes, ranks = (*known.nodes, *nodes), (*known.ranks, *ranks)
-    ask(turn, Handover(HandoverReason.PREEMPTION, nodes, ranks), event.deadline_s)
+        due = due if known.due is None else min(due, known.due)
+    ask(turn, Handover(HandoverReason.PREEMPTION, nodes, ranks, due=due), due - turn.now)
     return f"{event.node} will go in {event.deadline_s:.0f} s"
 
 
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
-    turn.change(handover=handover)
+    """A point that was fixed before stays: some ranks may wait there already, and will make no other report."""
+    known = turn.state.handover
+    turn.change(handover=structs.replace(handover, index=known.index if known is not None else None))
     turn.do(
         do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s), do.CancelTimer("resize")
     )
@@ -58,8 +61,9 @@ def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     handover = turn.state.handover
     if handover is None or event.generation != turn.state.generation:
         return "nobody waits for that any more"
-    turn.change(handover=structs.replace(handover, index=event.index))
-    return f"the group ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
+    index = event.index if handover.index is None else min(handover.index, event.index)
+    turn.change(handover=structs.replace(handover, index=index))
+    return f"the group ends with its first checkpoint from report {turn.state.base + index + 1} on"
 
 
 def hand_over(turn: Turn) -> None:

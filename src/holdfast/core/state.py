@@ -133,6 +133,7 @@ class Handover(Struct, frozen=True):
     nodes: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()  # on those nodes
     index: int | None = None  # not known before all ranks know
+    due: float | None = None  # when the first of the nodes goes
 
 
 class Verdict(str, Enum):

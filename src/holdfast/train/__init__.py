@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
+from holdfast.errors import ControllerError, PreemptionError, PreemptionInfo, TrainingFailedError, WorkerGroupError
 from holdfast.train.api import (
     checkpoint_requested,
     get_all_reported_checkpoints,
@@ -31,7 +31,6 @@ from holdfast.train.data import TRAIN_DATASET_KEY, DataShard
 from holdfast.train.reported import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,
-    PreemptionInfo,
     ReportedCheckpoint,
     ReportedCheckpointStatus,
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import PreemptionInfo
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
 from holdfast.store.staging import FileEntry, describe
@@ -26,7 +27,6 @@ from holdfast.train.data import shard_of
 from holdfast.train.reported import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,
-    PreemptionInfo,
     ReportedCheckpoint,
     ReportedCheckpointStatus,
 )

@@ -1,4 +1,4 @@
-"""What a run says about its checkpoints and about a coming preemption. Plain values, safe to pickle and compare."""
+"""What a run says about its checkpoints. Plain values, safe to pickle and compare."""
 
 from __future__ import annotations
 
@@ -50,23 +50,3 @@ class ReportedCheckpoint:
     checkpoint: Checkpoint
     metrics: dict[str, Any]
     status: ReportedCheckpointStatus
-
-
-@dataclass(frozen=True)
-class PreemptionInfo:
-    """Nodes that are about to be taken away.
-
-    ``deadline_ms`` is the earliest deadline in UNIX milliseconds, None when the notice named none.
-    ``preempted_node_to_ranks`` maps each such node to the world ranks that run on it.
-    """
-
-    deadline_ms: int | None
-    preempted_node_to_ranks: dict[str, list[int]]
-
-    @property
-    def preempted_node_ids(self) -> list[str]:
-        return sorted(self.preempted_node_to_ranks)
-
-    @property
-    def preempted_ranks(self) -> list[int]:
-        return sorted({rank for ranks in self.preempted_node_to_ranks.values() for rank in ranks})
