@@ -47,7 +47,8 @@ def seed_rng(*key: int | str) -> None:
     """Seed Python, NumPy, torch and CUDA by a key, as in ``seed_rng(seed, rank, step)``: equal keys, equal numbers."""
     seed = derive("rng", *key)
     _seed(seed)
-    torch.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
 
 
 class SeededDataset(Dataset):  # type: ignore[misc]
@@ -70,26 +71,24 @@ class SeededDataset(Dataset):  # type: ignore[misc]
         if get_worker_info() is not None:
             return [self._sample(epoch, index) for epoch, index in pairs]
         # In the process that trains, the numbers of the training itself go on as if nothing had been loaded.
-        before = random.getstate(), _numpy_state(), torch.get_rng_state()
+        before = random.getstate(), np.random.get_state(), torch.get_rng_state()
         try:
             return [self._sample(epoch, index) for epoch, index in pairs]
         finally:
             random.setstate(before[0])
-            _set_numpy_state(before[1])
+            np.random.set_state(before[1])
             torch.set_rng_state(before[2])
 
     def _sample(self, epoch: int, index: int) -> Any:
-        seed = derive("sample", self.seed, epoch, index)
-        _seed(seed)
-        torch.default_generator.manual_seed(seed)
+        _seed(derive("sample", self.seed, epoch, index))
         return self.dataset[index]
 
 
 def _seed(seed: int) -> None:
+    """The generators of this process, not those of GPUs; quick, because it is done for each sample."""
     random.seed(seed)
-    np.random.seed(
-        [seed & 0xFFFFFFFF, seed >> 32, 1]
-    )  # the 1: of the same seed, NumPy makes the same numbers as Python
+    np.random.seed(seed >> 32)  # more bits than these would make it ten times slower
+    torch.default_generator.manual_seed(seed)
 
 
 def _numpy_state() -> list[Any]:
