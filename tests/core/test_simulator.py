@@ -107,8 +107,8 @@ def retries_once_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
         budget, limit = good(spec, kind)
         return budget, limit + 1 if limit >= 0 else limit
 
-    good = run._budget
-    monkeypatch.setattr(run, "_budget", broken)
+    good = run.budget_of
+    monkeypatch.setattr(run, "budget_of", broken)
 
 
 def goes_on_before_the_last_checkpoint_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
-from holdfast.core.state import Outcome, Phase, RunState
+from holdfast.core.state import HandoverReason, Outcome, Phase, RankStatus, RunState
 
 from .clock import Clock
-from .fake_engine import FakeEngine
+from .fake_cluster import FakeCluster
+from .fake_engine import FakeEngine, News
 from .fake_store import FakeStore, Manifest
 from .fates import Violation
 from .invariants import Judge
@@ -33,7 +34,14 @@ class DriverKilled(Exception):
 
 class FakeDriver:
     def __init__(
-        self, clock: Clock, rng: Random, faults: Faults, schedule: Schedule, engine: FakeEngine, store: FakeStore
+        self,
+        clock: Clock,
+        rng: Random,
+        faults: Faults,
+        schedule: Schedule,
+        engine: FakeEngine,
+        store: FakeStore,
+        cluster: FakeCluster | None = None,
     ) -> None:
         self.journal: list[ev.Event] = []
         self.state = RunState()
@@ -41,20 +49,29 @@ class FakeDriver:
         self.trace: list[str] | None = None
         self.steps = 0
         self.ended: Outcome | None = None
-        self._inbox: list[ev.Event] = []
+        self._inbox: list[ev.Event | News] = []
         self._heard: list[ev.Event] = []
         self._alive = False
+        self._listens = False  # to what else has come in
         self._epoch = 0
-        self._timers: dict[str, int] = {}
+        self._timers: dict[str, tuple[int, float]] = {}  # its number, and when it is due
         self._timer_count = 0
+        self._skew = 0.0  # how far its clock has jumped, or has fallen behind
+        self._now = 0.0
+        self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
         self._unwritten = 0  # batches that the journal does not have yet
         self._written_until = 0.0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
-        self._engine, self._store = engine, store
+        self._engine, self._store, self._cluster = engine, store, cluster
         engine.deliver = store.deliver = self.deliver
+        engine.noticed, engine.keeps_staged = self._noticed, schedule.spec.remote
+        if cluster is not None:
+            cluster.tell, engine.disturb_nodes = self.deliver, cluster.disturb
         engine.reported = self.judge.reported
         engine.put, engine.storage_is_away = store.put, store.is_away
-        engine.hang_is_watched = lambda: self.state.spec.hang_timeout_s > 0
+        engine.hang_is_watched = lambda learnt: (
+            self.state.spec.hang_timeout_s > 0 or (learnt and self.state.spec.learns_hangs)
+        )
         engine.stop_is_watched = lambda: self.state.spec.stopped_grace_s > 0
         store.die_here = self.die_here
         store.refused = self.judge.commit_refused
@@ -70,7 +87,11 @@ class FakeDriver:
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         self._store.maybe_damage()
         spec = self._schedule.spec_of(self._epoch)
-        self._work_off([*self._reconcile(), ev.DriverStarted(self._epoch, spec)])
+        found = self._reconcile()
+        if self._cluster is not None:
+            self._cluster.driver_starts(spec.min_workers or spec.num_workers)
+            found.append(ev.Capacity(self._cluster.slots()))
+        self._work_off([*found, ev.DriverStarted(self._epoch, spec)])
 
     def _reconcile(self) -> list[ev.Event]:
         """Make the journal's view agree with the manifests. What was given up or deleted for good stays so, whatever a
@@ -123,6 +144,7 @@ class FakeDriver:
         self._inbox.clear()
         self._heard.clear()
         self._timers.clear()
+        self._notices, self._listens = None, False
         self._unwritten, self._written_until = 0, 0.0
         self._clock.forget_all()
         self._engine.driver_died()
@@ -134,7 +156,7 @@ class FakeDriver:
             self._note("the driver is killed")
             raise DriverKilled
 
-    def deliver(self, event: ev.Event) -> None:
+    def deliver(self, event: ev.Event | News) -> None:
         """Put it into the inbox; a busy driver takes in several events at once, and journals them together."""
         if not self._alive:
             return
@@ -145,12 +167,47 @@ class FakeDriver:
 
     def _take_in(self) -> None:
         batch, self._inbox = self._inbox, []
-        self._work_off(batch)
-        for event in batch:
+        heard: list[ev.Event] = []
+        self._listens = True
+        for item in batch:
+            if isinstance(item, ev.Event):
+                heard.append(item)
+            else:  # what it means depends on all that was said before
+                self._hear(heard)
+                heard = item(self.state) if self._alive else []
+        self._listens = False
+        self._hear(heard)
+
+    def _hear(self, events: list[ev.Event]) -> None:
+        self._work_off(events)
+        for event in events:
             if isinstance(event, ev.ShardStaged):
                 self._engine.seal(event)
+            elif isinstance(event, ev.WorkerReturned):
+                self._set_the_point()
             if self._alive:
                 self._disturb(event)
+
+    def _noticed(self, generation: int, rank: int, reports: int) -> News:
+        """A worker knows that its group is about to end, and says how far it is."""
+
+        def hear(state: RunState) -> list[ev.Event]:
+            if self._notices is not None and generation == state.generation:
+                self._notices[rank] = reports
+                self._set_the_point()
+            return []
+
+        return hear
+
+    def _set_the_point(self) -> None:
+        """When all ranks know: at the first report that none of them has made."""
+        ranks = enumerate(self.state.ranks)
+        running = {rank for rank, known in ranks if known.status is not RankStatus.RETURNED}
+        if self._notices and running <= self._notices.keys():
+            index = max(self._notices.values()) + 1
+            self._notices = None
+            self._engine.hand_over_at(self.state.generation, index)
+            self.deliver(ev.HandoverSet(self.state.generation, index))
 
     def _disturb(self, event: ev.Event) -> None:
         if not isinstance(event, _SAID_ONCE) and hasattr(event, "generation"):
@@ -163,9 +220,18 @@ class FakeDriver:
                 self.deliver(ev.StopAsked())
                 if self._rng.random() < 0.4:
                     self._clock.after(self._rng.random() * 5.0, self.deliver, ev.StopAsked(at_once=True))
+        if self.state.group_lives and self._faults.hit("stop asked with grace"):
+            self._faults.count("stop asked with grace")
+            self.deliver(ev.StopAsked(grace_s=self._rng.choice((3.0, 15.0))))
         if self._faults.hit("stop asked at once"):
             self._faults.count("stop asked at once")
             self.deliver(ev.StopAsked(at_once=True))
+        for kind, way in (("clock jumps", 1.0), ("clock stands still", -0.1)):
+            if self._faults.hit(kind):
+                self._faults.count(kind)
+                self._skew += way * self._rng.uniform(30.0, 300.0)
+                for name, (number, _) in self._timers.items():
+                    self._clock.after(0.0, self._fire, name, number)
 
     def _hear_again(self) -> None:
         old = [event for event in self._heard if getattr(event, "generation", 0) < self.state.generation]
@@ -219,9 +285,9 @@ class FakeDriver:
                 _CARRY_OUT[type(command)](self, command)
                 if not self._alive:
                     return
-        if not self._unwritten:
+        if not self._unwritten and not self._listens:
             said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
-            self.judge.fates.rests(self.state, self._timers.keys() | said)
+            self.judge.rests(self.state, self._timers.keys() | said)
 
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""
@@ -237,7 +303,7 @@ class FakeDriver:
     def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state
         try:
-            self.state, commands, reason = run.step(before, event, self._clock.now)
+            self.state, commands, reason = run.step(before, event, self._tells_time())
         except Exception as error:
             raise Violation("the machine never raises", f"{type(error).__name__}: {error} on {event}") from error
         self.steps += 1
@@ -248,6 +314,10 @@ class FakeDriver:
         for command in commands:
             if isinstance(command, do.Decide):
                 self._step(command.event, turns)
+
+    def _tells_time(self) -> float:
+        self._now = max(self._now, self._clock.now + self._skew)
+        return self._now
 
     def _append(self, event: ev.Event) -> None:
         self.die_here()
@@ -260,10 +330,26 @@ class FakeDriver:
         self.die_here()
 
     def _start_group(self, command: do.StartGroup) -> None:
-        self.judge.starts_group(command, self.state.spec)
+        self.judge.starts_group(command)
+        self._notices = None
+        homes = None if self._cluster is None else self._cluster.place(command.world_size)
+        if self._cluster is not None and homes is None:
+            # A node has gone since this was decided: it is decided again.
+            self._faults.count("no room was left when a group was to start")
+            self.deliver(ev.Capacity(self._cluster.slots()))
+            self.deliver(ev.HandedOver(command.generation, HandoverReason.RESIZE))
+            return
         if any(p.id == command.resume for p in self.state.carried):
             self._faults.count("a group resumed from what was staged")
-        self._engine.start(command)
+        self._engine.start(command, homes)
+
+    def _ask_handover(self, command: do.AskHandover) -> None:
+        self._notices = {}
+        self._engine.notice(command)
+
+    def _rest(self, command: do.Rest) -> None:
+        if self._cluster is not None:
+            self._cluster.rest(command.node, command.on)
 
     def _gather(self, command: do.Gather) -> None:
         self.judge.gathers(command)
@@ -299,17 +385,24 @@ class FakeDriver:
 
     def _set_timer(self, command: do.SetTimer) -> None:
         self._timer_count += 1
-        self._timers[command.name] = self._timer_count
         # Never at once: in real time a timer that is due in no time is still later than now.
-        self._clock.after(max(command.after_s, 0.001), self._fire, command.name, self._timer_count)
+        after_s = max(command.after_s, 0.001)
+        self._timers[command.name] = (self._timer_count, self._tells_time() + after_s)
+        self._clock.after(after_s, self._fire, command.name, self._timer_count)
 
     def _cancel_timer(self, command: do.CancelTimer) -> None:
         if self._timers.pop(command.name, None) and self._faults.hit("timer fired while it was cancelled"):
             self._faults.count("timer fired while it was cancelled")
             self._clock.after(0.0, self.deliver, ev.TimerFired(command.name))
 
-    def _fire(self, name: str, count: int) -> None:
-        if self._timers.get(name) == count:
+    def _fire(self, name: str, number: int) -> None:
+        known, due = self._timers.get(name, (0, 0.0))
+        if known != number:
+            return
+        left = due - self._tells_time()
+        if left > 1e-6:
+            self._clock.after(left, self._fire, name, number)
+        else:
             del self._timers[name]
             self.deliver(ev.TimerFired(name))
 
@@ -331,10 +424,9 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
     do.Decide: lambda _driver, _command: None,  # stepped at once, with its batch
     do.StartGroup: FakeDriver._start_group,
     do.StopGroup: lambda driver, command: driver._engine.stop(command),
-    do.Stall: lambda _driver, _command: None,
-    do.AskHandover: lambda _driver, _command: None,
-    do.Rest: lambda _driver, _command: None,
-    do.DumpStacks: lambda driver, command: driver.deliver(ev.StacksTaken(command.generation)),
+    do.AskHandover: FakeDriver._ask_handover,
+    do.Rest: FakeDriver._rest,
+    do.DumpStacks: lambda driver, command: driver._engine.dump_stacks(command),
     do.Gather: FakeDriver._gather,
     do.Stall: FakeDriver._stall,
     do.Upload: lambda driver, command: driver._engine.upload(command),

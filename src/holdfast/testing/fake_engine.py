@@ -6,19 +6,22 @@ that a group is gone arrives after all that the group said.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from enum import Enum
 from random import Random
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
+from holdfast.core.state import RunState
 
 from .clock import Clock
 from .fake_store import PATIENCE_S
 from .schedule import Faults, Workload
 
 STOP_GRACE_S = 5.0
+News = Callable[[RunState], list[ev.Event]]  # what the driver makes of what it hears, by what it knows
 
 
 class Status(Enum):
@@ -28,26 +31,50 @@ class Status(Enum):
     DEAD = "dead"
 
 
+class Node:
+    def __init__(self, id: str, room: int) -> None:
+        self.id, self.room = id, room
+        self.lives = True
+        self.draining = False  # as far as the driver knows
+        self.cut_until = 0.0  # endless: nothing gets through any more
+        self.lost_at = 0.0  # when the driver hears of it
+
+
 class Worker:
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, node: Node | None) -> None:
+        self.rank, self.node = rank, node
         self.status = Status.STARTING
         self.reports = 0
         self.stuck = False  # hung for good, or stopped until somebody lets it go on
         self.unsaid = False  # whether it made reports that the driver does not know of yet
+        self.frozen = False  # stopped: it does not even listen
         self.heard_until = 0.0
+        self.told = 0  # the reports that the driver hears of
+        self.is_silent = False  # nothing that it says arrives any more
+        self.notice_waits = False
+        self.noticed = False  # it knows that its group is about to end
+        self.handover_at: int | None = None
+        self.is_parked = False  # until it knows where
+        self.waits_at: int | None = None  # for the end, or for a later point
 
     @property
     def lives(self) -> bool:
         return self.status in (Status.STARTING, Status.TRAINING)
 
+    def has_reported(self, index: int) -> bool:
+        """Whether the driver hears of that report, sooner or later."""
+        if self.is_silent:
+            return self.told > index
+        return self.reports > index or self.status is Status.RETURNED
+
 
 class Group:
-    def __init__(self, command: do.StartGroup) -> None:
+    def __init__(self, command: do.StartGroup, homes: Sequence[Node | None]) -> None:
+        self.homes = homes  # by rank
         self.generation = command.generation
         self.base = command.base
         self.resume = command.resume
-        self.workers = [Worker(rank) for rank in range(command.world_size)]
+        self.workers = [Worker(rank, homes[rank]) for rank in range(command.world_size)]
         self.files: dict[int, set[int]] = {}  # index -> the ranks that brought files
         self.sealed: set[tuple[int, int]] = set()  # (rank, index)
         self.discarded: set[int] = set()
@@ -58,7 +85,7 @@ class Group:
         self.over = False
 
     def reported_by_all(self, index: int) -> bool:
-        return all(w.reports > index or w.status is Status.RETURNED for w in self.workers)
+        return all(worker.has_reported(index) for worker in self.workers)
 
     def is_whole(self, index: int) -> bool:
         return self.reported_by_all(index) and all((rank, index) in self.sealed for rank in self.files[index])
@@ -72,10 +99,12 @@ class FakeEngine:
         self.group: Group | None = None
         self.groups: dict[int, Group] = {}  # by generation
         self.stalled = False  # whether reports with files wait
-        self.deliver: Callable[[ev.Event], None]
+        self.deliver: Callable[[ev.Event | News], None]
         self.reported: Callable[[int, int], None]  # generation, report number
         self.put: Callable[[str, int, int], None]  # id, generation, rank: into storage
         self.storage_is_away: Callable[[], bool]
+        self.noticed: Callable[[int, int, int], News]  # generation, rank, reports
+        self.disturb_nodes: Callable[[Worker], None] | None = None
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
 
     @property
@@ -86,13 +115,82 @@ class FakeEngine:
         self.stalled = False
         if self.group is not None:
             self.group.over = True
+            for worker in self.group.workers:
+                worker.status = Status.DEAD if worker.lives else worker.status
 
-    def start(self, command: do.StartGroup) -> None:
-        group = self.group = self.groups[command.generation] = Group(command)
+    def start(self, command: do.StartGroup, homes: Sequence[Node] | None) -> None:
+        nodes: Sequence[Node | None] = homes if homes is not None else [None] * command.world_size
+        group = self.group = self.groups[command.generation] = Group(command, nodes)
         for worker in group.workers:
-            self._clock.after(self._rng.random() * 2.0, self._enter, group, worker)
+            node = worker.node
+            if node is not None:
+                group.heard_until = max(group.heard_until, node.lost_at)
+            if node is not None and (not node.lives or node.cut_until == math.inf):
+                worker.is_silent, worker.status = True, Status.DEAD
+            else:
+                self._reach(worker, self._rng.random() * 2.0, self._enter, group, worker)
+        self._say_gone_if_so(group)
+
+    def _reach(self, worker: Worker, latency: float, call: Callable[..., None], *args: object) -> None:
+        """What is sent to a worker whose node is cut off comes late, or never."""
+        cut_until = 0.0 if worker.node is None else worker.node.cut_until
+        if cut_until < math.inf:
+            self._clock.at(max(self._clock.now, cut_until) + latency, call, *args)
+
+    def vanish(self, worker: Worker) -> None:
+        """It ends without a word, with its node."""
+        group = self.group
+        if group is not None and worker.lives:
+            worker.is_silent, worker.status = True, Status.DEAD
+            self._say_gone_if_so(group)
+
+    def lose_staged(self, node: Node) -> None:
+        for group in self.groups.values():
+            for index, ranks in group.files.items():
+                if any(group.homes[rank] is node for rank in ranks):
+                    group.lost.add(index)
+
+    def notice(self, command: do.AskHandover) -> None:
+        group = self.groups.get(command.generation)
+        for worker in group.workers if group is not None else ():
+            self._reach(worker, 0.1, self._notice, group, worker)
+
+    def _notice(self, group: Group, worker: Worker) -> None:
+        """It says from a thread of its own how far it is, as soon as it listens."""
+        if not worker.lives:
+            return
+        worker.notice_waits = worker.frozen or worker.status is Status.STARTING
+        if not worker.notice_waits:
+            worker.noticed, worker.handover_at = True, None
+            self._say(group, worker, self.noticed(group.generation, worker.rank, worker.reports))
+
+    def hand_over_at(self, generation: int, index: int) -> None:
+        group = self.groups[generation]
+        for worker in group.workers:
+            self._reach(worker, 0.1, self._learn_where, group, worker, index)
+
+    def _learn_where(self, group: Group, worker: Worker, index: int) -> None:
+        worker.handover_at = index
+        if worker.is_parked or (worker.waits_at is not None and worker.waits_at < index):
+            worker.is_parked, worker.waits_at = False, None
+            self._next_turn(group, worker)
+
+    def dump_stacks(self, command: do.DumpStacks) -> None:
+        """They tell who hangs, or name another one, or nobody, or they never come."""
+        group, luck = self.group, self._rng.random()
+        if group is None or luck < 0.2:
+            return
+        stuck = [worker.rank for worker in group.workers if worker.lives and worker.stuck]
+        rank = -1
+        if stuck and luck < 0.6:
+            rank = stuck[0]
+        elif stuck and luck < 0.8:
+            rank = self._rng.randrange(len(group.workers))
+        self._clock.after(self._rng.random() * 2.5, self.deliver, ev.StacksTaken(command.generation, rank))
 
     def stop(self, command: do.StopGroup) -> None:
+        if command.generation not in self.groups:  # there was no room for it
+            self.deliver(ev.GroupGone(command.generation))
         group = self.group
         if group is None or group.generation != command.generation:
             return
@@ -104,7 +202,7 @@ class FakeEngine:
         for worker in group.workers:
             if worker.lives:
                 grace = STOP_GRACE_S if command.graceful else 0.1
-                self._clock.after(self._rng.random() * grace, self._kill, group, worker)
+                self._reach(worker, self._rng.random() * grace, self._kill, group, worker)
 
     def discard(self, command: do.Discard) -> None:
         if command.generation in self.groups:
@@ -114,8 +212,8 @@ class FakeEngine:
         """It is in storage: the nodes may need the room."""
         self.groups[generation].lost.add(index)
 
-    def superseded(self) -> None:
-        self._faults.count("a checkpoint was superseded before its upload")
+    def count(self, occasion: str) -> None:
+        self._faults.count(occasion)
 
     def settled(self, generation: int, index: int) -> None:
         """Nobody waits for that checkpoint any more: those who waited until it was durable go on."""
@@ -157,11 +255,21 @@ class FakeEngine:
             self._clock.after(PATIENCE_S + pace, self.deliver, event)
 
     def _uploaded(self, group: Group, command: do.Upload, rank: int) -> None:
+        if self._waits_for_link(group.homes[rank], self._uploaded, group, command, rank):
+            return
         if command.index in group.lost:
             self._say_lost(command.id, 0.1)
         elif command.index not in group.discarded:
             self.put(command.id, command.generation, rank)
             self.deliver(ev.ShardUploaded(command.generation, rank, command.index))
+
+    def _waits_for_link(self, node: Node | None, call: Callable[..., None], *args: object) -> bool:
+        """Whether what a node does is heard later, or never."""
+        if node is None or self._clock.now >= node.cut_until:
+            return False
+        if node.cut_until < math.inf:
+            self._clock.at(node.cut_until, call, *args)
+        return True
 
     def verify(self, id: str, generation: int, index: int) -> None:
         """Whether the nodes still have what they staged."""
@@ -193,6 +301,9 @@ class FakeEngine:
     def _sealed(self, event: ev.ShardStaged) -> None:
         where = (event.generation, event.rank, event.index)
         group = self.groups[event.generation]
+        node = group.homes[event.rank] if self.keeps_staged else None
+        if self._waits_for_link(node, self._sealed, event) or (node is not None and not node.lives):
+            return
         vanished = event.index in group.discarded and self._rng.random() < 0.5
         if vanished or self._faults.hit("seal failure"):
             if not vanished:
@@ -202,11 +313,15 @@ class FakeEngine:
         group.sealed.add((event.rank, event.index))
         self.deliver(ev.ShardSealed(*where))
 
-    def _say(self, group: Group, worker: Worker, event: ev.Event) -> None:
+    def _say(self, group: Group, worker: Worker, said: ev.Event | News) -> None:
+        if worker.is_silent:
+            return
+        worker.told = worker.reports
         latency = (3.0 if self._rng.random() < 0.05 else 0.1) * self._rng.random()
-        worker.heard_until = max(worker.heard_until, self._clock.now + latency)
+        cut_until = 0.0 if worker.node is None else worker.node.cut_until
+        worker.heard_until = max(worker.heard_until, cut_until, self._clock.now + latency)
         group.heard_until = max(group.heard_until, worker.heard_until)
-        self._clock.at(worker.heard_until, self.deliver, event)
+        self._clock.at(worker.heard_until, self.deliver, said)
 
     def _say_progress(self, group: Group, worker: Worker) -> None:
         """Reports without files travel together; what is said next covers them, and nobody ends without a word."""
@@ -227,6 +342,8 @@ class FakeEngine:
             return
         worker.status = Status.TRAINING
         self._say(group, worker, ev.WorkerReady(group.generation, worker.rank))
+        if worker.notice_waits:
+            self._notice(group, worker)
         self._next_turn(group, worker)
 
     def _next_turn(self, group: Group, worker: Worker) -> None:
@@ -244,6 +361,9 @@ class FakeEngine:
             self._say(group, worker, ev.WorkerReturned(group.generation, worker.rank))
             self._say_gone_if_so(group)
             return
+        if worker.noticed and worker.handover_at is None:
+            worker.is_parked = True
+            return
         if self.stalled and self._workload.has_files(worker.rank, report):
             self._next_turn(group, worker)
             return
@@ -251,11 +371,16 @@ class FakeEngine:
         worker.reports += 1
         self.reported(group.generation, report)
         if self._workload.has_files(worker.rank, report):
-            group.files.setdefault(index, set()).add(worker.rank)
+            if not worker.is_silent:
+                group.files.setdefault(index, set()).add(worker.rank)
             name, validate = self._workload.name(report), self._workload.validates(report)
             urgent = self._workload.is_urgent(report)
             self._say(group, worker, ev.ShardStaged(group.generation, worker.rank, index, name, validate, urgent))
             worker.unsaid = False
+            if worker.handover_at is not None and index >= worker.handover_at:
+                self._faults.count("a worker waited at a hand-over")
+                worker.waits_at = index
+                return
             if urgent:
                 group.waiting.setdefault(index, []).append(worker)
                 return
@@ -266,7 +391,15 @@ class FakeEngine:
         self._next_turn(group, worker)
 
     def _meets_a_fault(self, group: Group, worker: Worker) -> bool:
-        if self._faults.hit("worker crash"):
+        if self.disturb_nodes is not None:
+            self.disturb_nodes(worker)
+        if not worker.lives:
+            return True
+        bug = group.base + worker.reports + 1 == self._workload.bug_at
+        if bug and self._faults.hit("bug at one report"):
+            self._faults.count("bug at one report")
+            self._die(group, worker, Evidence(exception="KeyError", message="step"))
+        elif self._faults.hit("worker crash"):
             self._faults.count("worker crash")
             oom = self._rng.random() < 0.3
             self._die(group, worker, Evidence(signal=9, oom_killed=oom))
@@ -282,7 +415,7 @@ class FakeEngine:
                 self._lose_all(group)
         elif self._faults.hit("hang"):
             # A hang that no watch is set for is not the machine's to notice.
-            if self.hang_is_watched():
+            if self.hang_is_watched(all(w.told >= 3 for w in group.workers if w.lives)):
                 self._faults.count("hang")
                 worker.stuck = True
         elif self._faults.hit("SIGSTOP"):
@@ -296,25 +429,29 @@ class FakeEngine:
         for gathered in group.gathered.values():
             self._say_lost(gathered.id, 3.0)
 
-    hang_is_watched: Callable[[], bool]
+    hang_is_watched: Callable[[bool], bool]  # whether all have made some reports
+    keeps_staged = False  # a node has what it staged for itself
     stop_is_watched: Callable[[], bool]
 
     def _freeze(self, group: Group, worker: Worker) -> None:
-        worker.stuck = True
+        worker.stuck = worker.frozen = True
         self._say(group, worker, ev.WorkerStopped(group.generation, worker.rank, stopped=True))
         if not self.stop_is_watched() or self._rng.random() < 0.6:
             self._clock.after(self._rng.random() * 4.0, self._thaw, group, worker)
 
     def _thaw(self, group: Group, worker: Worker) -> None:
         if worker.lives:
-            worker.stuck = False
+            worker.stuck = worker.frozen = False
             self._say(group, worker, ev.WorkerStopped(group.generation, worker.rank, stopped=False))
+            if worker.notice_waits:
+                self._notice(group, worker)
             self._turn(group, worker)
 
     def _die(self, group: Group, worker: Worker, evidence: Evidence) -> None:
         self._say_progress(group, worker)
         worker.status = Status.DEAD
-        self._say(group, worker, ev.WorkerFailed(group.generation, worker.rank, evidence))
+        node, at = worker.node.id if worker.node is not None else "", group.base + worker.reports
+        self._say(group, worker, ev.WorkerFailed(group.generation, worker.rank, evidence, node, at))
         self._say_gone_if_so(group)
 
     def _kill(self, group: Group, worker: Worker) -> None:

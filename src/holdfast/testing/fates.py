@@ -11,7 +11,7 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core.state import RunState
 
-from .fake_engine import FakeEngine
+from .fake_engine import FakeEngine, Worker
 
 MOST_UPLOADS = 2
 Where = tuple[int, int]  # a checkpoint, by the generation and the index of its report
@@ -37,6 +37,7 @@ class Fates:
         self._committed: set[Where] = set()
         self._settled: set[Where] = set()  # committed, refused by storage, lost or superseded
         self._awaited: set[Where] = set()  # by a worker
+        self._waiters: set[tuple[int, int, int]] = set()  # generation, index and rank of those that said that they wait
         self._validated: set[Where] = set()
         self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are not there yet
         self._committing: set[Where] = set()
@@ -59,6 +60,14 @@ class Fates:
 
     def is_committed(self, where: Where) -> bool:
         return where in self._committed
+
+    def is_lost(self, where: Where) -> bool:
+        return where in self._settled and where not in self._committed
+
+    def waits(self, generation: int, rank: int) -> bool:
+        """Whether the driver knows that the rank waits for storage."""
+        waiting = self._engine.groups[generation].waiting
+        return any((generation, index, rank) in self._waiters for index, ws in waiting.items() if _has(ws, rank))
 
     def owner(self, id: str | None) -> Where | None:
         return self._owners.get(id or "")
@@ -98,6 +107,7 @@ class Fates:
             where = (event.generation, event.index)
             if event.urgent:
                 self._awaited.add(where)
+                self._waiters.add((*where, event.rank))
             if event.validate:
                 self._validated.add(where)
             if event.generation == after.generation and event.index in after.pending:
@@ -165,12 +175,16 @@ class Fates:
         may_go = spec.remote and spec.num_to_keep is not None and not spec.scored and not wanted
         lawful = may_go and newer >= max(1, spec.num_to_keep or 0)
         expect(lawful, "2 nothing whole is given up", f"{command} with {newer} newer ones")
-        self._engine.superseded()
+        self._engine.count("a checkpoint was superseded before its upload")
         self.settle(where)
 
     def remove(self, command: do.Discard) -> None:
         busy = (command.generation, command.index) in self._committing
         expect(not busy, "1 a committed checkpoint is complete", f"{command} while it is being committed")
+
+
+def _has(workers: list[Worker], rank: int) -> bool:
+    return any(worker.rank == rank for worker in workers)
 
 
 def _ends_the_sync_period(event: ev.Event) -> bool:

@@ -6,18 +6,20 @@ What is durable is judged on a replay that takes each record as it is journalled
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from msgspec import structs
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
-from holdfast.core.failures import FailureKind, classify
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
 
+from .budgets import Budgets
 from .fake_engine import FakeEngine, Group, Status
 from .fake_store import FakeStore
 from .fates import Fates, Violation, expect
+from .room import Room
 
 DURABLE_FIELDS = (
     "spent",
@@ -30,6 +32,9 @@ DURABLE_FIELDS = (
     "outcome",
     "epoch",
     "cut_off",
+    "same_error",
+    "node_failures",
+    "resting",
 )
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
@@ -41,9 +46,8 @@ class Judge:
         self._engine, self._store, self.fates = engine, store, Fates(engine)
         self._history: list[int] = []  # the generation that made each report that survives
         self._verified: set[str] = set()
-        self._cut_off = False  # whether storage stayed away for too long
+        self._budgets, self._room = Budgets(), Room(engine)
         self._group: ev.GroupStarted | None = None  # the driver's last one
-        self._failed = False  # whether that group's failure was counted
         self._asked_to_stop = False
         self._at_once = False
 
@@ -59,7 +63,6 @@ class Judge:
     def recovered(self, state: RunState) -> None:
         _agree(state, self.shadow, "a replay of the whole journal")
         self._verified.clear()
-        self._cut_off = False
         self.fates.driver_begins()
 
     def journalled(self, event: ev.Event) -> None:
@@ -70,20 +73,26 @@ class Judge:
             raise Violation("a replay never raises", f"{type(error).__name__}: {error} on {event}") from error
         over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.GroupStarted)
         expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
-        self._judge_budgets(before, event, after)
+        self._budgets.journalled(before, event, after)
         self._judge_checkpoints(before, event, after)
         if isinstance(event, ev.DriverStarted):
             expect(event.epoch > before.epoch, "3 one driver", f"epoch {event.epoch} after {before.epoch}")
-            self._group, self._failed, self._asked_to_stop, self._at_once = None, False, False, False
+            self._group, self._asked_to_stop, self._at_once = None, False, False
         elif isinstance(event, ev.GroupStarted):
             self._judge_start(before, event)
         elif isinstance(event, ev.WorkerFailed) and self._engine.group is not None:
             hung = event.evidence.stalled_s is not None and not event.evidence.message
-            waits = any(w.rank == event.rank for ws in self._engine.group.waiting.values() for w in ws)
-            expect(not (hung and waits), "to wait for storage is no hang", str(event))
+            waits = hung and self.fates.waits(event.generation, event.rank)
+            stuck = any(w.stuck for w in self._engine.group.workers)
+            expect(stuck or not waits, "to wait for storage is no hang", str(event))
+            watched = before.spec.hang_timeout_s or (60.0 if before.spec.learns_hangs else math.inf)
+            early = hung and event.evidence.started and (event.evidence.stalled_s or 0.0) < watched
+            expect(not early, "a hang is as long as the watch that is set", str(event))
         elif isinstance(event, ev.StopAsked):
             self._asked_to_stop = True
             self._at_once = self._at_once or event.at_once
+        elif isinstance(event, ev.HandedOver):
+            self._room.handed_over(event, self.fates)
         elif isinstance(event, ev.RunEnded):
             self._judge_end(event, after)
         elif isinstance(event, ev.Committed | ev.ShardFailed | ev.CommitFailed):
@@ -102,6 +111,7 @@ class Judge:
         self._judge_phase(before, event, after)
         _agree(after, self.shadow, type(event).__name__)
         self.fates.learn(event, after, newest=len(self._history))
+        self._room.stepped(event, after)
         if isinstance(event, ev.Verified):
             self._verified.add(event.id)
         elif isinstance(event, ev.StagedLost | ev.Damaged):
@@ -120,6 +130,8 @@ class Judge:
                 self._verified.clear()
             elif isinstance(command, do.Upload):
                 self.fates.upload(command, after)
+            elif isinstance(command, do.SetTimer) and command.name == "hang":
+                expect(command.after_s > 0, "the watch for hangs does not burn a core", str(command))
             elif isinstance(command, do.Discard) and not self._at_once:
                 self.fates.discard(command, after, self._group.resume if self._group is not None else None)
 
@@ -128,41 +140,10 @@ class Judge:
         if isinstance(event, ev.GroupStarted):
             lawful = was in (Phase.RESTORING, Phase.WAITING) and now is Phase.STARTING
         elif type(event) in JUMPS:
-            lawful = now is JUMPS[type(event)]
+            lawful = now is JUMPS[type(event)] or (JUMPS[type(event)], now) == (Phase.RESTORING, Phase.WAITING)
         else:
             lawful = was is now or (was, now) in _REACHABLE
         expect(lawful, "phases follow TRANSITIONS", f"{was.value} -> {now.value} on {type(event).__name__}")
-
-    def _judge_budgets(self, before: RunState, event: ev.Event, after: RunState) -> None:
-        invariant = "6 budgets only go down, and N failures allow N retries"
-        expected = dict(before.spent)
-        if isinstance(event, ev.DriverStarted):
-            if before.outcome in (Outcome.FINISHED, Outcome.FAILED):
-                expected = {}
-        elif isinstance(event, ev.UploadFailed):
-            expected["storage"] = expected.get("storage", 0) + 1
-            if 0 <= before.spec.max_failures < expected["storage"]:
-                self._cut_off = self._failed = True
-        elif self._counts(event):
-            budget = "storage" if _kind(event) is FailureKind.STORAGE else "failures"
-            expected[budget] = expected.get(budget, 0) + 1
-            self._failed = True
-        expect(after.spent == expected, invariant, f"spent {after.spent} after {event}, expected {expected}")
-        if isinstance(event, ev.RunEnded) and event.outcome is Outcome.FAILED:
-            limit = after.spec.max_failures
-            failures, storage = after.spent.get("failures", 0), after.spent.get("storage", 0)
-            too_many = storage > limit if after.spec.remote else storage == limit + 1
-            lawful = limit >= 0 and (failures == limit + 1 or too_many)
-            expect(lawful, invariant, f"failed with {after.spent} of {limit} spent")
-
-    def _counts(self, event: ev.Event) -> bool:
-        """The first failure of the driver's last group counts, unless the run was asked to stop before."""
-        if not isinstance(event, ev.WorkerFailed | ev.ShardFailed | ev.CommitFailed):
-            return False
-        current = self._group is not None and event.generation == self._group.generation
-        if isinstance(event, ev.CommitFailed) and self.shadow.spec.remote:
-            current = self._group is not None  # it may be a checkpoint of an earlier group
-        return current and not self._failed and not self._asked_to_stop
 
     def _judge_checkpoints(self, before: RunState, event: ev.Event, after: RunState) -> None:
         if after.checkpoints is before.checkpoints:
@@ -196,15 +177,13 @@ class Judge:
         wanted = max(offers, key=lambda offer: offer[1])
         latest = (event.resume, event.base) == wanted
         expect(latest, "2 a run goes on from its newest checkpoint", f"{event} where {wanted} is newest")
-        limit = before.spec.max_failures
-        paid = limit < 0 or max(before.spent.values(), default=0) <= limit
-        expect(paid, "6 budgets only go down, and N failures allow N retries", f"{event} with {before.spent} spent")
+        self._budgets.starts(event, before, again=self._group is not None)
+        self._room.starts(event, before, self.fates)
         if self._group is not None:
-            expect(self._failed, "6 a retry has its price", f"{event} without a counted failure")
             self._judge_left_behind(at_the_end=False)
         expect(not self._asked_to_stop, "9 the run ends", "a group starts after a stop was asked for")
         expect(event.generation > before.generation, "4 generations are new", f"{event} after {before.generation}")
-        self._group, self._failed = event, False
+        self._group = event
         del self._history[event.base :]
         self.fates.group_begins(event.generation, self._history)
 
@@ -214,7 +193,7 @@ class Judge:
         for where in self.fates.unsettled():
             group = self._engine.groups[where[0]]
             on_its_way = self.shadow.spec.remote and not at_the_end and group.is_whole(where[1])
-            kept = on_its_way or (self._cut_off and where[1] not in group.discarded)
+            kept = on_its_way or (self._budgets.cut_off and where[1] not in group.discarded)
             expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
 
     def _judge_end(self, event: ev.RunEnded, after: RunState) -> None:
@@ -236,9 +215,15 @@ class Judge:
         had = last is None or not self.fates.is_of_this_driver(last) or self.fates.is_committed(last)
         expect(had, "2 a finished run has its last checkpoint", f"{last} was lost")
 
-    def starts_group(self, command: do.StartGroup, spec: RunSpec) -> None:
-        expect(not self._engine.group_lives, "4 the old group is gone before the next starts", str(command))
-        expect(command.world_size == spec.num_workers, "5 the world is what was asked for", str(command))
+    def rests(self, state: RunState, timers: Collection[str]) -> None:
+        """The driver has done all that it was told to do, and waits for what happens next."""
+        self.fates.rests(state, timers)
+        self._room.rests(state, timers)
+
+    def starts_group(self, command: do.StartGroup) -> None:
+        alive = [w for g in self._engine.groups.values() if g.generation > command.generation - 4 for w in g.workers]
+        gone = not self._engine.group_lives and not any(worker.lives for worker in alive)
+        expect(gone, "4 the old group is gone before the next starts", str(command))
         expect(command.generation == self.shadow.generation, "4 generations are new", str(command))
         if command.resume is None:
             return
@@ -292,10 +277,6 @@ def _agree(live: RunState, replayed: RunState, when: str) -> None:
         # Text, because a score that is not a number differs from itself.
         if ours is not theirs and ours != theirs and repr(ours) != repr(theirs):
             raise Violation("live and replayed state agree", f"{field} after {when}: {ours} live, {theirs} replayed")
-
-
-def _kind(event: ev.Event) -> FailureKind:
-    return classify(event.evidence) if isinstance(event, ev.WorkerFailed) else FailureKind.STORAGE
 
 
 def _held_by(

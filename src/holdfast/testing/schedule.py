@@ -29,11 +29,15 @@ MEAN_CHANCE = {
     "driver killed": 60.0,
     "torn journal tail": 8.0,
     "stop asked": 25.0,
+    "stop asked with grace": 12.0,
     "stop asked between groups": 4.0,
     "stop asked at once": 25.0,
     "message of an old group": 10.0,
     "group gone said twice": 2.0,
     "timer fired while it was cancelled": 3.0,
+    "bug at one report": 1.5,
+    "clock jumps": 25.0,
+    "clock stands still": 25.0,
 }
 MEAN_CHANCE_REMOTE = {
     "gather failure": 3.0,
@@ -44,13 +48,27 @@ MEAN_CHANCE_REMOTE = {
     "commit out of reach": 2.0,
     "commit out of reach after the manifest": 2.0,
 }
-KINDS = (*MEAN_CHANCE, *MEAN_CHANCE_REMOTE)
+MEAN_CHANCE_NODES = {
+    "node lost": 15.0,
+    "node cut off": 15.0,
+    "node drained": 12.0,
+    "node joins": 12.0,
+}
+KINDS = (*MEAN_CHANCE, *MEAN_CHANCE_REMOTE, *MEAN_CHANCE_NODES)
 OCCASIONS = (  # not planned: they come with the faults
     "staged files were lost when they were verified",
     "a group resumed from what was staged",
     "a checkpoint was superseded before its upload",
     "the next driver took over what was staged",
     "workers waited for storage",
+    "a worker waited at a hand-over",
+    "a group was handed over to resize",
+    "a group was handed over before its node went",
+    "a group was handed over to stop",
+    "no room was left when a group was to start",
+    "a run waited for room",
+    "a node rested",
+    "a node came back from its rest",
 )
 MAX_WORLD = 4
 
@@ -66,6 +84,7 @@ class Workload(Struct, frozen=True):
     urgent_every: int  # reports whose worker waits until they are durable
     scores: tuple[float | None, ...]  # by report number
     upload_s: float  # how long an upload may take
+    bug_at: int  # the report at which the script may raise
 
     def has_files(self, rank: int, report: int) -> bool:
         every = self.files_every[rank]
@@ -90,9 +109,11 @@ class Schedule(Struct, frozen=True):
     worlds: tuple[int, ...]  # the number of workers that each driver asks for; the last one repeats
     most_waiting: int  # checkpoints that may wait for storage before workers do
     revivals: int  # how often a person starts the run again after its end
+    nodes: tuple[tuple[int, float], ...]  # the room of each, and when it joins; none: room does not matter
 
     def spec_of(self, epoch: int) -> RunSpec:
-        return structs.replace(self.spec, num_workers=self.worlds[min(epoch - 1, len(self.worlds) - 1)])
+        world = self.worlds[min(epoch - 1, len(self.worlds) - 1)]
+        return structs.replace(self.spec, num_workers=world, min_workers=min(world, self.spec.min_workers))
 
 
 class Faults:
@@ -116,9 +137,17 @@ class Faults:
 
 
 def draw(rng: Random) -> Schedule:
-    remote = rng.random() < 0.5
+    remote, with_nodes = rng.random() < 0.5, rng.random() < 0.5
+    world = rng.randint(1, MAX_WORLD)
     spec = RunSpec(
-        num_workers=rng.randint(1, MAX_WORLD),
+        num_workers=world,
+        min_workers=rng.choice((0, 1, 1, rng.randint(1, world))) if with_nodes else 0,
+        resize_interval_s=rng.choice((0.0, 1.0, 5.0)),
+        max_preemption_failures=rng.choice((-1, -1, 0, 1)),
+        max_hang_failures=rng.choice((None, None, 0, 1)),
+        max_same_errors=rng.choice((0, 0, 1, 2)),
+        bad_node_failures=rng.choice((0, 1, 2, 3)),
+        bad_node_rest_s=rng.choice((5.0, 60.0)),
         max_failures=rng.choice((-1, -1, 0, 1, 2, 5)),
         num_to_keep=rng.choice((None, 1, 1, 2, 3)),
         scored=rng.random() < (0.3 if remote else 0.5),
@@ -126,6 +155,7 @@ def draw(rng: Random) -> Schedule:
         backoff_s=rng.choice((0.5, 4.0)),
         start_timeout_s=20.0,
         hang_timeout_s=rng.choice((0.0, 30.0)),
+        learns_hangs=rng.random() < 0.5,
         stopped_grace_s=rng.choice((0.0, 2.0, 2.0)),
         missing_warning_s=rng.choice((0.0, 3.0)),
         remote=remote,
@@ -135,12 +165,24 @@ def draw(rng: Random) -> Schedule:
     if rng.random() < 0.2:
         worlds += [rng.randint(1, MAX_WORLD), rng.randint(1, MAX_WORLD)]
     most_waiting = rng.choice((1, 5, 64)) if remote else 64
-    faults = _draw_faults(rng, remote)
-    return Schedule(spec, _draw_workload(rng, remote), faults, tuple(worlds), most_waiting, rng.choice((0, 0, 1, 2)))
+    faults = _draw_faults(rng, remote, with_nodes)
+    workload, revivals = _draw_workload(rng, remote, with_nodes), rng.choice((0, 0, 1, 2))
+    nodes = _draw_nodes(rng, max(worlds)) if with_nodes else ()
+    return Schedule(spec, workload, faults, tuple(worlds), most_waiting, revivals, nodes)
 
 
-def _draw_workload(rng: Random, remote: bool) -> Workload:
+def _draw_nodes(rng: Random, room: int) -> tuple[tuple[int, float], ...]:
+    """Together they have room for all workers, and some are there from the beginning, mostly."""
+    nodes: list[tuple[int, float]] = []
+    while sum(room for room, _ in nodes) < room:
+        nodes.append((rng.randint(1, 2), rng.choice((0.0, rng.random() * 15.0)) if nodes else 0.0))
+    return tuple(nodes)
+
+
+def _draw_workload(rng: Random, remote: bool, with_nodes: bool) -> Workload:
     total = rng.randint(2, 9) if remote else rng.randint(0, 6)
+    if with_nodes:
+        total += rng.choice((0, 3, 6))
     early = rng.random() < 0.3
     totals = tuple(rng.randint(0, total) if early else total for _ in range(MAX_WORLD))
     alike = rng.choice((None, 1, 2))
@@ -153,17 +195,20 @@ def _draw_workload(rng: Random, remote: bool) -> Workload:
         urgent_every=rng.choice((0, 0, 0, 1, 2)),
         scores=tuple(rng.choice((None, float("nan"), 0.0, 1.0, 2.0, float(i))) for i in range(total + 1)),
         upload_s=rng.choice((0.5, 5.0, 20.0, 60.0)),
+        bug_at=rng.randint(1, max(1, total)),
     )
 
 
-def _draw_faults(rng: Random, remote: bool) -> dict[str, frozenset[int]]:
+def _draw_faults(rng: Random, remote: bool, with_nodes: bool) -> dict[str, frozenset[int]]:
     """A few kinds for each run, so that some runs meet one kind again and again."""
     planned: dict[str, set[int]] = {}
     kinds = rng.sample(list(MEAN_CHANCE), rng.randint(1, 5))
     if remote:
         kinds += rng.sample(list(MEAN_CHANCE_REMOTE), rng.randint(1, 3))
-    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12)) + (3 if remote else 0)):
+    if with_nodes:
+        kinds += rng.sample(list(MEAN_CHANCE_NODES), rng.randint(1, 4))
+    for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12)) + (3 if remote else 0) + (3 if with_nodes else 0)):
         kind = rng.choice(kinds)
-        mean = MEAN_CHANCE.get(kind) or MEAN_CHANCE_REMOTE[kind]
+        mean = MEAN_CHANCE.get(kind) or MEAN_CHANCE_REMOTE.get(kind) or MEAN_CHANCE_NODES[kind]
         planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / mean)))
     return {kind: frozenset(chances) for kind, chances in planned.items()}

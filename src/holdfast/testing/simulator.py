@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from .clock import Clock
+from .fake_cluster import FakeCluster
 from .fake_driver import DriverKilled, FakeDriver
 from .fake_engine import FakeEngine
 from .fake_store import FakeStore
@@ -65,7 +66,8 @@ def simulate(seed: int, trace: list[str] | None = None) -> Tally:
     clock, faults = Clock(), Faults(schedule.faults)
     engine = FakeEngine(clock, rng, faults, schedule.workload)
     store = FakeStore(clock, rng, faults, schedule.workload)
-    driver = FakeDriver(clock, rng, faults, schedule, engine, store)
+    cluster = FakeCluster(clock, rng, faults, schedule, engine) if schedule.nodes else None
+    driver = FakeDriver(clock, rng, faults, schedule, engine, store, cluster)
     driver.trace = trace
     if trace is not None:
         trace.append(f"{schedule}")

@@ -1,0 +1,97 @@
+"""What a run may still spend, counted by the journal alone: each kind of failure apart, and exactly."""
+
+from __future__ import annotations
+
+from holdfast.core import events as ev
+from holdfast.core.failures import FailureKind, classify
+from holdfast.core.state import HandoverReason, Outcome, RunSpec, RunState
+
+from .fates import expect
+
+INVARIANT = "6 budgets only go down, and N failures allow N retries"
+
+
+class Budgets:
+    def __init__(self) -> None:
+        self.cut_off = False  # whether storage stayed away for too long
+        self._generation = 0  # the driver's last group
+        self._over = False  # whether that group's end was counted, or planned
+        self._asked_to_stop = False
+        self._same: tuple[str, int, int] = ("", -1, 0)  # the last error, where, and how often
+
+    def journalled(self, before: RunState, event: ev.Event, after: RunState) -> None:
+        expected = dict(before.spent)
+        if isinstance(event, ev.DriverStarted):
+            self.cut_off, self._generation, self._over, self._asked_to_stop = False, 0, False, False
+            if before.outcome in (Outcome.FINISHED, Outcome.FAILED):
+                expected, self._same = {}, ("", -1, 0)
+        elif isinstance(event, ev.StopAsked):
+            self._asked_to_stop = True
+        elif isinstance(event, ev.UploadFailed):
+            expected["storage"] = expected.get("storage", 0) + 1
+            if 0 <= before.spec.max_failures < expected["storage"]:
+                self.cut_off = self._over = True
+        elif self._counts(event, before):
+            budget = _budget(event, before.spec)
+            if budget:
+                expected[budget] = expected.get(budget, 0) + 1
+            self._over = True
+            if isinstance(event, ev.WorkerFailed):
+                self._note_error(event)
+        expect(after.spent == expected, INVARIANT, f"spent {after.spent} after {event}, expected {expected}")
+        expect(after.same_error == self._same, "the same error is counted exactly", f"{after.same_error} {self._same}")
+        if isinstance(event, ev.RunEnded) and event.outcome is Outcome.FAILED:
+            self._judge_failed(after)
+
+    def _counts(self, event: ev.Event, before: RunState) -> bool:
+        """The first failure of the driver's last group counts, unless its end was planned before that."""
+        if not isinstance(event, ev.WorkerFailed | ev.ShardFailed | ev.CommitFailed | ev.HandedOver):
+            return False
+        current = self._generation > 0 and event.generation == self._generation
+        if isinstance(event, ev.CommitFailed) and before.spec.remote:
+            current = self._generation > 0  # it may be a checkpoint of an earlier group
+        return current and not self._over and not self._asked_to_stop
+
+    def _note_error(self, event: ev.WorkerFailed) -> None:
+        if classify(event.evidence) is FailureKind.USER_ERROR:
+            what = f"{event.evidence.exception}: {event.evidence.message}"
+            before, at, count = self._same
+            self._same = (what, event.at, count + 1 if (before, at) == (what, event.at) else 1)
+
+    def _too_often(self, spec: RunSpec) -> int:
+        """By how many times too many the same error came."""
+        return self._same[2] - spec.max_same_errors if spec.max_same_errors else 0
+
+    def _judge_failed(self, after: RunState) -> None:
+        over = {budget: after.spent.get(budget, 0) - limit for budget, limit in _limits(after.spec) if limit >= 0}
+        if after.spec.remote and over.get("storage", 0) > 0:  # several uploads may fail before the run has ended
+            over["storage"] = 1
+        lawful = 1 in over.values() or self._too_often(after.spec) == 1
+        expect(lawful, INVARIANT, f"failed with {after.spent} spent of {after.spec}, {self._same}")
+
+    def starts(self, event: ev.GroupStarted, before: RunState, again: bool) -> None:
+        paid = all(limit < 0 or before.spent.get(budget, 0) <= limit for budget, limit in _limits(before.spec))
+        expect(paid, INVARIANT, f"{event} with {before.spent} spent")
+        expect(self._too_often(before.spec) <= 0, "the same error is counted exactly", f"{event} after {self._same}")
+        expect(self._over or not again, "6 a retry has its price", f"{event} without a counted failure")
+        self._generation, self._over = event.generation, False
+
+
+def _limits(spec: RunSpec) -> list[tuple[str, int]]:
+    hangs = -1 if spec.max_hang_failures is None else spec.max_hang_failures
+    preemptions = spec.max_preemption_failures
+    return [
+        ("failures", spec.max_failures),
+        ("storage", spec.max_failures),
+        ("hangs", hangs),
+        ("preemptions", preemptions),
+    ]
+
+
+def _budget(event: ev.Event, spec: RunSpec) -> str:
+    if isinstance(event, ev.HandedOver):
+        return "preemptions" if event.reason is HandoverReason.PREEMPTION else ""
+    kind = classify(event.evidence) if isinstance(event, ev.WorkerFailed) else FailureKind.STORAGE
+    if kind is FailureKind.HANG and spec.max_hang_failures is not None:
+        return "hangs"
+    return {FailureKind.STORAGE: "storage", FailureKind.PREEMPTED: "preemptions"}.get(kind, "failures")

@@ -1,0 +1,81 @@
+"""How large groups are, when they are resized, and that a planned end loses nothing; by what the nodes really did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.core import events as ev
+from holdfast.core.state import HandoverReason, Phase, RunSpec, RunState
+
+from .fake_engine import FakeEngine
+from .fates import Fates, expect
+
+_COUNTED = {
+    HandoverReason.RESIZE: "a group was handed over to resize",
+    HandoverReason.PREEMPTION: "a group was handed over before its node went",
+    HandoverReason.STOP: "a group was handed over to stop",
+}
+
+
+class Room:
+    def __init__(self, engine: FakeEngine) -> None:
+        self._engine = engine
+        self._slots: int | None = None  # as the driver was told; None: without limit
+        self._point: int | None = None  # the report index that was fixed last for the group's end
+        self._handed: tuple[int, int] | None = None  # the checkpoint that the last group ended at
+        self._failures: dict[str, int] = {}
+
+    def stepped(self, event: ev.Event, after: RunState) -> None:
+        if isinstance(event, ev.Capacity):
+            self._slots = event.slots
+        elif isinstance(event, ev.DriverStarted):
+            self._handed = None
+        elif isinstance(event, ev.CapacityLacking):
+            self._engine.count("a run waited for room")
+        elif isinstance(event, ev.HandoverSet) and event.generation == after.generation:
+            self._point = event.index
+
+    def _world(self, spec: RunSpec) -> int | None:
+        least = spec.min_workers or spec.num_workers
+        room = spec.num_workers if self._slots is None else min(self._slots, spec.num_workers)
+        return room if room >= least else None
+
+    def starts(self, event: ev.GroupStarted, before: RunState, fates: Fates) -> None:
+        fits = event.world_size == self._world(before.spec)
+        expect(fits, "5 the world is within its range, and as large as there is room", f"{event}: {self._slots}")
+        damaged = any(fates.owner(id) == self._handed for id in before.damaged)
+        if self._handed is not None and not damaged and not fates.is_lost(self._handed):
+            exact = event.base >= fates.report(self._handed)
+            expect(exact, "7 a planned end loses no report", f"{event} after a hand-over at {self._handed}")
+        self._point, self._handed = None, None
+
+    def handed_over(self, event: ev.HandedOver, fates: Fates) -> None:
+        """There is a checkpoint at or behind the point, whole, and those who wait there have made no other report."""
+        group = self._engine.groups.get(event.generation)
+        if group is None:  # there was no room for it
+            return
+        self._engine.count(_COUNTED[event.reason])
+        point = self._point
+        expect(point is not None, "7 a group is handed over at a checkpoint", f"{event} without a point")
+        assert point is not None
+        whole = [i for i in sorted(group.files) if i >= point and group.is_whole(i) and i not in group.discarded]
+        expect(bool(whole), "7 a group is handed over at a checkpoint", f"{event} with none from {point} on")
+        self._handed = (event.generation, whole[0])
+        waiting = [group.workers[rank] for rank in group.files[whole[0]]]
+        passed = [worker.rank for worker in waiting if worker.lives and worker.reports > whole[0] + 1]
+        expect(not passed, "7 a planned end loses no report", f"{event}: ranks {passed} went past {whole[0]}")
+
+    def rests(self, state: RunState, timers: Collection[str]) -> None:
+        """What is possible is done, or a timer is set for it."""
+        if state.phase is Phase.ENDED:
+            return
+        asleep = [node for node in state.resting if f"rest:{node}" not in timers]
+        expect(not asleep, "nodes that rest come back", f"{asleep}")
+        wanted = self._world(state.spec)
+        if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
+            grows = wanted > len(state.ranks)
+            expect(not grows or "resize" in timers, "a group that could be larger is resized", f"{wanted} fit")
+        if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
+            verifies = state.offer is not None and state.verified != state.offer.id
+            goes_on = "backoff" in timers or verifies
+            expect(goes_on, "9 a run that has room goes on", f"room for {wanted}")
