@@ -47,9 +47,8 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
 
 
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
-    """A point that was fixed before stays: some ranks may wait there already, and will make no other report."""
-    known = turn.state.handover
-    turn.change(handover=structs.replace(handover, index=known.index if known is not None else None))
+    """A point that was fixed before counts no more: who waits there goes on to the next one."""
+    turn.change(handover=handover)
     turn.do(
         do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s), do.CancelTimer("resize")
     )
@@ -61,9 +60,8 @@ def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     handover = turn.state.handover
     if handover is None or event.generation != turn.state.generation:
         return "nobody waits for that any more"
-    index = event.index if handover.index is None else min(handover.index, event.index)
-    turn.change(handover=structs.replace(handover, index=index))
-    return f"the group ends with its first checkpoint from report {turn.state.base + index + 1} on"
+    turn.change(handover=structs.replace(handover, index=event.index))
+    return f"the group ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
 
 
 def hand_over(turn: Turn) -> None:
