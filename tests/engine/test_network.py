@@ -20,7 +20,7 @@ from holdfast.engine.cluster import LocalCluster
 from holdfast.node.handshake import Door
 from holdfast.wire import messages as wire
 
-TIMEOUT_S = 2.0
+TIMEOUT_S = 3.0
 OTHER_DRIVER = Path(__file__).with_name("other_driver.py")
 
 
