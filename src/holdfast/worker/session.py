@@ -127,7 +127,7 @@ class Session:
             self._channel.send(Report(index, line, staged, name, arguments, wait, files))
             self._reports = index + 1
         if staged and self._handover_at is not None and index >= self._handover_at:
-            self._await_end(index)
+            self._await_end()
         if wait and staged:
             self.request("durable", None, None)
 
@@ -146,13 +146,10 @@ class Session:
             with self._answers:
                 self._answers.wait_for(lambda: self._handover_at is not None or self._closed)
 
-    def _await_end(self, index: int) -> None:
-        """All that this worker has done is in the checkpoint that it has just brought; its successor goes on there.
-        Unless another notice came while its peers were still on their way, and a later report was agreed upon."""
+    def _await_end(self) -> None:
+        """All that this worker has done is in the checkpoint that it has just brought; its successor goes on there."""
         with self._answers:
-            self._answers.wait_for(
-                lambda: self._closed or (self._handover_at is not None and index < self._handover_at)
-            )
+            self._answers.wait_for(lambda: self._closed)
 
     @contextmanager
     def _as_reporter(self) -> Iterator[None]:
