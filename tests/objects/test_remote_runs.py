@@ -162,7 +162,7 @@ def test_reports_wait_when_storage_is_too_far_behind(
     bucket: str, proxy: FaultProxy, marks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_STAGING_LIMIT_GB", "0.001")
-    proxy.arm("upload", Fault("503", seconds=1.5))
+    proxy.arm("upload", Fault("503", times=24))
     result = trainer(bucket, "run", {"steps": 8, "marks": marks, "size": 400_000}).fit()
     assert state_of(result) == (expected(8), 8)
     records = journal.read(Location.parse("run", f"{bucket}/run").open(10))[0]
