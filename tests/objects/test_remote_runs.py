@@ -150,8 +150,8 @@ def test_when_storage_stays_away_the_run_ends_with_a_clear_error_and_nothing_is_
     proxy.arm("upload", Fault("503", skip=2, seconds=6.0))
     with pytest.raises(ControllerError, match=r"(?s)could not be stored.*503.*run the same command|restore"):
         trainer(bucket, "run", {"steps": 400, "marks": marks, "pace_s": 0.02}).fit()
-    last = max(int(step) for rank, step, _ in notes(marks, "report") if rank == "0")
-    assert last > 10, "training goes on while uploads lag"
+    last = min(max(int(step) for r, step, _ in notes(marks, "report") if r == rank) for rank in ("0", "1"))
+    assert last > 3, "training goes on while uploads lag"
     monkeypatch.setenv("HOLDFAST_STORAGE_PATIENCE_S", "30")
     result = trainer(bucket, "run", {"steps": last + 5, "marks": marks}).fit()
     assert state_of(result) == (expected(last + 5), last + 5)
