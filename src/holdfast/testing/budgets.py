@@ -18,6 +18,8 @@ class Budgets:
         self._over = False  # whether that group's end was counted, or planned
         self._asked_to_stop = False
         self._same: tuple[str, int, int] = ("", -1, 0)  # the last error, where, and how often
+        self._nodes: dict[str, int] = {}  # failures, by node
+        self._resting: frozenset[str] = frozenset()
 
     def journalled(self, before: RunState, event: ev.Event, after: RunState) -> None:
         expected = dict(before.spent)
@@ -38,8 +40,14 @@ class Budgets:
             self._over = True
             if isinstance(event, ev.WorkerFailed):
                 self._note_error(event)
+                self._note_node(event, before.spec)
+        elif isinstance(event, ev.NodeRested):
+            self._nodes.pop(event.node, None)
+            self._resting -= {event.node}
         expect(after.spent == expected, INVARIANT, f"spent {after.spent} after {event}, expected {expected}")
         expect(after.same_error == self._same, "the same error is counted exactly", f"{after.same_error} {self._same}")
+        exact = (after.node_failures, after.resting) == (self._nodes, self._resting)
+        expect(exact, "failures are counted by node", f"{after.node_failures} {after.resting}, and not {self._nodes}")
         if isinstance(event, ev.RunEnded) and event.outcome is Outcome.FAILED:
             self._judge_failed(after)
 
@@ -57,6 +65,13 @@ class Budgets:
             what = f"{event.evidence.exception}: {event.evidence.message}"
             before, at, count = self._same
             self._same = (what, event.at, count + 1 if (before, at) == (what, event.at) else 1)
+
+    def _note_node(self, event: ev.WorkerFailed, spec: RunSpec) -> None:
+        blameless = classify(event.evidence) in (FailureKind.USER_ERROR, FailureKind.PREEMPTED)
+        if event.node and not blameless:
+            count = self._nodes[event.node] = self._nodes.get(event.node, 0) + 1
+            if 0 < spec.bad_node_failures <= count:
+                self._resting |= {event.node}
 
     def _too_often(self, spec: RunSpec) -> int:
         """By how many times too many the same error came."""

@@ -106,6 +106,7 @@ class FakeEngine:
         self.noticed: Callable[[int, int, int], News]  # generation, rank, reports
         self.disturb_nodes: Callable[[Worker], None] | None = None
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
+        self._bugs = 0  # how often the script will raise at that report
 
     @property
     def group_lives(self) -> bool:
@@ -395,9 +396,12 @@ class FakeEngine:
             self.disturb_nodes(worker)
         if not worker.lives:
             return True
-        bug = group.base + worker.reports + 1 == self._workload.bug_at
-        if bug and self._faults.hit("bug at one report"):
+        is_bad = group.base + worker.reports + 1 == self._workload.bug_at
+        if is_bad and self._bugs == 0 and self._faults.hit("bug at one report"):
+            self._bugs = self._workload.bug_times
+        if is_bad and self._bugs > 0:
             self._faults.count("bug at one report")
+            self._bugs -= 1
             self._die(group, worker, Evidence(exception="KeyError", message="step"))
         elif self._faults.hit("worker crash"):
             self._faults.count("worker crash")

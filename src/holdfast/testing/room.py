@@ -71,6 +71,9 @@ class Room:
             return
         asleep = [node for node in state.resting if f"rest:{node}" not in timers]
         expect(not asleep, "nodes that rest come back", f"{asleep}")
+        planned = state.handover is not None and state.handover.reason is not HandoverReason.RESIZE
+        in_time = not planned or not state.group_lives or "handover" in timers
+        expect(in_time, "9 what must end by a deadline ends", f"{state.handover}")
         wanted = self._world(state.spec)
         if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
             grows = wanted > len(state.ranks)

@@ -39,6 +39,7 @@ MEAN_CHANCE = {
     "clock jumps": 25.0,
     "clock stands still": 25.0,
 }
+TOGETHER = {"bug at one report": "torn journal tail", "stop asked with grace": "commit failure"}  # rarely by chance
 MEAN_CHANCE_REMOTE = {
     "gather failure": 3.0,
     "upload failure": 2.0,
@@ -85,6 +86,7 @@ class Workload(Struct, frozen=True):
     scores: tuple[float | None, ...]  # by report number
     upload_s: float  # how long an upload may take
     bug_at: int  # the report at which the script may raise
+    bug_times: int  # so often in turn
 
     def has_files(self, rank: int, report: int) -> bool:
         every = self.files_every[rank]
@@ -196,6 +198,7 @@ def _draw_workload(rng: Random, remote: bool, with_nodes: bool) -> Workload:
         scores=tuple(rng.choice((None, float("nan"), 0.0, 1.0, 2.0, float(i))) for i in range(total + 1)),
         upload_s=rng.choice((0.5, 5.0, 20.0, 60.0)),
         bug_at=rng.randint(1, max(1, total)),
+        bug_times=rng.randint(1, 3),
     )
 
 
@@ -203,6 +206,7 @@ def _draw_faults(rng: Random, remote: bool, with_nodes: bool) -> dict[str, froze
     """A few kinds for each run, so that some runs meet one kind again and again."""
     planned: dict[str, set[int]] = {}
     kinds = rng.sample(list(MEAN_CHANCE), rng.randint(1, 5))
+    kinds += [TOGETHER[kind] for kind in kinds if kind in TOGETHER]
     if remote:
         kinds += rng.sample(list(MEAN_CHANCE_REMOTE), rng.randint(1, 3))
     if with_nodes:
