@@ -1,0 +1,160 @@
+"""Nodes that go, hand-overs, hangs and repeated errors, in the cases that the simulator once found wrong."""
+
+from __future__ import annotations
+
+import pytest
+from machine import CRASH, Machine, every, only
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run
+from holdfast.core.failures import Evidence, FailureKind
+from holdfast.core.state import HandoverReason, Outcome, Phase, RunState
+
+ERROR = Evidence(exception="KeyError", message="step")
+
+
+def drain(machine: Machine, *ranks: int, deadline_s: float = 30.0) -> list[do.Command]:
+    return machine.feed(ev.NodeDrains("node-1", deadline_s, ranks))
+
+
+def stepped(machine: Machine, event: ev.Event, now: float) -> list[do.Command]:
+    """Without the stacks, which the machine under test would take at once."""
+    machine.state, commands, _ = run.step(machine.state, event, now)
+    return commands
+
+
+def replayed(machine: Machine) -> RunState:
+    return machine.restart().state
+
+
+def test_a_rank_that_returned_before_its_node_went_leaves_its_checkpoint_whole() -> None:
+    machine = Machine(remote=True).training()
+    machine.stage(0, 0, 1)
+    machine.feed(ev.WorkerReturned(machine.generation, 0))
+    machine.seal(0, 0, 1)
+    machine.fail(0, Evidence(node_lost=True))
+    asked = machine.gone()
+    assert not every(do.Discard, asked)
+    assert [p.index for p in machine.state.carried] == [0]
+
+
+def test_a_group_that_starts_late_is_not_ended_for_what_was_suspected_before() -> None:
+    machine = Machine(start_timeout_s=20.0)
+    machine.start()
+    machine.feed(ev.WorkerReady(1, 0))
+    assert every(do.DumpStacks, stepped(machine, ev.TimerFired("start"), 20.0))
+    machine.feed(ev.WorkerReady(1, 1))
+    assert not machine.feed(ev.StacksTaken(1, rank=1), ev.TimerFired("stacks"))
+    assert machine.state.phase is Phase.RUNNING
+
+
+def test_long_first_steps_are_looked_at_from_time_to_time_and_not_all_the_time() -> None:
+    machine = Machine(learns_hangs=True).training()
+    machine.now = 500.0
+    assert only(do.SetTimer, machine.feed(ev.TimerFired("hang"))).after_s == 60.0
+
+
+def test_who_has_moved_on_is_not_blamed_for_a_hang() -> None:
+    machine = Machine(hang_timeout_s=30.0).training()
+    machine.now = 10.0
+    machine.feed(ev.Progressed(1, 1, 1))
+    assert every(do.DumpStacks, stepped(machine, ev.TimerFired("hang"), 30.0))
+    machine.now = 41.0
+    machine.feed(ev.Progressed(1, 0, 1))
+    machine.feed(ev.TimerFired("stacks"))
+    assert machine.state.failure is not None
+    assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.HANG)
+
+
+def test_to_wait_at_a_hand_over_is_no_hang() -> None:
+    machine = Machine(hang_timeout_s=30.0).training()
+    drain(machine, 0, deadline_s=300.0)
+    machine.feed(ev.HandoverSet(1, 1))
+    machine.feed(ev.Progressed(1, 0, 1), ev.Progressed(1, 1, 1))
+    machine.stage(1, 0)
+    machine.now = 29.0
+    machine.feed(ev.Progressed(1, 1, 1))
+    machine.now = 40.0
+    assert not every(do.DumpStacks, machine.feed(ev.TimerFired("hang")))
+
+
+def test_the_timer_of_a_rank_that_the_next_group_does_not_have_is_nobodys() -> None:
+    machine = Machine(num_workers=3, min_workers=1)
+    machine.feed(ev.Capacity(3))
+    machine.training()
+    machine.feed(ev.WorkerStopped(1, 2, stopped=True))
+    assert do.CancelTimer("stopped:2") in machine.fail(0)
+    machine.feed(ev.Capacity(1))
+    assert only(do.StartGroup, machine.gone()).world_size == 1
+    machine.feed(ev.TimerFired("stopped:2"))
+    assert machine.state.phase is Phase.STARTING
+
+
+@pytest.mark.parametrize("driver_dies", [False, True])
+def test_the_same_error_too_often_ends_the_run_whoever_drives_it(driver_dies: bool) -> None:
+    machine = Machine(max_same_errors=1, max_failures=-1).training()
+    machine.feed(ev.WorkerFailed(1, 0, ERROR, at=4))
+    machine.gone()
+    machine.ready()
+    machine.feed(ev.WorkerFailed(2, 0, ERROR, at=4))
+    if driver_dies:
+        machine = machine.restart()
+        finish = only(do.Finish, machine.start(epoch=2))
+    else:
+        finish = only(do.Finish, machine.gone())
+    assert finish.outcome is Outcome.FAILED
+    assert "2 times at report 4 without progress" in finish.reason
+
+
+def test_what_fails_after_a_stop_with_grace_is_not_counted_also_when_all_have_returned() -> None:
+    machine = Machine().training()
+    machine.feed(ev.StopAsked(grace_s=10.0))
+    machine.stage(0, 0, 1)
+    machine.all_return()
+    only(do.Commit, machine.seal(0, 0, 1))
+    machine.gone()
+    finish = only(do.Finish, machine.feed(ev.CommitFailed(1, 0, "no space is left")))
+    assert finish.outcome is Outcome.STOPPED
+    assert machine.state.spent == replayed(machine).spent == {}
+
+
+def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point_on() -> None:
+    machine = Machine(max_preemption_failures=1).training()
+    assert only(do.AskHandover, drain(machine, 1)).nodes == ("node-1",)
+    machine.commit(0)
+    machine.feed(ev.HandoverSet(1, 2))
+    machine.commit(1)
+    assert machine.state.phase is Phase.RUNNING
+    machine.stage(2, 0, 1)
+    assert only(do.StopGroup, machine.seal(2, 0, 1)) == do.StopGroup(1, graceful=False)
+    assert ev.HandedOver(1, HandoverReason.PREEMPTION) in machine.journal
+    assert machine.state.spent == replayed(machine).spent == {"preemptions": 1}
+
+
+def test_a_later_notice_moves_the_point() -> None:
+    machine = Machine(max_preemption_failures=1).training()
+    drain(machine, 1)
+    machine.feed(ev.HandoverSet(1, 0))
+    drain(machine, 0)
+    machine.commit(0)
+    assert machine.state.phase is Phase.RUNNING
+    machine.feed(ev.HandoverSet(1, 2))
+    machine.commit(1)
+    assert machine.state.phase is Phase.RUNNING
+    machine.stage(2, 0, 1)
+    assert every(do.StopGroup, machine.seal(2, 0, 1))
+
+
+def test_a_node_that_fails_again_and_again_rests_and_comes_back() -> None:
+    machine = Machine(bad_node_failures=2, bad_node_rest_s=60.0, max_failures=-1).training()
+    machine.feed(ev.WorkerFailed(1, 0, CRASH, "node-1"))
+    machine.gone()
+    asked = machine.feed(ev.WorkerFailed(2, 0, CRASH, "node-1"))
+    assert do.Rest("node-1", on=True) in asked
+    assert do.SetTimer("rest:node-1", 60.0) in asked
+    later = machine.restart()
+    assert do.Rest("node-1", on=True) in later.start(epoch=2)
+    assert do.Rest("node-1", on=False) in later.feed(ev.TimerFired("rest:node-1"))
+    assert replayed(later).resting == frozenset()
+    assert replayed(later).node_failures == {}
