@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 from elastic_job import Scene, wait_until
 
 import holdfast.train as train
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run as core
+from holdfast.core.state import Phase, Rank, RankStatus, RunState
 
 
 def test_a_drain_with_a_deadline(scene: Scene) -> None:
@@ -60,6 +65,16 @@ def test_a_second_notice_while_the_group_hands_over(scene: Scene) -> None:
     assert set(scene.lost_steps()) == {0}
 
 
+def test_the_earliest_of_several_deadlines_counts() -> None:
+    state = RunState(phase=Phase.RUNNING, generation=1, ranks=(Rank(RankStatus.RUNNING),) * 3)
+    state, first, _ = core.step(state, ev.NodeDrains("b", 60.0, (1,)), 100.0)
+    state, second, _ = core.step(state, ev.NodeDrains("c", 600.0, (2,)), 110.0)
+    asked = [command for command in (*first, *second) if isinstance(command, do.AskHandover)]
+    assert [(command.nodes, command.deadline_s) for command in asked] == [(("b",), 60.0), (("b", "c"), 50.0)]
+    timers = [command.after_s for command in (*first, *second) if isinstance(command, do.SetTimer)]
+    assert timers == [59.0, 49.0]
+
+
 def test_a_fixed_group_moves_to_another_node(scene: Scene) -> None:
     cluster = scene.cluster
     first = cluster.add_node(cpus=1)
@@ -98,6 +113,8 @@ def test_preemptions_have_a_budget_of_their_own(allowed: int, scene: Scene) -> N
     assert not caught.value.drain_timed_out
     assert f"max_preemption_failures={allowed}" in str(caught.value)
     assert "It can go on from checkpoint_" in str(caught.value)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.preemption_info) == (str(caught.value), info)
     assert len(scene.worlds()) == allowed + 1
 
 

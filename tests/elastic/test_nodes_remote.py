@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 from elastic_job import Scene, wait_until
+from obstore.store import MemoryStore
 
 import holdfast.train as train
 from holdfast.store.location import Location
@@ -18,6 +20,12 @@ sys.path.append(str(Path(__file__).parents[1] / "objects"))
 
 from proxy import Fault, FaultProxy
 from servers import S3Server, s3_server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def obstore_is_running() -> None:
+    """Its own threads and files are started before a test counts what it left open."""
+    obstore.put(MemoryStore(), "warm", b"")
 
 
 @pytest.fixture(scope="module")
