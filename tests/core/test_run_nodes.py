@@ -30,9 +30,9 @@ def replayed(machine: Machine) -> RunState:
 
 def test_a_rank_that_returned_before_its_node_went_leaves_its_checkpoint_whole() -> None:
     machine = Machine(remote=True).training()
-    machine.stage(0, 0, 1)
+    machine.stage(0, 1)
     machine.feed(ev.WorkerReturned(machine.generation, 0))
-    machine.seal(0, 0, 1)
+    machine.seal(0, 1)
     machine.fail(0, Evidence(node_lost=True))
     asked = machine.gone()
     assert not every(do.Discard, asked)

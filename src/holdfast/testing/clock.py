@@ -1,8 +1,8 @@
-"""Virtual time: what is due is done in order, and nothing waits."""
+"""Virtual time: what is due is done in order, and nothing waits; and a driver's own clock, which may be wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from heapq import heappop, heappush
 from typing import Any
 
@@ -32,3 +32,54 @@ class Clock:
         self.now = when
         call(*args)
         return True
+
+
+class Timers:
+    """The timers of a driver. Its clock may jump, or stand still for a while, and never goes back."""
+
+    def __init__(self, clock: Clock, fired: Callable[[str], None]) -> None:
+        self._clock, self._fired = clock, fired
+        self._due: dict[str, tuple[int, float]] = {}  # its number, and when it is due
+        self._count = 0
+        self._skew = 0.0
+        self._now = 0.0
+
+    @property
+    def names(self) -> Set[str]:
+        return self._due.keys()
+
+    def tell(self) -> float:
+        """The time, as far as the driver knows."""
+        self._now = max(self._now, self._clock.now + self._skew)
+        return self._now
+
+    def jump(self, seconds: float) -> None:
+        """Forward; or it stands still for so long."""
+        self._skew += seconds
+        for name, (number, _) in self._due.items():
+            self._clock.after(0.0, self._fire, name, number)
+
+    def set(self, name: str, after_s: float) -> None:
+        # Never at once: in real time a timer that is due in no time is still later than now.
+        after_s = max(after_s, 0.001)
+        self._count += 1
+        self._due[name] = (self._count, self.tell() + after_s)
+        self._clock.after(after_s, self._fire, name, self._count)
+
+    def cancel(self, name: str) -> bool:
+        """Whether it was set."""
+        return self._due.pop(name, None) is not None
+
+    def clear(self) -> None:
+        self._due.clear()
+
+    def _fire(self, name: str, number: int) -> None:
+        known, due = self._due.get(name, (0, 0.0))
+        if known != number:
+            return
+        left = due - self.tell()
+        if left > 1e-6:
+            self._clock.after(left, self._fire, name, number)
+        else:
+            del self._due[name]
+            self._fired(name)

@@ -15,12 +15,12 @@ from holdfast.core.failures import Evidence
 from holdfast.core.state import RunState
 
 from .clock import Clock
-from .fake_engine import FakeEngine, Group, Node, Worker
+from .fake_engine import FakeEngine, News
+from .fake_group import Group, Node, Worker
 from .schedule import Faults, Schedule
 
 FENCE_S = 15.0
 AWAY_S = 40.0  # until another one takes its place
-News = Callable[[RunState], list[ev.Event]]
 
 
 class FakeCluster:

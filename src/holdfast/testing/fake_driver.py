@@ -16,7 +16,7 @@ from holdfast.core import events as ev
 from holdfast.core import run
 from holdfast.core.state import HandoverReason, Outcome, Phase, RankStatus, RunState
 
-from .clock import Clock
+from .clock import Clock, Timers
 from .fake_cluster import FakeCluster
 from .fake_engine import FakeEngine, News
 from .fake_store import FakeStore, Manifest
@@ -54,10 +54,7 @@ class FakeDriver:
         self._alive = False
         self._listens = False  # to what else has come in
         self._epoch = 0
-        self._timers: dict[str, tuple[int, float]] = {}  # its number, and when it is due
-        self._timer_count = 0
-        self._skew = 0.0  # how far its clock has jumped, or has fallen behind
-        self._now = 0.0
+        self._timers = Timers(clock, lambda name: self.deliver(ev.TimerFired(name)))
         self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
         self._unwritten = 0  # batches that the journal does not have yet
         self._written_until = 0.0
@@ -229,9 +226,7 @@ class FakeDriver:
         for kind, way in (("clock jumps", 1.0), ("clock stands still", -0.1)):
             if self._faults.hit(kind):
                 self._faults.count(kind)
-                self._skew += way * self._rng.uniform(30.0, 300.0)
-                for name, (number, _) in self._timers.items():
-                    self._clock.after(0.0, self._fire, name, number)
+                self._timers.jump(way * self._rng.uniform(30.0, 300.0))
 
     def _hear_again(self) -> None:
         old = [event for event in self._heard if getattr(event, "generation", 0) < self.state.generation]
@@ -287,7 +282,7 @@ class FakeDriver:
                     return
         if not self._unwritten and not self._listens:
             said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
-            self.judge.rests(self.state, self._timers.keys() | said)
+            self.judge.rests(self.state, self._timers.names | said)
 
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""
@@ -303,7 +298,7 @@ class FakeDriver:
     def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state
         try:
-            self.state, commands, reason = run.step(before, event, self._tells_time())
+            self.state, commands, reason = run.step(before, event, self._timers.tell())
         except Exception as error:
             raise Violation("the machine never raises", f"{type(error).__name__}: {error} on {event}") from error
         self.steps += 1
@@ -314,10 +309,6 @@ class FakeDriver:
         for command in commands:
             if isinstance(command, do.Decide):
                 self._step(command.event, turns)
-
-    def _tells_time(self) -> float:
-        self._now = max(self._now, self._clock.now + self._skew)
-        return self._now
 
     def _append(self, event: ev.Event) -> None:
         self.die_here()
@@ -383,28 +374,10 @@ class FakeDriver:
         self.judge.validates(command.id)
         self._store.validate(command.id)
 
-    def _set_timer(self, command: do.SetTimer) -> None:
-        self._timer_count += 1
-        # Never at once: in real time a timer that is due in no time is still later than now.
-        after_s = max(command.after_s, 0.001)
-        self._timers[command.name] = (self._timer_count, self._tells_time() + after_s)
-        self._clock.after(after_s, self._fire, command.name, self._timer_count)
-
     def _cancel_timer(self, command: do.CancelTimer) -> None:
-        if self._timers.pop(command.name, None) and self._faults.hit("timer fired while it was cancelled"):
+        if self._timers.cancel(command.name) and self._faults.hit("timer fired while it was cancelled"):
             self._faults.count("timer fired while it was cancelled")
             self._clock.after(0.0, self.deliver, ev.TimerFired(command.name))
-
-    def _fire(self, name: str, number: int) -> None:
-        known, due = self._timers.get(name, (0, 0.0))
-        if known != number:
-            return
-        left = due - self._tells_time()
-        if left > 1e-6:
-            self._clock.after(left, self._fire, name, number)
-        else:
-            del self._timers[name]
-            self.deliver(ev.TimerFired(name))
 
     def _finish(self, command: do.Finish) -> None:
         self._note(f"the run {command.outcome.value}")
@@ -436,7 +409,7 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
     do.Verify: FakeDriver._verify,
     do.Quarantine: FakeDriver._quarantine,
     do.Validate: FakeDriver._validate,
-    do.SetTimer: FakeDriver._set_timer,
+    do.SetTimer: lambda driver, command: driver._timers.set(command.name, command.after_s),
     do.CancelTimer: FakeDriver._cancel_timer,
     do.Warn: lambda _driver, _command: None,
     do.Finish: FakeDriver._finish,

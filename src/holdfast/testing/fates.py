@@ -11,7 +11,8 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core.state import RunState
 
-from .fake_engine import FakeEngine, Worker
+from .fake_engine import FakeEngine
+from .fake_group import Worker
 
 MOST_UPLOADS = 2
 Where = tuple[int, int]  # a checkpoint, by the generation and the index of its report

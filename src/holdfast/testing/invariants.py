@@ -16,7 +16,8 @@ from holdfast.core import run
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
 
 from .budgets import Budgets
-from .fake_engine import FakeEngine, Group, Status
+from .fake_engine import FakeEngine
+from .fake_group import Group, Status
 from .fake_store import FakeStore
 from .fates import Fates, Violation, expect
 from .room import Room
