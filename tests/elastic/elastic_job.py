@@ -25,6 +25,7 @@ from holdfast.driver.history import load
 from holdfast.store import journal
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
 from holdfast.store.metrics import read_metrics
 
 PATIENCE_S = 60.0
@@ -203,7 +204,8 @@ class Scene:
 
     def check(self, result: train.Result) -> int:
         """The history is contiguous and the state is right; returns the number of steps."""
-        steps = result.metrics_dataframe["step"].tolist()
+        history = load(Location.parse("storage", f"{self.storage}/run"))
+        steps = [row["step"] for row in history.rows]
         assert steps == list(range(1, len(steps) + 1))
         assert result.return_value == expected(len(steps))
         return len(steps)
