@@ -77,9 +77,8 @@ class Timers:
         known, due = self._due.get(name, (0, 0.0))
         if known != number:
             return
-        left = due - self.tell()
-        if left > 1e-6:
-            self._clock.after(left, self._fire, name, number)
+        if due - self.tell() > 1e-6:
+            self._clock.at(due - self._skew, self._fire, name, number)
         else:
             del self._due[name]
             self._fired(name)
