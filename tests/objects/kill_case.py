@@ -138,13 +138,14 @@ class Case:
         assert len({epoch for epoch, _, _ in writers}) == len(set(writers)) <= self.drivers, f"{self}: {writers}"
 
     def check_checkpoints(self) -> None:
-        """The newest are kept, and the one that the last group began with; what else was ever durable is older."""
+        """The newest are kept, and at most one that a group began with; what else was ever durable is older."""
         records, _ = journal.read(self.objects)
-        state = read_past(records).state
-        kept = {checkpoint.id for checkpoint in state.checkpoints}
+        past = read_past(records)
+        kept = {checkpoint.id for checkpoint in past.state.checkpoints}
         self.durable |= {record.body["record"]["id"] for record in records if record.kind == "Committed"}
         newest = set(sorted(self.durable)[-CONFIG["keep"] :])
-        assert newest <= kept <= newest | {state.resume}, f"{self}: of {self.durable} {kept} are kept"
+        assert newest <= kept <= newest | {group.resume for group in past.groups}, f"{self}: {kept} are kept"
+        assert len(kept) <= CONFIG["keep"] + 1, f"{self}: {kept} are kept"
         assert kept <= set(RemoteCheckpoints(self.objects).listing().committed), self
 
     def check_what_is_left(self) -> None:
