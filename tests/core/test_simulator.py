@@ -301,14 +301,15 @@ def forgets_that_storage_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def takes_waiting_for_storage_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(turn: Any) -> None:
+    def broken(turn: Any) -> tuple[int, float]:
         pending = turn.state.pending
         turn.change(pending={})
-        good(turn)
+        found = good(turn)
         turn.change(pending=pending)
+        return found
 
-    good = run._look_for_a_hang
-    monkeypatch.setattr(run, "_look_for_a_hang", broken)
+    good = run._slowest
+    monkeypatch.setattr(run, "_slowest", broken)
 
 
 def lets_workers_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
