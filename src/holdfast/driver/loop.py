@@ -433,7 +433,9 @@ class Driver:
                 if self._adoption is not None and self._adoption.uploaded(generation, index, error):
                     pass
                 elif error:
-                    self._queue.append(ev.UploadFailed(generation, index, error))
+                    # Else it was given up meanwhile, with a node that had another part of it.
+                    if any((p.generation, p.index) == (generation, index) for p in self._state.unsaved):
+                        self._queue.append(ev.UploadFailed(generation, index, error))
                 else:
                     self._queue.extend(ev.ShardUploaded(generation, rank, index) for rank in ranks)
                     self._inbox.put(lambda: self._verification.go_on(self._state))
