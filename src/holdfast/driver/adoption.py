@@ -19,10 +19,13 @@ class Adoption:
         """``then`` is called when all is in storage, with what the machine is to know of it."""
         self._fleet, self._storage, self._then = fleet, storage, then
         self._open: dict[tuple[int, int], Manifest] = {}
-        self._done: list[ev.Event] = []
+        self._committing: set[tuple[int, int]] = set()
+        self._done: list[ev.Committed] = []
 
     def begin(self, node: str, unsaved: Sequence[bytes], past: Past, stored: Collection[str]) -> None:
+        """May be called again: for another node, or for one that was lost on the way and is back."""
         self._fleet.tell(wire.Sweep())
+        stored = {*stored, *(event.record.id for event in self._done)}
         for line in unsaved:
             try:
                 manifest = parse_manifest_line(line)
@@ -47,7 +50,9 @@ class Adoption:
                 f"{manifest.id}, which was not in storage yet when the last driver ended, could not be brought there: "
                 f"{error}. It is still on its node: run again to try again."
             )
-        self._storage.adopt(manifest, self._committed)
+        if (generation, index) not in self._committing:  # a node that is back has uploaded it again
+            self._committing.add((generation, index))
+            self._storage.adopt(manifest, self._committed)
         return True
 
     def _committed(self, event: ev.Committed, manifest: Manifest) -> None:
@@ -58,7 +63,7 @@ class Adoption:
 
     def _finish_if_done(self) -> None:
         if not self._open:
-            self._then(sorted(self._done, key=lambda e: e.record.report if isinstance(e, ev.Committed) else 0))
+            self._then([*sorted(self._done, key=lambda event: event.record.report)])
 
 
 def _is_wanted(manifest: Manifest, past: Past) -> bool:
