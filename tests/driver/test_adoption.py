@@ -53,7 +53,7 @@ def test_a_node_that_comes_back_while_its_checkpoint_is_committed() -> None:
 
 def test_a_node_that_comes_back_after_that_is_told_that_it_is_stored() -> None:
     told = Told()
-    adopting, ended, begin = adoption(told)
+    adopting, _, begin = adoption(told)
     begin()
     adopting.uploaded(1, 0, "")
     told.commits[0]()
