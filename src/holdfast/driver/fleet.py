@@ -107,7 +107,7 @@ class Fleet:
         """The ranks of the present group that were on it, and the reports of which it had what is not in storage."""
         self.roster.lost(node)
         self._busy.discard(node)
-        ranks = [rank for rank, home in self._homes.get(self._generation, {}).items() if home == node]
+        ranks = [rank for rank, home in self._homes.get(self.generation, {}).items() if home == node]
         left_with = {about[:2] for owner, kind, about in self._orders if owner == node and kind in ("upload", "gather")}
         unsealed = {(g, i) for owner, kind, (g, _, i) in self._of_kind("seal") if owner == node}
         for owner, kind, about in [key for key in self._orders if key[0] == node]:
@@ -117,6 +117,10 @@ class Fleet:
                 )
             elif kind == "fetch" or self.grows:
                 del self._orders[owner, kind, about]
+        for id, fetch in self._fetches.items():
+            if not any(about == id for _, _, about in self._of_kind("fetch")):
+                for other in self.roster.usable():  # who has it says so at once
+                    self._order(other, "fetch", id, fetch)
         return ranks, sorted(left_with | unsealed) if self.is_remote and self.grows else []
 
     def _of_kind(self, wanted: str) -> list[tuple[str, str, Any]]:
@@ -153,7 +157,8 @@ class Fleet:
     # Groups
 
     @property
-    def _generation(self) -> int:
+    def generation(self) -> int:
+        """Of the last group that was started."""
         return max(self._homes, default=0)
 
     def start(self, command: do.StartGroup) -> bool:
@@ -181,7 +186,7 @@ class Fleet:
 
     def is_gone(self, node: str, generation: int) -> bool:
         """A node has no process of the group any more; whether that was the last one."""
-        if generation != self._generation:
+        if generation != self.generation:
             return False
         self._busy.discard(node)
         return not self._busy

@@ -32,15 +32,18 @@ class HandingOver:
         """Another group begins."""
         self._reports = None
 
-    def noticed(self, message: wire.WorkerNoticed, state: RunState) -> ev.HandoverSet | None:
-        """When all know, fix the first report that none of them can have made."""
-        if self._reports is None or message.generation != state.generation:
+    def noticed(self, message: wire.WorkerNoticed, state: RunState) -> None:
+        if self._reports is not None and message.generation == state.generation:
+            self._reports[message.rank] = message.reports
+
+    def settle(self, state: RunState) -> ev.HandoverSet | None:
+        """When all ranks know that have not returned, fix the first report that none of them can have made."""
+        if not self._reports or not state.group_lives:
             return None
-        self._reports[message.rank] = message.reports
         running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}
         if not running <= self._reports.keys():
             return None
         index = max(self._reports.values()) + 1
         self._reports = None
-        self._fleet.tell(wire.HandoverAt(message.generation, index))
-        return ev.HandoverSet(message.generation, index)
+        self._fleet.tell(wire.HandoverAt(state.generation, index))
+        return ev.HandoverSet(state.generation, index)

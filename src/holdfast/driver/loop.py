@@ -266,9 +266,8 @@ class Driver:
                 self._step(self._queue.popleft(), turns)
             entries = [_journalled(turn.event) for turn in turns if turn.event.durable]
             self._storage.write(entries, partial(self._act, turns))
-            news = self._lag.look(self._state)
-            if news is not None:
-                self._queue.append(news)
+            news = (self._lag.look(self._state), self._handing_over.settle(self._state))
+            self._queue.extend(event for event in news if event is not None)
         self._book.call_back(next(iter(self._state.pending), math.inf))
         self._requests.settle(self._state)
 
@@ -350,7 +349,8 @@ class Driver:
                 if self._fleet.is_gone(node, generation):
                     self._queue.append(ev.GroupGone(generation))
             case wire.WorkerNoticed():
-                self._queue.extend(filter(None, [self._handing_over.noticed(message, self._state)]))
+                self._handing_over.noticed(message, self._state)
+                self._queue.extend(filter(None, [self._handing_over.settle(self._state)]))
             case wire.Stacks():
                 self._hear_stacks(message)
             case wire.Probed(ok, findings):
@@ -468,9 +468,10 @@ class Driver:
 
     def _node_lost(self, node: str) -> None:
         """Its processes are gone with it."""
+        self._work_off()  # what it said before counts
         announced = self._fleet.roster.is_draining(node)
         ranks, left_with = self._fleet.lost(node)
-        generation = self._state.generation
+        generation = self._fleet.generation
         if ranks and self._state.group_lives:
             self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
         if ranks and self._fleet.is_gone(node, generation):
