@@ -163,6 +163,17 @@ def test_persistent_workers_go_on_with_every_epoch(prepare: Prepare) -> None:
         assert drive([loader]) == drive([other])
 
 
+def test_persistent_workers_forget_an_epoch_that_was_left(prepare: Prepare) -> None:
+    (loader,) = prepare(plain(60, num_workers=2, persistent_workers=True), 1)
+    (other,) = prepare(plain(60), 1)
+    for steps in (2, None, 5, 1, None):
+        assert drive([loader], steps) == drive([other], steps)
+    _, state = drive([loader], 3)
+    loader.load_state_dict(state)
+    other.load_state_dict(state)
+    assert drive([loader]) == drive([other])
+
+
 def test_epochs_count_by_themselves_and_by_set_epoch(prepare: Prepare) -> None:
     (loader,) = prepare(plain(), 1)
     counted = [joined(drive([loader])[0]) for _ in range(3)]

@@ -110,6 +110,21 @@ def test_samples_do_not_disturb_the_numbers_of_the_training(prepare: Prepare) ->
     assert drawn == expected
 
 
+def test_loader_workers_of_different_ranks_draw_different_numbers_each_time_the_same(prepare: Prepare) -> None:
+    """Without a SeededDataset too."""
+
+    def drawn(epoch: int) -> list[dict[int, Drawn]]:
+        loaders = prepare(lambda: DataLoader(Augmented(8), batch_size=2, num_workers=1), 2)
+        for loader in loaders:
+            loader.set_epoch(epoch)
+        return [rows([loader]) for loader in loaders]
+
+    first = drawn(0)
+    assert drawn(0) == first
+    numbers = [row[1:] for rank in (*first, *drawn(1)) for row in rank.values()]
+    assert len(set(numbers)) == 16
+
+
 def test_a_seeded_dataset_is_a_dataset() -> None:
     data = SeededDataset(Augmented(5))
     assert len(data) == 5

@@ -110,6 +110,8 @@ def test_examples_of_last_batches() -> None:
 
 
 def test_a_rank_without_a_sample_repeats_one_that_has_no_weight() -> None:
+    pair = next(iter(Cut(8, False, 6).parts(2)))
+    assert [list(pair.positions(rank, 6)) for rank in range(6)] == [[0], [1]] * 3  # evenly, for those without weights
     part = next(iter(Cut(8, False, 4).parts(3)))
     assert [list(part.positions(rank, 4)) for rank in range(4)] == [[0], [1], [2], [0]]
     assert [part.weight(rank, 4) for rank in range(4)] == pytest.approx([4 / 3, 4 / 3, 4 / 3, 0])

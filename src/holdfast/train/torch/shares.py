@@ -70,7 +70,7 @@ class Cut(NamedTuple):
 
     def parts(self, samples: int, cursor: int = 0) -> Iterator[Part]:
         """All that is to be done from the cursor on to the end of an epoch of so many samples."""
-        while size := self.next_size(samples - cursor):
+        while (size := self.next_size(samples - cursor)) > 0:
             yield from self.parts_of(cursor, size)
             cursor += size
 
