@@ -2,7 +2,7 @@
 
 Whatever the moment: the right state, nothing torn, nothing lost that was durable, one writer, nothing left behind.
 In ``make test`` a sample. Every request of a run, and every request of the run that follows a kill, with
-``pytest tests/objects/test_kill_everywhere.py -m soak -s``: half an hour on two cores.
+``pytest tests/objects/test_kill_everywhere.py -m soak -s``: about an hour on two busy cores.
 """
 
 from __future__ import annotations
