@@ -22,6 +22,7 @@ class StandIn:
         self.local_rank, self.local_world_size = rank, world_size
         self.node_rank, self.node_id = 0, "node-0"
         self.devices: list[int] = []
+        self.address = "127.0.0.1"
         self.validates = True
         self.generation = 1
         self.run_name, self.run_dir = run_dir.name, str(run_dir)
@@ -42,6 +43,9 @@ class StandIn:
         self.requests.append((kind, body, timeout_s))
         answer = self.answers[kind]
         return answer(body) if callable(answer) else answer
+
+    def notice(self) -> None:
+        """Nobody is about to end this group."""
 
     def current_checkpoint(self) -> Offer | None:
         return self.resumed_from
