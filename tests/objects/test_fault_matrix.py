@@ -27,6 +27,7 @@ from matrix_job import KEPT, STEPS, expected
 from proxy import REQUEST_CLASSES, Fault, FaultKind, FaultProxy, RequestClass
 from servers import S3Server, free_port, unconditional_s3_server
 
+pytestmark = pytest.mark.soak  # make storms
 JOB = Path(__file__).with_name("matrix_job.py")
 PATIENCE_S = 300.0
 Row = Literal["reset", "lost reply", "503 storm", "outage", "hang", "slow trickle", "truncated", "server killed"]
