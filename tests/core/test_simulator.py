@@ -15,7 +15,7 @@ from holdfast.core.state import Outcome, Pending, RankStatus, RunState, Verdict
 from holdfast.testing import simulator
 from holdfast.testing.schedule import KINDS, OCCASIONS
 
-SCHEDULES = 20_000
+SCHEDULES = 50_000
 SEEDS_FOR_A_MUTANT = 5_000
 
 

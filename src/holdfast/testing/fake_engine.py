@@ -247,7 +247,8 @@ class FakeEngine:
     def _say(self, group: Group, worker: Worker, said: ev.Event | News) -> None:
         if worker.is_silent:
             return
-        worker.told = worker.reports
+        if isinstance(said, (ev.Progressed, ev.ShardStaged)):  # nothing else speaks of reports
+            worker.told = worker.reports
         latency = (3.0 if self._rng.random() < 0.05 else 0.1) * self._rng.random()
         cut_until = 0.0 if worker.node is None else worker.node.cut_until
         worker.heard_until = max(worker.heard_until, cut_until, self._clock.now + latency)
