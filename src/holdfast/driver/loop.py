@@ -68,15 +68,27 @@ class _Turn(NamedTuple):
 
 
 class Driver:
-    def __init__(self, plan: Plan, engine: Engine, settings: Settings) -> None:
+    """``run`` drives a run to its end. Who drives several of them calls ``open`` and ``start``, then ``take_in`` with
+    what comes into the inbox and when something is ``due``, until it ``is_over``, then ``ending`` and ``close``."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        settings: Settings,
+        *,
+        inbox: Inbox | None = None,
+        storage: DiskStorage | RemoteStorage | None = None,
+        display: displays.Display | None = None,
+    ) -> None:
         self._plan = plan
-        self._inbox: Inbox = queue.SimpleQueue()
-        self._storage: DiskStorage | RemoteStorage = _storage(plan, self._inbox, settings)
+        self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
+        self._storage: DiskStorage | RemoteStorage = storage or _storage(plan, self._inbox, settings)
         run_dir = self._storage.home.root.parent if self._storage.remote else self._storage.home.root
-        storage = cloudpickle.dumps(plan.location) if self._storage.remote else b""
+        address = cloudpickle.dumps(plan.location) if self._storage.remote else b""
         self._lag = Lag(self._storage.home.root.parent, settings.staging_limit_gb, self._size)
-        self._fleet = Fleet(plan, engine, configuration(plan, settings, run_dir, storage))
-        self._display = displays.make(plan.display)
+        self._fleet = Fleet(plan, engine, configuration(plan, settings, run_dir, address))
+        self._display = display or displays.make(plan.display)
         self._state = RunState()
         self._timers: dict[str, float] = {}
         self._queue: deque[ev.Event] = deque()
@@ -102,6 +114,11 @@ class Driver:
         finally:
             self._storage.release()
 
+    def open(self) -> None:
+        """Take the run over from whoever had it before."""
+        self._epoch = self._storage.acquire()
+        self._open()
+
     def _open(self) -> None:
         plan = self._plan
         self._book = ReportBook(self._storage.home, plan.on_report)
@@ -123,30 +140,50 @@ class Driver:
         self._display.start(self._plan.name, str(self._plan.location), None)
         outcome, text = "failed", ""
         try:
-            for warning in self._warnings:
-                self._warn(warning)
-            self._identify()
-            self._fleet.open(self._inbox)
-            if self._fleet.grows:
-                self._timers[_NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
-            if isinstance(self._storage, RemoteStorage):
-                self._adoption = Adoption(self._fleet, self._storage, self._took_stock)
-            else:
-                self._take_in(self._heard())  # the engine has said which nodes are on their way
-                self._took_stock([])
-            while self._finish is None:
-                self._take_in(self._wait())
-            ending = self._ending(self._finish)
+            self.start()
+            while not self.is_over:
+                self.take_in(self._wait())
+            ending = self.ending()
             outcome, text = ending.outcome.value, self._closing_words(ending)
             text = "\n".join(filter(None, (text, self._account())))
             return ending
         except Exception as error:
             text = f"the driver could not go on: {error}"
-            self._record_end(str(error))
-            raise ControllerError(error, f"Mend the cause and {self._plan.how_to_go_on}") from error
+            raise self.failed(error) from error
         finally:
-            self._close()
+            self.close()
             self._display.finish(outcome, text)
+
+    def start(self) -> None:
+        """Ask for nodes. The machine begins when they are there."""
+        for warning in self._warnings:
+            self._warn(warning)
+        self._identify()
+        self._fleet.open(self._inbox)
+        if self._fleet.grows:
+            self._timers[_NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
+        if isinstance(self._storage, RemoteStorage):
+            self._adoption = Adoption(self._fleet, self._storage, self._took_stock)
+        else:
+            self.take_in(self._heard())  # the engine has said which nodes are on their way
+            self._took_stock([])
+
+    @property
+    def is_over(self) -> bool:
+        return self._finish is not None
+
+    @property
+    def state(self) -> RunState:
+        return self._state
+
+    def due(self) -> float:
+        """When ``take_in`` is to be called even if nothing has come in; by the monotonic clock, endless for never."""
+        return min(self._timers.values(), default=math.inf)
+
+    def failed(self, error: Exception) -> ControllerError:
+        """The driver cannot go on."""
+        self._record_end(str(error))
+        return ControllerError(error, f"Mend the cause and {self._plan.how_to_go_on}")
 
     def _account(self) -> str:
         """Where the time went, unless the reports of an earlier driver would have to be fetched for that."""
@@ -197,7 +234,7 @@ class Driver:
         if self._past.identity != identity:
             self._storage.write([(IDENTITY, identity)], lambda: None)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""
         all_stored = self._finish is not None and not self._state.unsaved and not self._left_on_nodes
         for close in (self._fleet.close, self._book.close, partial(self._storage.close, all_stored)):
@@ -222,7 +259,7 @@ class Driver:
 
     def _wait(self) -> list[Any]:
         """The next things that happened; empty when a timer is due."""
-        due = min(self._timers.values(), default=math.inf)
+        due = self.due()
         timeout = None if due == math.inf else max(0.0, due - time.monotonic())
         try:
             return [self._inbox.get(timeout=timeout), *self._heard()]
@@ -236,7 +273,7 @@ class Driver:
             items.append(self._inbox.get())
         return items
 
-    def _take_in(self, items: Iterable[Any]) -> None:
+    def take_in(self, items: Iterable[Any]) -> None:
         for item in items:
             if isinstance(item, ev.Event):
                 if isinstance(item, ev.StopAsked) and not self._begun:
@@ -603,7 +640,9 @@ class Driver:
 
     # The end
 
-    def _ending(self, finish: do.Finish) -> Ending:
+    def ending(self) -> Ending:
+        finish = self._finish
+        assert finish is not None
         if finish.outcome is Outcome.FAILED:
             error = self._accounts.error(self._state, self._plan.how_to_go_on, self._handing_over.notice)
             return Ending(finish.outcome, error)

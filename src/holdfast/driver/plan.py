@@ -10,6 +10,8 @@ from holdfast.core.state import Outcome, RunSpec
 from holdfast.errors import TrainingFailedError
 from holdfast.store.location import Location
 
+from .reports import Callback
+
 # (a checkpoint's id, the arguments of its report) -> the payload of a task, and its time limit
 Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
 
@@ -31,7 +33,7 @@ class Plan:
     preemption_grace_s: float = 0.0
     score_attribute: str | None = None
     validation: Validator | None = None
-    on_report: Callable[[list[dict[str, Any]], str | None], None] | None = None
+    on_report: Callback | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
     display: str = "auto"
     how_to_go_on: str = "run the same command again"

@@ -11,7 +11,8 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import MetricsWriter, parse_line
 from holdfast.wire.messages import Reports
 
-Callback = Callable[[list[dict[str, Any]], str | None], None]
+# (the report's index in its group, the metrics by rank, the id of its checkpoint)
+Callback = Callable[[int, list[dict[str, Any]], str | None], None]
 
 
 class ReportBook:
@@ -61,7 +62,7 @@ class ReportBook:
             while self._called < min(made, *self._counts, first_pending):
                 index, self._called = self._called, self._called + 1
                 metrics = [self._metrics(rank, index) for rank in range(len(self._lines))]
-                self._on_report(metrics, self._directories.pop(index, None))
+                self._on_report(index, metrics, self._directories.pop(index, None))
         self._forget(min(first_pending, *self._counts, self._called if self._on_report else math.inf))
 
     def _metrics(self, rank: int, index: int) -> dict[str, Any]:

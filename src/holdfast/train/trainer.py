@@ -331,8 +331,10 @@ def _named(callback: UserCallback, method: str) -> Iterator[None]:
         raise RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}") from error
 
 
-def _after_report(context: TrainRunContext, location: Location) -> Callable[[list[dict[str, Any]], str | None], None]:
-    def tell(metrics: list[dict[str, Any]], id: str | None) -> None:
+def _after_report(
+    context: TrainRunContext, location: Location
+) -> Callable[[int, list[dict[str, Any]], str | None], None]:
+    def tell(_index: int, metrics: list[dict[str, Any]], id: str | None) -> None:
         checkpoint = None if id is None else Checkpoint(location / "checkpoints" / id)
         for callback in context.run_config.callbacks:
             with _named(callback, "after_report"):
