@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.core.diagram import mermaid
-from holdfast.core.run import TRANSITIONS
+from holdfast.core.phases import TRANSITIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "state-diagram.md"
 

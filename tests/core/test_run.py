@@ -6,7 +6,7 @@ from machine import CRASH, Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
-from holdfast.core import run
+from holdfast.core import phases, run
 from holdfast.core.failures import FailureKind
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, ValidationStatus
 
@@ -241,7 +241,7 @@ def test_every_event_has_its_handler() -> None:
 
 
 def test_every_phase_can_be_reached_and_left() -> None:
-    reached = set(run.TRANSITIONS.values())
-    left = {was for was, _ in run.TRANSITIONS}
+    reached = set(phases.TRANSITIONS.values())
+    left = {was for was, _ in phases.TRANSITIONS}
     assert reached == set(Phase) - {Phase.IDLE}
     assert left == set(Phase) - {Phase.ENDED}

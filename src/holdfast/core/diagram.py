@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .run import TRANSITIONS
+from .phases import TRANSITIONS
 from .state import Phase
 
 

@@ -10,7 +10,10 @@ from msgspec import structs
 
 from . import commands as do
 from . import events as ev
-from .state import Handover, HandoverReason, Phase
+from . import failing
+from .failures import Evidence, FailureKind, describe
+from .phases import end_group
+from .state import Failure, Handover, HandoverReason, Phase, Verdict
 from .turn import Turn
 
 _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
@@ -71,3 +74,30 @@ def hand_over(turn: Turn) -> None:
         return
     if any(p.index >= state.handover.index and state.is_whole(p) for p in state.pending.values()):
         turn.do(do.Decide(ev.HandedOver(state.generation, state.handover.reason)))
+
+
+def handed_over(turn: Turn, event: ev.HandedOver) -> str:
+    if event.generation != turn.state.generation or not turn.state.group_lives:
+        return "that group is gone"
+    verdict = Verdict.STOP if event.reason is HandoverReason.STOP else Verdict.RETRY
+    if event.reason is HandoverReason.PREEMPTION:
+        turn.change(spent={**turn.state.spent, "preemptions": turn.state.spent.get("preemptions", 0) + 1})
+        if failing.is_spent(turn.state, FailureKind.PREEMPTED):
+            text = describe(-1, Evidence(preempted=True, message="its nodes are taken away once more"))
+            turn.change(failure=Failure(event.generation, -1, FailureKind.PREEMPTED, text))
+            verdict = Verdict.FAIL
+    turn.change(verdict=verdict)
+    end_group(turn, "handed over", graceful=False)
+    return f"group {event.generation} hands over: {event.reason.value}"
+
+
+def handover_is_late(turn: Turn) -> None:
+    handover = turn.state.handover
+    if handover is None or not turn.state.group_lives:
+        return
+    if handover.reason is HandoverReason.STOP:
+        end_group(turn, "stop asked", graceful=True)
+    elif handover.reason is HandoverReason.PREEMPTION:
+        message = "its node goes, and no checkpoint came in time"
+        evidence = Evidence(preempted=True, message=message)
+        failing.declare(turn, next(iter(handover.ranks), 0), evidence)

@@ -13,6 +13,7 @@ from msgspec import structs
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
+from holdfast.core.phases import TRANSITIONS
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
 
 from .budgets import Budgets
@@ -309,7 +310,7 @@ def _is_better(one: CheckpointRecord, other: CheckpointRecord, spec: RunSpec) ->
 
 def _reachable() -> frozenset[tuple[Phase, Phase]]:
     """From which phase to which one step may lead: along the table, as far as one event can carry."""
-    edges = {(was, now) for (was, _), now in run.TRANSITIONS.items()}
+    edges = {(was, now) for (was, _), now in TRANSITIONS.items()}
     found = set(edges)
     for _ in range(LONGEST_CHAIN - 1):
         found |= {(a, d) for a, b in found for c, d in edges if b is c}

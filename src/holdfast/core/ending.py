@@ -1,0 +1,62 @@
+"""The end of a group and of the run: what must be durable before, and what follows."""
+
+from __future__ import annotations
+
+from . import checkpointing, scaling, starting
+from . import commands as do
+from . import events as ev
+from .phases import end_group, end_run, move, stops_soon
+from .state import Handover, HandoverReason, Outcome, Phase, ValidationStatus, Verdict
+from .turn import Turn
+
+
+def stop_asked(turn: Turn, event: ev.StopAsked) -> str:
+    state = turn.state
+    if state.phase is Phase.ENDED:
+        return "the run has ended already"
+    if event.at_once:
+        end_run(turn, Outcome.STOPPED, "it was asked to stop at once")
+    elif state.phase is Phase.RUNNING and event.grace_s > 0 and not stops_soon(state):
+        turn.change(verdict=Verdict.STOP)
+        scaling.ask(turn, Handover(HandoverReason.STOP), event.grace_s)
+    elif state.group_lives:
+        turn.change(verdict=Verdict.STOP)
+        end_group(turn, "stop asked", graceful=True)
+    elif state.phase in (Phase.RESTORING, Phase.WAITING) or state.verdict in (Verdict.RETRY, Verdict.FINISH):
+        turn.change(verdict=Verdict.STOP)
+    return "a stop was asked for"
+
+
+def settle(turn: Turn) -> None:
+    """When the group is gone and all that it completed is durable, go on to what follows. Where storage is far away
+    the next group does not wait for that: it starts from what its nodes have. The end of the run does."""
+    stops = turn.state.phase in (Phase.RESTORING, Phase.WAITING) and turn.state.verdict is Verdict.STOP
+    if turn.state.phase is not Phase.SETTLING and not stops:
+        return
+    if turn.state.verdict is Verdict.RETRY:
+        checkpointing.carry(turn)
+    state = turn.state
+    on_the_nodes = state.verdict is Verdict.RETRY or state.cut_off
+    to_do = [p for p in state.unsaved if not p.is_sealed] if on_the_nodes else state.unsaved
+    if to_do or (state.pending and not state.cut_off):
+        return
+    if state.verdict is Verdict.RETRY:
+        move(turn, "retry")
+        starting.restore(turn)
+    elif state.verdict is Verdict.FAIL:
+        assert state.failure is not None
+        end_run(turn, Outcome.FAILED, state.failure.text)
+    elif state.verdict is Verdict.STOP:
+        end_run(turn, Outcome.STOPPED, "it was asked to stop")
+    elif state.missed is not None and state.missed.report > (state.newest.report if state.newest else 0):
+        lost = state.missed
+        turn.do(do.Decide(ev.CommitFailed(lost.generation, lost.index, f"{lost.id}, the last one, was lost")))
+    elif not any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
+        end_run(turn, Outcome.FINISHED, "every rank returned")
+
+
+def run_ended(turn: Turn, event: ev.RunEnded) -> str:
+    turn.change(outcome=event.outcome)
+    turn.jump(Phase.ENDED)
+    turn.do(do.Finish(event.outcome, event.reason))
+    return f"the run {event.outcome.value}: {event.reason}"

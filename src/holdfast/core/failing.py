@@ -1,0 +1,147 @@
+"""Failures: which of them counts, against which budget and which node, and whether another group may follow."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from . import checkpointing
+from . import commands as do
+from . import events as ev
+from .failures import Evidence, FailureKind, classify, describe
+from .phases import end_group, end_run, stops_soon
+from .state import Failure, Outcome, Phase, RankStatus, RunSpec, RunState, Verdict
+from .turn import Turn
+
+
+def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
+    if not turn.is_current(event.generation):
+        return "a group that is gone"
+    if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
+        turn.set_rank(event.rank, status=RankStatus.DEAD)
+    counted = turn.state.group_lives and not stops_soon(turn.state)
+    text = _fail(turn, event.rank, event.evidence)
+    if counted:
+        _note_node(turn, event)
+        _note_same_error(turn, event)
+    return text
+
+
+def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
+    pending = turn.find_pending(event.generation, event.index)
+    if pending is not None:
+        turn.drop_pending(pending)
+        if pending.committing:
+            turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
+    current = event.generation == turn.state.generation
+    if pending is not None or current:
+        turn.do(do.Discard(event.generation, event.index))
+    if current:
+        turn.do(do.CancelTimer(f"missing:{event.index}"))
+        turn.change(given_up=turn.state.given_up | {event.index})
+    elif isinstance(event, ev.ShardFailed) or not turn.state.spec.remote:
+        return "a group that is gone"
+    rank = event.rank if isinstance(event, ev.ShardFailed) else -1
+    return _fail(turn, rank, Evidence(storage=True, message=event.message))
+
+
+def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
+    """Try again as long as the budget allows, beside a training that goes on. Nothing staged is given up: when the run
+    ends for it, the next driver on that node uploads it."""
+    state = turn.state
+    text = describe(-1, Evidence(storage=True, message=event.message))
+    turn.change(spent={**state.spent, "storage": state.spent.get("storage", 0) + 1})
+    if not is_spent(turn.state, FailureKind.STORAGE):
+        checkpointing.upload_again(turn, event)
+        return f"{text}; it is tried again"
+    turn.change(cut_off=True)
+    if state.verdict is not Verdict.FAIL:  # else the first cause is named
+        turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
+    if state.group_lives:
+        end_group(turn, "failure", graceful=False)
+    elif state.phase in (Phase.RESTORING, Phase.WAITING):
+        end_run(turn, Outcome.FAILED, text)
+    return text
+
+
+def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
+    """Count the first failure of a group and end the group; what follows from it is not counted again."""
+    state = turn.state
+    late = state.phase in (Phase.STOPPING, Phase.SETTLING) and state.verdict is Verdict.FINISH
+    text = describe(rank, evidence)
+    if not state.group_lives and not late:
+        return f"{text} (not counted)"
+    if state.group_lives and stops_soon(state):
+        end_group(turn, "stop asked", graceful=False)
+        return f"{text} (not counted, as the run stops anyway)"
+    kind = classify(evidence)
+    budget, _ = budget_of(state.spec, kind)
+    spent = {**state.spent, budget: state.spent.get(budget, 0) + 1}
+    turn.change(spent=spent, streak=state.streak + 1, failure=Failure(state.generation, rank, kind, text))
+    turn.change(verdict=Verdict.FAIL if is_spent(turn.state, kind) else Verdict.RETRY)
+    if state.group_lives:
+        end_group(turn, "failure", graceful=False)
+    return text
+
+
+def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
+    turn.do(do.Decide(ev.WorkerFailed(turn.state.generation, rank, evidence)))
+
+
+def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
+    """To try a bug again costs money and brings nothing, if the person says so."""
+    evidence = event.evidence
+    if classify(evidence) is not FailureKind.USER_ERROR:
+        return
+    what = f"{evidence.exception}: {evidence.message}"
+    before, at, count = turn.state.same_error
+    count = count + 1 if (before, at) == (what, event.at) else 1
+    turn.change(same_error=(what, event.at, count))
+    if _repeats(turn.state) and turn.state.failure is not None:
+        text = f"{turn.state.failure.text}, {count} times at report {event.at} without progress in between"
+        turn.change(verdict=Verdict.FAIL, failure=structs.replace(turn.state.failure, text=text))
+
+
+def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
+    """A node on which processes die again and again is left alone for a time."""
+    state, node = turn.state, event.node
+    if not node or classify(event.evidence) in (FailureKind.USER_ERROR, FailureKind.PREEMPTED):
+        return
+    count = state.node_failures.get(node, 0) + 1
+    turn.change(node_failures={**state.node_failures, node: count})
+    if 0 < state.spec.bad_node_failures <= count and node not in state.resting:
+        turn.change(resting=state.resting | {node})
+        turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", state.spec.bad_node_rest_s))
+        turn.do(
+            do.Warn(f"{node} had {count} failures: no worker is placed there for {state.spec.bad_node_rest_s:.0f} s")
+        )
+
+
+def node_rested(turn: Turn, event: ev.NodeRested) -> str:
+    left = {node: count for node, count in turn.state.node_failures.items() if node != event.node}
+    turn.change(resting=turn.state.resting - {event.node}, node_failures=left)
+    turn.do(do.Rest(event.node, on=False))
+    return f"{event.node} is given another chance"
+
+
+def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
+    if kind is FailureKind.PREEMPTED:
+        return "preemptions", spec.max_preemption_failures
+    if kind is FailureKind.STORAGE:
+        return "storage", spec.max_failures
+    if kind is FailureKind.HANG and spec.max_hang_failures is not None:
+        return "hangs", spec.max_hang_failures
+    return "failures", spec.max_failures
+
+
+def is_final(state: RunState, kind: FailureKind) -> bool:
+    """Whether no other group may follow a failure of that kind."""
+    return is_spent(state, kind) or (kind is FailureKind.USER_ERROR and _repeats(state))
+
+
+def _repeats(state: RunState) -> bool:
+    return 0 < state.spec.max_same_errors < state.same_error[2]
+
+
+def is_spent(state: RunState, kind: FailureKind) -> bool:
+    budget, limit = budget_of(state.spec, kind)
+    return 0 <= limit < state.spent.get(budget, 0)

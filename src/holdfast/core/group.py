@@ -1,0 +1,86 @@
+"""What the workers of the present group say of themselves, from its start until it is gone."""
+
+from __future__ import annotations
+
+from . import commands as do
+from . import events as ev
+from . import hanging, scaling
+from .phases import end_group, move, stops_soon
+from .state import Phase, Rank, RankStatus, Verdict
+from .turn import Turn
+
+
+def started(turn: Turn, event: ev.GroupStarted) -> str:
+    ranks = (Rank(seen=turn.now),) * event.world_size
+    turn.change(generation=event.generation, resume=event.resume, base=event.base)
+    turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), missed=None)
+    turn.change(verdict=None, failure=None, started=turn.now, lacking=False, handover=None, suspect=None)
+    turn.jump(Phase.STARTING)
+    turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base))
+    turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
+    return f"group {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
+
+
+def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
+    if not turn.is_current(event.generation) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
+        return "no news"
+    turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
+    if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
+        move(turn, "all ready")
+        turn.change(suspect=None)
+        turn.do(do.CancelTimer("start"), do.CancelTimer("stacks"))
+        hanging.watch(turn)
+        scaling.consider_resize(turn)
+        _leave_if_all_returned(turn)
+    return f"rank {event.rank} is training"
+
+
+def progressed(turn: Turn, event: ev.Progressed) -> str:
+    if not turn.is_current(event.generation):
+        return "a group that is gone"
+    turn.saw_reports(event.rank, event.reports)
+    return f"rank {event.rank} has made {event.reports} reports"
+
+
+def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
+    if not turn.is_current(event.generation):
+        return "a group that is gone"
+    turn.set_rank(event.rank, status=RankStatus.RETURNED)
+    _leave_if_all_returned(turn)
+    return f"rank {event.rank} returned"
+
+
+def _leave_if_all_returned(turn: Turn) -> None:
+    if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
+        if not stops_soon(turn.state):
+            turn.change(verdict=Verdict.FINISH)
+        end_group(turn, "all returned", graceful=True)
+
+
+def gone(turn: Turn, event: ev.GroupGone) -> str:
+    if event.generation != turn.state.generation or turn.state.phase is not Phase.STOPPING:
+        return "no news"
+    move(turn, "group gone")
+    for rank, known in enumerate(turn.state.ranks):
+        if known.status is not RankStatus.RETURNED:
+            turn.set_rank(rank, status=RankStatus.DEAD)
+    for index in list(turn.state.pending):
+        if not turn.state.complete(index):
+            turn.do(do.Discard(event.generation, index), do.CancelTimer(f"missing:{index}"))
+            turn.drop_pending(turn.state.pending[index])
+    return f"group {event.generation} is gone"
+
+
+def warn_of_missing(turn: Turn, index: int) -> None:
+    missing = turn.state.missing(index)
+    if not missing:
+        return
+    pending, ranks = turn.state.pending[index], ", ".join(map(str, missing))
+    have = ", ".join(str(r) for r in range(len(turn.state.ranks)) if r not in missing)
+    turn.do(
+        do.Warn(
+            f"{pending.id} waits for report number {index + 1} of rank {ranks}; rank {have} made it. "
+            "A checkpoint is committed when every rank has reported (with checkpoint=None where it has no files)."
+        ),
+        do.SetTimer(f"missing:{index}", turn.state.spec.missing_warning_s),
+    )

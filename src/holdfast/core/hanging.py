@@ -1,0 +1,102 @@
+"""Ranks that make no progress: found by a time-out or by the run's own pace, looked at, and only then blamed."""
+
+from __future__ import annotations
+
+from . import commands as do
+from . import events as ev
+from . import failing
+from .failures import Evidence
+from .state import Phase, RankStatus, RunState
+from .turn import Turn
+
+_STACKS_WITHIN_S = 3.0
+_LEARNT_FROM = 3  # reports of every rank, before a hang is judged by the run's own pace
+_LEARNT_FACTOR = 10.0  # times the longest pause between two reports so far
+_LEAST_LEARNT_S = 60.0
+
+
+def watch(turn: Turn) -> None:
+    """From when all ranks are training."""
+    if turn.state.spec.hang_timeout_s > 0 or turn.state.spec.learns_hangs:
+        turn.do(do.SetTimer("hang", turn.state.spec.hang_timeout_s or _LEAST_LEARNT_S))
+
+
+def start_is_late(turn: Turn) -> None:
+    _suspect(turn, next(r for r, rank in enumerate(turn.state.ranks) if rank.status is RankStatus.STARTING))
+
+
+def look(turn: Turn) -> None:
+    limit, (slowest, idle) = _hang_limit(turn.state), _slowest(turn)
+    if limit and idle >= limit:
+        _suspect(turn, slowest)
+    else:
+        turn.do(do.SetTimer("hang", limit - idle if limit else _LEAST_LEARNT_S))
+
+
+def _hang_limit(state: RunState) -> float:
+    """A run's own pace tells what is long for it, when every rank has made some reports."""
+    if state.spec.hang_timeout_s > 0 or not state.spec.learns_hangs:
+        return state.spec.hang_timeout_s
+    known = all(rank.reports >= _LEARNT_FROM or rank.status is RankStatus.RETURNED for rank in state.ranks)
+    return max(_LEAST_LEARNT_S, _LEARNT_FACTOR * state.longest_gap) if known else 0.0
+
+
+def _slowest(turn: Turn) -> tuple[int, float]:
+    """The rank that has made no report for longest, and for how long. To wait for storage is no hang, nor is it one to
+    wait where the group is handed over."""
+    state = turn.state
+    waiting = {rank for pending in state.pending.values() for rank in pending.awaited_by}
+    if state.handover is not None and state.handover.index is not None:
+        waiting.update(r for i, pending in state.pending.items() if i >= state.handover.index for r in pending.staged)
+    running = [r for r, k in enumerate(state.ranks) if k.status is RankStatus.RUNNING and r not in waiting]
+    slowest = min(running, key=lambda r: state.ranks[r].seen, default=0)
+    return slowest, 0.0 if state.stalled or not running else turn.now - state.ranks[slowest].seen
+
+
+def _suspect(turn: Turn, rank: int) -> None:
+    """Before the group is ended, what its ranks are doing is written down: who hangs, and where."""
+    if turn.state.suspect is None:
+        turn.change(suspect=rank)
+        turn.do(do.DumpStacks(turn.state.generation), do.SetTimer("stacks", _STACKS_WITHIN_S))
+
+
+def stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
+    if event.generation != turn.state.generation:
+        return "a group that is gone"
+    condemn(turn, event.rank)
+    return "what the ranks are doing is known"
+
+
+def condemn(turn: Turn, cause: int) -> None:
+    """End the group, unless the suspect has moved on meanwhile."""
+    state = turn.state
+    if state.suspect is None or not state.group_lives:
+        return
+    turn.change(suspect=None)
+    turn.do(do.CancelTimer("stacks"))
+    if state.phase is Phase.STARTING:
+        message = "it did not enter its train function"
+        limit, rank = state.spec.start_timeout_s, state.suspect if cause < 0 else cause
+        failing.declare(turn, rank, Evidence(stalled_s=limit, started=False, message=message))
+        return
+    limit, (slowest, idle) = _hang_limit(state), _slowest(turn)
+    if idle >= limit:
+        failing.declare(turn, slowest if cause < 0 else cause, Evidence(stalled_s=idle))
+    else:
+        turn.do(do.SetTimer("hang", limit - idle))
+
+
+def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
+    if not turn.is_current(event.generation):
+        return "a group that is gone"
+    turn.set_rank(event.rank, stopped=event.stopped)
+    timer, grace = f"stopped:{event.rank}", turn.state.spec.stopped_grace_s
+    if grace > 0:
+        turn.do(do.SetTimer(timer, grace) if event.stopped else do.CancelTimer(timer))
+    return f"rank {event.rank} was {'stopped' if event.stopped else 'continued'} by a signal"
+
+
+def stopped_for_long(turn: Turn, rank: int) -> None:
+    if turn.state.group_lives and any(known.stopped for known in turn.state.ranks[rank : rank + 1]):
+        message = "its process was stopped by a signal"
+        failing.declare(turn, rank, Evidence(stalled_s=turn.state.spec.stopped_grace_s, message=message))

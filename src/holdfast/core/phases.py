@@ -1,0 +1,54 @@
+"""The run's phases and what leads from one to the next: the state diagram in the docs is drawn from TRANSITIONS."""
+
+from __future__ import annotations
+
+from . import commands as do
+from . import events as ev
+from .state import Outcome, Phase, RunState, Verdict
+from .turn import Turn
+
+TRANSITIONS: dict[tuple[Phase, str], Phase] = {
+    (Phase.IDLE, "driver started"): Phase.RESTORING,
+    (Phase.RESTORING, "back off"): Phase.WAITING,
+    (Phase.RESTORING, "no capacity"): Phase.WAITING,
+    (Phase.RESTORING, "group started"): Phase.STARTING,
+    (Phase.WAITING, "group started"): Phase.STARTING,
+    (Phase.STARTING, "all ready"): Phase.RUNNING,
+    (Phase.STARTING, "failure"): Phase.STOPPING,
+    (Phase.RUNNING, "failure"): Phase.STOPPING,
+    (Phase.STARTING, "handed over"): Phase.STOPPING,
+    (Phase.RUNNING, "handed over"): Phase.STOPPING,
+    (Phase.STARTING, "stop asked"): Phase.STOPPING,
+    (Phase.RUNNING, "stop asked"): Phase.STOPPING,
+    (Phase.RUNNING, "all returned"): Phase.STOPPING,
+    (Phase.STOPPING, "group gone"): Phase.SETTLING,
+    (Phase.SETTLING, "retry"): Phase.RESTORING,
+    (Phase.SETTLING, "run ended"): Phase.ENDED,
+    (Phase.RESTORING, "run ended"): Phase.ENDED,
+    (Phase.WAITING, "run ended"): Phase.ENDED,
+}
+
+
+def move(turn: Turn, trigger: str) -> None:
+    turn.change(phase=TRANSITIONS[turn.state.phase, trigger])
+
+
+def is_over(state: RunState) -> bool:
+    """Whether no other group follows."""
+    return state.verdict in (Verdict.STOP, Verdict.FAIL)
+
+
+def stops_soon(state: RunState) -> bool:
+    return state.verdict is Verdict.STOP
+
+
+def end_group(turn: Turn, trigger: str, graceful: bool) -> None:
+    move(turn, trigger)
+    turn.change(handover=None, suspect=None)
+    turn.do(do.StopGroup(turn.state.generation, graceful))
+    stopped = (f"stopped:{rank}" for rank, known in enumerate(turn.state.ranks) if known.stopped)
+    turn.do(*(do.CancelTimer(name) for name in ("start", "hang", "stacks", "handover", "resize", *stopped)))
+
+
+def end_run(turn: Turn, outcome: Outcome, reason: str) -> None:
+    turn.do(do.Decide(ev.RunEnded(outcome, reason)))

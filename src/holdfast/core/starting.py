@@ -1,0 +1,128 @@
+"""From a driver's start, or a group's end, to the next group: what it resumes from, when, and whether there is room."""
+
+from __future__ import annotations
+
+from . import checkpointing, failing, scaling
+from . import commands as do
+from . import events as ev
+from .phases import end_run, is_over, move
+from .state import Outcome, Phase, RunState, ValidationStatus, Verdict
+from .turn import Turn
+
+
+def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
+    was = turn.state
+    if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
+        turn.change(
+            spent={}, streak=0, same_error=("", -1, 0)
+        )  # that run came to its verdict; this is a new attempt by a person
+    turn.change(spec=event.spec, epoch=event.epoch, resume=None)
+    turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
+    turn.change(given_up=frozenset(), cut_off=False, outcome=None)
+    turn.change(lacking=False, handover=None, suspect=None, longest_gap=0.0)
+    for node in sorted(was.resting):
+        turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", event.spec.bad_node_rest_s))
+    turn.jump(Phase.RESTORING)
+    if was.verdict is Verdict.FAIL and was.failure is not None and failing.is_final(turn.state, was.failure.kind):
+        end_run(turn, Outcome.FAILED, was.failure.text)
+        return "an earlier driver died before it could say that the run had failed"
+    turn.change(failure=None, verdict=None)
+    turn.do(*(do.Validate(c.id) for c in was.checkpoints if c.validation is ValidationStatus.PENDING))
+    restore(turn)
+    return "a driver took the run over" if was.epoch > 0 else "the run begins"
+
+
+def restore(turn: Turn) -> None:
+    turn.change(verified=None)
+    if turn.state.offer_to_verify is not None:
+        turn.do(do.Verify(turn.state.offer_to_verify))
+    elif turn.state.offer is None and turn.state.phase is Phase.RESTORING:
+        _proceed(turn)
+
+
+def reconsider(turn: Turn, was: RunState) -> None:
+    """What the next group was to start from may be lost before that starts, or come to be in storage."""
+    waits = turn.state.phase is was.phase and was.phase in (Phase.RESTORING, Phase.WAITING)
+    lost = turn.state.offer is None and was.offer is not None
+    if waits and not is_over(turn.state) and (lost or turn.state.offer_to_verify != was.offer_to_verify):
+        restore(turn)
+
+
+def verified(turn: Turn, event: ev.Verified) -> str:
+    if turn.state.phase not in (Phase.RESTORING, Phase.WAITING) or turn.state.offer_to_verify != event.id:
+        return "nobody waits for that verification any more"
+    turn.change(verified=event.id)
+    if turn.state.phase is Phase.RESTORING:
+        _proceed(turn)
+    return f"{event.id} is intact"
+
+
+def damaged(turn: Turn, event: ev.Damaged) -> str:
+    rest = tuple(c for c in turn.state.checkpoints if c.id != event.id)
+    if len(rest) == len(turn.state.checkpoints):
+        return "already set aside"
+    turn.change(checkpoints=rest, damaged=turn.state.damaged | {event.id})
+    turn.do(do.Quarantine(event.id, event.why), do.Warn(f"{event.id} is damaged and was set aside: {event.why}"))
+    return f"{event.id} is damaged"
+
+
+def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
+    state = turn.state
+    waits = state.phase in (Phase.RESTORING, Phase.WAITING)
+    if waits and state.newest is not None and state.newest.id == event.id == state.offer_to_verify:
+        restore(turn)
+        return f"{event.id} is in storage"
+    return checkpointing.staged_lost(turn, event)
+
+
+def _proceed(turn: Turn) -> None:
+    delay = _backoff(turn.state) if turn.state.verdict is Verdict.RETRY else 0.0
+    if delay > 0:
+        move(turn, "back off")
+        turn.do(do.SetTimer("backoff", delay))
+    else:
+        start(turn)
+
+
+def _backoff(state: RunState) -> float:
+    """At once after progress; then ever longer, as long as nothing new gets committed in between."""
+    if state.streak <= 1:
+        return 0.0
+    return min(state.spec.max_backoff_s, state.spec.backoff_s * 2.0 ** min(state.streak - 2, 32))
+
+
+def start(turn: Turn) -> None:
+    state, offer = turn.state, turn.state.offer
+    if is_over(state):
+        return
+    if offer is not None and offer.id != state.verified:
+        turn.do(do.SetTimer("backoff", state.spec.backoff_s))
+        return
+    if state.world_size is None:
+        _wait_for_capacity(turn)
+        return
+    resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
+    turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.world_size, resume, base)))
+
+
+def _wait_for_capacity(turn: Turn) -> None:
+    if turn.state.phase is Phase.RESTORING:
+        move(turn, "no capacity")
+    if not turn.state.lacking:
+        least, room = turn.state.spec.min_workers or turn.state.spec.num_workers, turn.state.capacity or 0
+        turn.do(do.Decide(ev.CapacityLacking(least, room)))
+
+
+def capacity_lacking(turn: Turn, event: ev.CapacityLacking) -> str:
+    turn.change(lacking=True)
+    text = f"waiting for room for {event.least} workers: there is room for {event.room} now"
+    turn.do(do.Warn(text))
+    return text
+
+
+def capacity(turn: Turn, event: ev.Capacity) -> str:
+    turn.change(capacity=event.slots)
+    if turn.state.phase is Phase.WAITING and turn.state.lacking:
+        start(turn)
+    scaling.consider_resize(turn)
+    return f"there is room for {event.slots} workers"

@@ -1,0 +1,267 @@
+"""Mistakes that somebody could make in how groups start and end. The simulator must notice every one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from holdfast.core import commands as do
+from holdfast.core import ending, failing, group, hanging, phases, run, scaling, starting
+from holdfast.core import events as ev
+from holdfast.core.failures import FailureKind
+from holdfast.core.state import Phase, RankStatus, RunState, Verdict
+from holdfast.core.turn import Turn
+
+
+def counts_secondary_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, rank: int, evidence: Any) -> str:
+        lives = turn.state.group_lives
+        text = good(turn, rank, evidence)
+        if not lives:
+            turn.change(spent={**turn.state.spent, "failures": turn.state.spent.get("failures", 0) + 1})
+        return text
+
+    good = failing._fail
+    monkeypatch.setattr(failing, "_fail", broken)
+
+
+def forgets_what_was_spent_when_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        turn.change(spent={})
+        return good(turn, event)
+
+    good = starting.driver_started
+    monkeypatch.setitem(run._HANDLERS, ev.DriverStarted, broken)
+
+
+def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        if turn.state.verdict is Verdict.RETRY and turn.state.phase is Phase.STOPPING:
+            phases.move(turn, "group gone")
+            turn.change(pending={})
+            ending.settle(turn)
+        return reason
+
+    good = failing.worker_failed
+    monkeypatch.setitem(run._HANDLERS, ev.WorkerFailed, broken)
+
+
+def retries_once_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(spec: Any, kind: Any) -> tuple[str, int]:
+        budget, limit = good(spec, kind)
+        return budget, limit + 1 if limit >= 0 else limit
+
+    good = failing.budget_of
+    monkeypatch.setattr(failing, "budget_of", broken)
+
+
+def listens_to_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Turn, "is_current", lambda self, _generation: len(self.state.ranks) == 4)
+
+
+def never_looks_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "look", lambda _turn: None)
+
+
+def starts_with_fewer_than_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    def room(state: RunState) -> int | None:
+        most = state.spec.num_workers
+        return most if state.capacity is None else min(most, state.capacity) or None
+
+    monkeypatch.setattr(RunState, "world_size", property(room))
+
+
+def starts_more_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunState, "world_size", property(lambda self: self.spec.num_workers))
+
+
+def never_resizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "consider_resize", lambda _turn: None)
+
+
+def does_not_go_on_when_room_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        turn.change(capacity=event.slots)
+        scaling.consider_resize(turn)
+        return "there is room"
+
+    monkeypatch.setitem(run._HANDLERS, ev.Capacity, broken)
+
+
+def hands_over_before_all_ranks_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        with monkeypatch.context() as inside:
+            inside.setattr(RunState, "is_whole", lambda _self, _pending: True)
+            good(turn)
+
+    good = scaling.hand_over
+    monkeypatch.setattr(scaling, "hand_over", broken)
+
+
+def hands_over_at_an_earlier_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        return good(turn, structs.replace(event, index=0))
+
+    good = scaling.handover_set
+    monkeypatch.setitem(run._HANDLERS, ev.HandoverSet, broken)
+
+
+def keeps_to_a_point_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(turn: Any, handover: Any, deadline_s: Any) -> None:
+        known = turn.state.handover
+        good_ask(turn, structs.replace(handover, index=known.index if known is not None else None), deadline_s)
+
+    def handover_set(turn: Any, event: Any) -> str:
+        known = turn.state.handover
+        if known is not None and known.index is not None:
+            event = structs.replace(event, index=min(event.index, known.index))
+        return good_set(turn, event)
+
+    good_ask, good_set = scaling.ask, scaling.handover_set
+    monkeypatch.setattr(scaling, "ask", ask)
+    monkeypatch.setitem(run._HANDLERS, ev.HandoverSet, handover_set)
+
+
+def never_minds_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = scaling.ask
+    monkeypatch.setattr(scaling, "ask", lambda turn, handover, _deadline_s: good(turn, handover, None))
+
+
+def takes_preemptions_for_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(spec: Any, kind: Any) -> tuple[str, int]:
+        return good(spec, FailureKind.CRASH if kind is FailureKind.PREEMPTED else kind)
+
+    good = failing.budget_of
+    monkeypatch.setattr(failing, "budget_of", broken)
+
+
+def hands_over_to_preemption_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        spent = turn.state.spent
+        reason = good(turn, event)
+        turn.change(spent=spent)
+        return reason
+
+    good = scaling.handed_over
+    monkeypatch.setitem(run._HANDLERS, ev.HandedOver, broken)
+
+
+def counts_what_fails_after_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        if turn.state.phase is Phase.STOPPING:
+            turn.change(verdict=Verdict.FINISH)
+        return reason
+
+    good = scaling.handed_over
+    monkeypatch.setitem(run._HANDLERS, ev.HandedOver, broken)
+
+
+def takes_who_returned_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        if turn.is_current(event.generation):
+            turn.set_rank(event.rank, status=RankStatus.DEAD)
+        return good(turn, event)
+
+    good = failing.worker_failed
+    monkeypatch.setitem(run._HANDLERS, ev.WorkerFailed, broken)
+
+
+def forgets_that_an_error_came_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "is_final", failing.is_spent)
+
+
+def lets_an_error_come_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "_repeats", lambda state: 0 < state.spec.max_same_errors < state.same_error[2] - 1)
+
+
+def never_gives_a_node_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        reason = good(turn, event)
+        turn.commands = [c for c in turn.commands if not isinstance(c, do.SetTimer) or not c.name.startswith("rest:")]
+        return reason
+
+    good = starting.driver_started
+    monkeypatch.setitem(run._HANDLERS, ev.DriverStarted, broken)
+
+
+def forgets_which_nodes_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        turn.change(resting=frozenset(), node_failures={})
+        return good(turn, event)
+
+    good = starting.driver_started
+    monkeypatch.setitem(run._HANDLERS, ev.DriverStarted, broken)
+
+
+def takes_a_slow_start_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> str:
+        suspect = turn.state.suspect
+        reason = good(turn, event)
+        turn.change(suspect=suspect)
+        return reason
+
+    good = group.worker_ready
+    monkeypatch.setitem(run._HANDLERS, ev.WorkerReady, broken)
+
+
+def looks_for_a_hang_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        limit, (_, idle) = hanging._hang_limit(turn.state), hanging._slowest(turn)
+        good(turn)
+        if not limit:
+            turn.do(do.SetTimer("hang", hanging._LEAST_LEARNT_S - idle))
+
+    good = hanging.look
+    monkeypatch.setattr(hanging, "look", broken)
+
+
+def waits_for_stacks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, rank: int) -> None:
+        good(turn, rank)
+        turn.commands = [c for c in turn.commands if not isinstance(c, do.SetTimer) or c.name != "stacks"]
+
+    good = hanging._suspect
+    monkeypatch.setattr(hanging, "_suspect", broken)
+
+
+def finishes_though_it_was_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any) -> None:
+        if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
+            turn.change(verdict=Verdict.FINISH)
+            phases.end_group(turn, "all returned", graceful=True)
+
+    monkeypatch.setattr(group, "_leave_if_all_returned", broken)
+
+
+MUTANTS = [
+    counts_secondary_failures,
+    forgets_what_was_spent_when_a_driver_starts,
+    retries_before_the_group_is_gone,
+    retries_once_too_often,
+    listens_to_groups_that_are_gone,
+    never_looks_for_a_hang,
+    starts_with_fewer_than_the_least,
+    starts_more_than_there_is_room_for,
+    never_resizes,
+    does_not_go_on_when_room_comes,
+    hands_over_before_all_ranks_are_there,
+    hands_over_at_an_earlier_checkpoint,
+    keeps_to_a_point_that_was_given_up,
+    never_minds_a_deadline,
+    takes_preemptions_for_failures,
+    hands_over_to_preemption_for_nothing,
+    counts_what_fails_after_a_hand_over,
+    takes_who_returned_for_dead,
+    forgets_that_an_error_came_too_often,
+    lets_an_error_come_once_more,
+    never_gives_a_node_another_chance,
+    forgets_which_nodes_rest,
+    takes_a_slow_start_for_a_hang,
+    looks_for_a_hang_all_the_time,
+    waits_for_stacks_for_ever,
+    finishes_though_it_was_asked_to_stop,
+]
