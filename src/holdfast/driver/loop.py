@@ -45,6 +45,7 @@ from .fleet import Fleet, configuration
 from .handing_over import HandingOver
 from .history import closing_account
 from .lag import Lag
+from .observer import Nobody, Observer
 from .plan import Ending, Plan
 from .recovery import IDENTITY, read_past, score_of
 from .remote_storage import RemoteStorage, scratch_of
@@ -80,6 +81,7 @@ class Driver:
         inbox: Inbox | None = None,
         storage: DiskStorage | RemoteStorage | None = None,
         display: displays.Display | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._plan = plan
         self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
@@ -89,6 +91,7 @@ class Driver:
         self._lag = Lag(self._storage.home.root.parent, settings.staging_limit_gb, self._size)
         self._fleet = Fleet(plan, engine, configuration(plan, settings, run_dir, address))
         self._display = display or displays.make(plan.display)
+        self._observer = observer or Nobody()
         self._state = RunState()
         self._timers: dict[str, float] = {}
         self._queue: deque[ev.Event] = deque()
@@ -327,6 +330,7 @@ class Driver:
     def _note(self, turn: _Turn) -> None:
         """Show what changed to the person and to the callbacks."""
         event, before, state, show = turn.event, turn.before, turn.after, self._display
+        self._observer.saw(event, before, state)
         if state.failure is not None and state.failure is not before.failure:
             show.failure(state.failure.text, self._accounts.action(state))
             if self._plan.on_failure is not None:
@@ -625,6 +629,7 @@ class Driver:
 
     def _warn(self, text: str) -> None:
         self._display.warning(text)
+        self._observer.warned(text)
 
     def _list_checkpoints(self) -> list[dict[str, Any]]:
         listed = []

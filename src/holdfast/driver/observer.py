@@ -1,0 +1,23 @@
+"""Who is told what happens in a run, beside the person: metrics and logs. It decides nothing, and hurts nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.core.events import Event
+from holdfast.core.state import RunState
+
+
+class Observer(Protocol):
+    """Called by the driver's loop: no method raises, waits, or costs more than microseconds."""
+
+    def saw(self, event: Event, before: RunState, after: RunState) -> None:
+        """An event is journalled, if it is to be, and has been stepped."""
+
+    def warned(self, text: str) -> None:
+        """What a person is told that does not stop the run."""
+
+
+class Nobody:
+    def saw(self, event: Event, before: RunState, after: RunState) -> None: ...
+    def warned(self, text: str) -> None: ...

@@ -1,0 +1,100 @@
+"""A stop that somebody asks for from outside: a note in the run's storage to the driver that is at work there.
+
+It reaches a driver in any thread, container or machine, which a signal does not. A note is for one driver, named by
+what it says of itself in its lease, so that none that comes later is stopped by what was meant for another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from holdfast.errors import ObjectMissingError, StorageError
+from holdfast.store import values
+from holdfast.store.location import Location
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.sealed import seal, unseal
+
+KEY = "stop.json"
+LOOKS_EVERY_S = 0.5
+LOOKS_FAR_AWAY_EVERY_S = 5.0
+_PATIENCE_S = 5.0
+_CLOCK_GOES_BACK_S = 1.0
+
+
+class StopRequest(msgspec.Struct, frozen=True):
+    host: str
+    pid: int
+    since: float  # by the driver's clock
+    at_once: bool
+
+    def line(self) -> bytes:
+        return seal(values.encode(msgspec.structs.asdict(self)))
+
+
+def leave(objects: ObjectStore, request: StopRequest) -> None:
+    objects.put(KEY, request.line())
+
+
+def is_waiting(objects: ObjectStore) -> bool:
+    """Whether no driver has taken it."""
+    return _content(objects) is not None
+
+
+def withdraw(objects: ObjectStore) -> None:
+    objects.delete([KEY])
+
+
+@contextlib.contextmanager
+def watched(location: Location, ask_to_stop: Callable[[int, bool], None]) -> Iterator[None]:
+    """Call ``ask_to_stop(SIGTERM, at_once)``, from another thread, for each request to the driver of this process."""
+    over = threading.Event()
+    every_s = LOOKS_FAR_AWAY_EVERY_S if location.is_remote else LOOKS_EVERY_S
+    began = time.time() - _CLOCK_GOES_BACK_S
+    objects: list[ObjectStore] = []
+
+    def look() -> None:
+        while not over.wait(every_s):
+            objects[:] = objects or [location.open(_PATIENCE_S)]
+            with contextlib.suppress(StorageError, OSError):
+                request = _parse(_content(objects[0]))
+                if request is not None and _is_ours(request, began):
+                    withdraw(objects[0])
+                    ask_to_stop(signal.SIGTERM, request.at_once)
+
+    thread = threading.Thread(target=look, name="holdfast-stop-requests", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for store in objects:
+            store.close()
+        thread.join(_PATIENCE_S)
+
+
+def _is_ours(request: StopRequest, began: float) -> bool:
+    return (request.host, request.pid) == (socket.gethostname(), os.getpid()) and request.since >= began
+
+
+def _content(objects: ObjectStore) -> bytes | None:
+    try:
+        return objects.get(KEY)
+    except ObjectMissingError:
+        return None
+
+
+def _parse(content: bytes | None) -> StopRequest | None:
+    """None also for what is no request, or is half written."""
+    data = unseal(content.rstrip(b"\n")) if content else None
+    try:
+        return msgspec.convert(values.decode(data), StopRequest) if data is not None else None
+    except (ValueError, msgspec.ValidationError):
+        return None
