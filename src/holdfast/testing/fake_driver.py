@@ -11,6 +11,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from msgspec import structs
+
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
@@ -308,7 +310,13 @@ class FakeDriver:
         turns.append((before, event, self.state, commands))
         for command in commands:
             if isinstance(command, do.Decide):
-                self._step(command.event, turns)
+                self._step(self._located(command.event), turns)
+
+    def _located(self, event: ev.Event) -> ev.Event:
+        """The machine knows ranks alone."""
+        if not isinstance(event, ev.WorkerFailed):
+            return event
+        return structs.replace(event, node=self._engine.node_of(event.generation, event.rank))
 
     def _append(self, event: ev.Event) -> None:
         self.die_here()

@@ -62,6 +62,10 @@ class FakeEngine:
                 self._reach(worker, self._rng.random() * 2.0, self._enter, group, worker)
         self._say_gone_if_so(group)
 
+    def node_of(self, generation: int, rank: int) -> str:
+        node = self.groups[generation].homes[rank] if generation in self.groups else None
+        return node.id if node is not None else ""
+
     def _reach(self, worker: Worker, latency: float, call: Callable[..., None], *args: object) -> None:
         """What is sent to a worker whose node is cut off comes late, or never."""
         cut_until = 0.0 if worker.node is None else worker.node.cut_until
@@ -385,7 +389,7 @@ class FakeEngine:
     def _die(self, group: Group, worker: Worker, evidence: Evidence) -> None:
         self._say_progress(group, worker)
         worker.status = Status.DEAD
-        node, at = worker.node.id if worker.node is not None else "", group.base + worker.reports
+        node, at = self.node_of(group.generation, worker.rank), group.base + worker.reports
         self._say(group, worker, ev.WorkerFailed(group.generation, worker.rank, evidence, node, at))
         self._say_gone_if_so(group)
 

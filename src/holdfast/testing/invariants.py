@@ -83,6 +83,8 @@ class Judge:
         elif isinstance(event, ev.GroupStarted):
             self._judge_start(before, event)
         elif isinstance(event, ev.WorkerFailed) and self._engine.group is not None:
+            where = self._engine.node_of(event.generation, event.rank)
+            expect(event.node == where, "failures are counted by node", f"{event} was on {where}")
             hung = event.evidence.stalled_s is not None and not event.evidence.message
             waits = hung and self.fates.waits(event.generation, event.rank)
             stuck = any(w.stuck for w in self._engine.group.workers)
