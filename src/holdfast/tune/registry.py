@@ -1,0 +1,40 @@
+"""Trainables by name, in this process: a trial's process gets the trainable itself, and needs no registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.tune.trainable.function import check_function
+from holdfast.tune.trainable.trainable import Trainable
+
+_registered: dict[str, Any] = {}
+
+
+def register_trainable(
+    name: str,
+    trainable: type[Trainable] | Callable[..., Any],
+    warn: bool = True,  # noqa: ARG001  there is nothing to warn of
+) -> None:
+    """Let ``Tuner(name)`` mean this function or class. The same name again replaces it."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"register_trainable(name={name!r}): pass a name, as in register_trainable('mine', fn)")
+    check_trainable(trainable)
+    _registered[name] = trainable
+
+
+def get_trainable(name: str) -> Any:
+    """The function or class of that name."""
+    if name not in _registered:
+        known = ", ".join(map(repr, sorted(_registered))) or "none"
+        raise ValueError(f"there is no trainable {name!r}: register it with tune.register_trainable; known are {known}")
+    return _registered[name]
+
+
+def check_trainable(trainable: Any) -> None:
+    """Refuse what is neither a class ``Trainable`` nor a function that can be one."""
+    if isinstance(trainable, type):
+        if not issubclass(trainable, Trainable):
+            raise TypeError(f"trainable={trainable!r}: a class must be a subclass of holdfast.tune.Trainable")
+    else:
+        check_function(trainable)

@@ -1,0 +1,126 @@
+"""A class trainable in its trial's process: restore, then step, report, step, report, until a result says ``done``.
+
+A checkpoint goes with the report of the step after which it was due. One that the driver asks for while a report is
+under way is saved right after it, before the next step, and comes with a report of its own that repeats the result:
+``DUPLICATE`` is in it, and it counts for nothing but its checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from holdfast.train.api import checkpoint_requested, get_checkpoint, report
+from holdfast.worker.session import current
+
+from .trainable import DONE, SHOULD_CHECKPOINT, Trainable
+
+DUPLICATE = "__duplicate__"
+_NOT_REPORTED = ("config",)  # the driver knows it, and it may hold what no report can
+
+
+def class_entry(
+    cls: type[Trainable], checkpoint_frequency: int | None = 0, checkpoint_at_end: bool | None = None
+) -> ClassEntry:
+    """What a trial's process calls with the trial's config. ``checkpoint_frequency`` is in steps, 0 for never;
+    ``checkpoint_at_end`` None means: if the class can save."""
+    if not (isinstance(cls, type) and issubclass(cls, Trainable)):
+        raise TypeError(f"trainable={cls!r}: pass a subclass of holdfast.tune.Trainable, or a function")
+    can_save = cls.save_checkpoint is not Trainable.save_checkpoint
+    if (checkpoint_frequency or checkpoint_at_end) and not can_save:
+        raise ValueError(
+            f"CheckpointConfig(checkpoint_frequency={checkpoint_frequency}, checkpoint_at_end={checkpoint_at_end}): "
+            f"{cls.__name__} has no save_checkpoint; write one, or leave these out"
+        )
+    at_end = can_save if checkpoint_at_end is None else checkpoint_at_end
+    return ClassEntry(cls, checkpoint_frequency or 0, at_end, can_save)
+
+
+class ClassEntry:
+    def __init__(
+        self, cls: type[Trainable], checkpoint_frequency: int, checkpoint_at_end: bool, can_save: bool
+    ) -> None:
+        self.cls = cls
+        self.checkpoint_frequency, self.checkpoint_at_end = checkpoint_frequency, checkpoint_at_end
+        self.can_save = can_save
+
+    def __call__(self, config: dict[str, Any]) -> None:
+        session = current()
+        if not session.started:
+            session.ready()
+        with _cleaned_up_at_sigterm():
+            trainable = self.cls(config=config)
+            try:
+                self._run(trainable)
+            finally:
+                trainable.stop()
+
+    def _run(self, trainable: Trainable) -> None:
+        checkpoint = get_checkpoint()
+        if checkpoint is not None:
+            trainable.restore(checkpoint)
+        done = False
+        while not done:
+            result = trainable.train()
+            done = bool(result[DONE])
+            metrics = {name: value for name, value in result.items() if name not in _NOT_REPORTED}
+            saved = self._is_due(trainable, result) or self._is_asked_to_save()
+            _report(trainable, metrics, saved)
+            if not done and not saved and self._is_asked_to_save():
+                _report(trainable, {**metrics, DUPLICATE: True}, save=True)
+
+    def _is_due(self, trainable: Trainable, result: dict[str, Any]) -> bool:
+        if result.get(SHOULD_CHECKPOINT) or (result[DONE] and self.checkpoint_at_end):
+            return True
+        return self.checkpoint_frequency > 0 and trainable.iteration % self.checkpoint_frequency == 0
+
+    def _is_asked_to_save(self) -> bool:
+        return self.can_save and checkpoint_requested()
+
+
+def _report(trainable: Trainable, metrics: dict[str, Any], save: bool) -> None:
+    if not save:
+        report(metrics)
+        return
+    checkpoint = trainable.save().checkpoint
+    try:
+        report(metrics, checkpoint=checkpoint)
+    finally:
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+
+class _Terminated(BaseException):
+    """A SIGTERM came."""
+
+
+@contextmanager
+def _cleaned_up_at_sigterm() -> Iterator[None]:
+    """Let a SIGTERM unwind what is under way, and then end the process as if nobody had handled it. A handler of
+    somebody else's stays in force: he knows what he wants."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the next would cut the cleaning up short
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    except _Terminated:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

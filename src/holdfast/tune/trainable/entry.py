@@ -1,0 +1,23 @@
+"""From what a user passes as a trainable to what a trial's process calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.train.config import CheckpointConfig
+
+from .class_loop import ClassEntry, class_entry
+from .function import FunctionEntry, function_entry
+
+
+def entry_of(trainable: Any, checkpoint: CheckpointConfig) -> FunctionEntry | ClassEntry:
+    """A picklable callable of the trial's config. The trainable, a function or a class, is checked."""
+    frequency, at_end = checkpoint.checkpoint_frequency, checkpoint.checkpoint_at_end
+    if isinstance(trainable, type):
+        return class_entry(trainable, frequency, at_end)
+    if frequency or at_end:
+        raise ValueError(
+            f"CheckpointConfig(checkpoint_frequency={frequency}, checkpoint_at_end={at_end}): a function saves when it "
+            "calls report(metrics, checkpoint=…); leave these out, or use a class Trainable"
+        )
+    return function_entry(trainable)
