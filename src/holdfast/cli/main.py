@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import holdfast
-from holdfast.cli import checkpoints, logs, ls, show, verify
+from holdfast.cli import checkpoints, drill, logs, ls, show, verify
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
-COMMANDS = (ls, show, logs, checkpoints, verify)
+COMMANDS = (ls, show, logs, checkpoints, verify, drill)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from holdfast import settings
@@ -309,6 +310,16 @@ def _default_storage_path() -> str:
     return settings.load().storage_path
 
 
+def storage_in_force(storage: Location) -> Location:
+    """What the script says, or in a drill the place that the drill has for its runs."""
+    drill = settings.load().drill
+    if not drill:
+        return storage
+    from holdfast.drill.stage import Stage
+
+    return Stage(Path(drill)).storage
+
+
 @dataclass
 class RunConfig:
     """What a run is called, where it is stored, and how it behaves. (storage_path, name) is the run's identity: the
@@ -335,7 +346,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         self._fill_defaults()
         self._check_name()
-        self._storage = Location.parse("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
+        given = Location.parse("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
+        self._storage = storage_in_force(given)
         if self._storage.path is not None:
             self.storage_path = str(self._storage.path)
         for name, kind in _NESTED.items():

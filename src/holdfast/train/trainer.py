@@ -31,6 +31,7 @@ from holdfast.train.config import (
     FailureConfig,
     RunConfig,
     ScalingConfig,
+    storage_in_force,
     warn_unused_in_training,
 )
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
@@ -85,7 +86,12 @@ class DataParallelTrainer:
                 "use a directory or a bucket, or ScalingConfig(num_workers=0)"
             )
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
-        driver = Driver(self._plan(location, in_force), engine, in_force)
+        plan = self._plan(location, in_force)
+        if in_force.drill:
+            from holdfast.drill.acting import on_stage
+
+            plan, engine = on_stage(in_force.drill, plan, engine)
+        driver = Driver(plan, engine, in_force)
         ending = engine.host(driver.run, driver.ask_to_stop)
         return self._result(location, ending)
 
@@ -112,7 +118,7 @@ class DataParallelTrainer:
     ) -> T:
         """The trainer of an existing run, to go on with it. User code is never stored, so the train function is
         passed again; what is not passed again comes from the run's own record."""
-        location = Location.parse("restore(path", path, storage_filesystem)
+        location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
         identity = read_identity(location)
         if train_loop_per_worker is None:
             raise ValueError(
@@ -140,7 +146,7 @@ class DataParallelTrainer:
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether the path holds a run that ``restore`` can go on with."""
         try:
-            read_identity(Location.parse("can_restore(path", path, storage_filesystem))
+            read_identity(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:
             raise  # whether there is one cannot be told, and to start anew for that would be wrong
         except StorageError:
@@ -233,6 +239,10 @@ class DataParallelTrainer:
             raise ValueError(f"resume_from_checkpoint={source!r}: there is no such directory")
         if self.validation_config is not None and not isinstance(self.validation_config, ValidationConfig):
             raise TypeError("validation_config: pass a holdfast.train.ValidationConfig")
+
+
+def _run_in_force(run: Location) -> Location:
+    return storage_in_force(run.parent) / run.name
 
 
 def _takes_config(fn: Any) -> bool:

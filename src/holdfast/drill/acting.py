@@ -1,0 +1,109 @@
+"""In the driver of a drill: its workers are watched, and the faults that are the driver's own, or its nodes', strike.
+
+The engine that the script asked for is wrapped: what its agents say comes by here before the driver hears it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from holdfast.drill import disk
+from holdfast.drill.rehearsed import Rehearsed
+from holdfast.drill.stage import Stage
+from holdfast.driver.plan import Plan
+from holdfast.engine.base import Engine, Inbox, Session
+from holdfast.wire import messages as wire
+
+T = TypeVar("T")
+
+
+def on_stage(directory: str, plan: Plan, engine: Engine) -> tuple[Plan, Engine]:
+    """The plan and the engine of a trainer, as they are in a drill."""
+    stage = Stage(Path(directory))
+    rehearsed = replace(plan, payload=cloudpickle.dumps(Rehearsed(directory, plan.payload)))
+    disk.install(stage)
+    return rehearsed, StagedEngine(engine, Director(stage, plan))
+
+
+class Director:
+    """Knows how far the run is, and lets what is not a worker's fault strike."""
+
+    def __init__(self, stage: Stage, plan: Plan) -> None:
+        self._stage = stage
+        self._run = plan.name
+        self._has_hang_timeout = plan.spec.hang_timeout_s > 0
+        self._bases: dict[int, int] = {}
+
+    def group_starts(self, order: wire.StartWorkers) -> None:
+        self._bases[order.generation] = order.base
+        self._stage.note_group(self._run, order.generation, order.base, self._has_hang_timeout)
+
+    def hear(self, node: str, message: wire.Message) -> None:
+        fault = self._stage.fault
+        if fault is None or not isinstance(message, wire.Reports) or fault.kind.where == "worker":
+            return
+        step = self._bases[message.generation] + message.reports[-1].index + 1
+        if fault.point != "report" or message.rank != fault.rank or step < fault.step:
+            return
+        if self._stage.strike(step, message.generation):
+            print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
+            self._act(node)
+
+    def _act(self, node: str) -> None:
+        if self._stage.fault is not None and self._stage.fault.name == "driver-kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class StagedEngine:
+    def __init__(self, engine: Engine, director: Director) -> None:
+        self._engine, self._director = engine, director
+        self.grows = engine.grows
+
+    def check(self, gpus: float) -> None:
+        self._engine.check(gpus)
+
+    def open(self, configure: wire.Configure, inbox: Inbox) -> StagedSession:
+        passing: Any = _PassingInbox(inbox, self._director)
+        return StagedSession(self._engine.open(configure, passing), self._director)
+
+    def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
+        return self._engine.host(run, ask_to_stop)
+
+
+class StagedSession:
+    def __init__(self, session: Session, director: Director) -> None:
+        self._session, self._director = session, director
+
+    def accept(self, node_id: str, pid: int) -> None:
+        self._session.accept(node_id, pid)
+
+    def send(self, node_id: str, message: wire.Message) -> None:
+        if isinstance(message, wire.StartWorkers):
+            self._director.group_starts(message)
+        self._session.send(node_id, message)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class _PassingInbox:
+    """The driver's inbox, past the director."""
+
+    def __init__(self, inbox: Inbox, director: Director) -> None:
+        self._inbox, self._director = inbox, director
+
+    def put(self, item: Any) -> None:
+        if isinstance(item, tuple):
+            self._director.hear(*item)
+        self._inbox.put(item)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inbox, name)

@@ -1,0 +1,127 @@
+"""Two checkpoints compared: file by file, and inside files that can be read without running code, value by value."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.drill.watching import tensor_bytes
+from holdfast.store.staging import describe
+
+_DISTRIBUTED = ".distcp"
+
+
+class Difference(NamedTuple):
+    where: str  # the file, and inside it the name of the tensor or value
+    what: str
+
+
+class Compared(NamedTuple):
+    values: int  # how many files, tensors and values were compared
+    differences: list[Difference]
+
+
+def compare(expected: Path, found: Path) -> Compared:
+    """Files with equal bytes are equal; others are looked into."""
+    before = {entry.path: entry.digest for entry in describe(expected)}
+    after = {entry.path: entry.digest for entry in describe(found)}
+    count, differences = 0, []
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before or name not in after:
+            count += 1
+            differences.append(Difference(name, "only in one of the two"))
+        elif before[name] == after[name]:
+            count += 1
+        else:
+            values = list(_compare_file(expected / name, found / name))
+            count += max(1, len(values))
+            differences += [Difference(f"{name}: {where}" if where else name, what) for where, what in values if what]
+    return Compared(count, differences)
+
+
+def _compare_file(expected: Path, found: Path) -> Iterator[tuple[str, str]]:
+    """Where and what, for each value; what is empty if the two are equal."""
+    try:
+        before, after = _load(expected), _load(found)
+    except Exception:
+        yield "", "other bytes"
+        return
+    yield from _compare(before, after, "")
+
+
+def _load(path: Path) -> Any:
+    """Never by running what is in the file."""
+    if path.suffix == ".json":
+        return json.loads(path.read_text())
+    if path.suffix == ".npz" or path.suffix == ".npy":
+        import numpy
+
+        loaded = numpy.load(path, allow_pickle=False)
+        return dict(loaded) if path.suffix == ".npz" else loaded
+    if path.suffix in (".pkl", ".pickle", ".txt", _DISTRIBUTED):
+        raise ValueError("not looked into")
+    import torch
+
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _compare(before: Any, after: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            inside = f"{where}.{key}" if where else str(key)
+            if key not in before or key not in after:
+                yield inside, "only in one of the two"
+            else:
+                yield from _compare(before[key], after[key], inside)
+    elif isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)) and len(before) == len(after):
+        for number, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _compare(one, other, f"{where}[{number}]")
+    else:
+        yield where, "" if same(before, after) else _distance(before, after)
+
+
+def same(before: Any, after: Any) -> bool:
+    """Bit for bit; NaN is NaN."""
+    if _is_tensor(before) and _is_tensor(after):
+        alike = before.dtype == after.dtype and before.shape == after.shape
+        return bool(alike) and tensor_bytes(before) == tensor_bytes(after)
+    if hasattr(before, "tobytes") and hasattr(after, "tobytes"):
+        return bool(before.tobytes() == after.tobytes())
+    if isinstance(before, float) and isinstance(after, float):
+        return before == after or (math.isnan(before) and math.isnan(after))
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, Mapping):
+        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
+    if isinstance(before, (list, tuple)):
+        return len(before) == len(after) and all(same(one, two) for one, two in zip(before, after, strict=True))
+    return bool(before == after)
+
+
+def _distance(before: Any, after: Any) -> str:
+    if _is_tensor(before) and _is_tensor(after) and before.shape == after.shape:
+        if before.is_floating_point() and after.is_floating_point():
+            return f"off by up to {float((before.double() - after.double()).abs().max()):.3g}"
+        return "other values"
+    return f"{shown(before)} became {shown(after)}"
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def size(checkpoint: Path) -> int:
+    return sum(os.path.getsize(checkpoint / entry.path) for entry in describe(checkpoint))

@@ -1,0 +1,143 @@
+"""What a run of a drill left: read from its storage and from the notes that its workers made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.state import Outcome as Ended
+from holdfast.drill.stage import Stage
+from holdfast.driver.recovery import Past, read_past
+from holdfast.store import journal
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.layout import RunLayout
+from holdfast.store.metrics import read_metrics
+from holdfast.store.remote.mirror import mirror
+
+Record = dict[str, Any]  # what a worker noted before a report
+PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Group:
+    generation: int
+    base: int
+    world_size: int
+    resumed: str | None
+
+
+@dataclass
+class RunOutcome:
+    """One run of the script; most scripts have one."""
+
+    name: str
+    began: float
+    finished: bool
+    reason: str
+    groups: list[Group]
+    rows: list[dict[str, Any]]  # rank 0's reports in the surviving history
+    times: dict[int, list[float]]  # of rank 0's reports, by generation
+    records: dict[int, dict[int, Record]]  # rank -> step -> what was noted, in the surviving history
+    checkpoint: Path | None  # the last one
+    checkpoint_steps: list[int]  # of all that were ever committed
+    quarantined: list[str] = field(default_factory=list)
+    identity: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def world_sizes(self) -> list[int]:
+        return [group.world_size for group in self.groups]
+
+    @property
+    def lost(self) -> int:
+        """How many reports were made that a later group made again."""
+        made = [len(self.times.get(group.generation, ())) for group in self.groups]
+        pairs = zip(self.groups, made, self.groups[1:], strict=False)
+        return sum(max(0, group.base + count - after.base) for group, count, after in pairs)
+
+    def next_report(self, struck: dict[str, Any]) -> float | None:
+        """Seconds from the strike to the first report that was made after it, by another group if there is one."""
+        moment, generation = struck["time"], struck["generation"]
+        later = [t for g, times in self.times.items() if g > generation for t in times if t > moment]
+        found = later or [t for times in self.times.values() for t in times if t > moment]
+        return min(found) - moment if found else None
+
+
+def read(stage: Stage) -> list[RunOutcome]:
+    """The runs, in the order in which they began."""
+    found = []
+    for path in sorted(stage.storage_dir.iterdir()):
+        layout = _layout(stage, path)
+        if layout is not None:
+            found.append(_read_run(stage, path, layout))
+    return sorted(found, key=lambda run: run.began)
+
+
+def _layout(stage: Stage, path: Path) -> RunLayout | None:
+    """The run's records as they lie on a disk, also of one that is stored as in an object store."""
+    if not stage.storage.is_remote:
+        layout = RunLayout(path)
+        return layout if layout.segments() else None
+    objects = (stage.storage / path.name).open(PATIENCE_S)
+    copy = stage.directory / "copies" / path.name
+    return mirror(objects, copy)
+
+
+def _read_run(stage: Stage, path: Path, layout: RunLayout) -> RunOutcome:
+    records, _ = journal.read(layout)
+    past = read_past(records)
+    groups = [Group(g.generation, g.base, g.world_size, g.resume) for g in past.groups]
+    reports = {g.generation: read_metrics(layout, g.generation, 0)[0] for g in groups}
+    rows: list[dict[str, Any]] = []
+    for group in groups:
+        del rows[group.base :]
+        rows.extend(report["metrics"] for report in reports[group.generation])
+    manifests, _ = CheckpointStore(layout).scan()
+    return RunOutcome(
+        name=path.name,
+        began=records[0].time if records else 0.0,
+        finished=past.ended is not None and past.ended.outcome is Ended.FINISHED,
+        reason=_reason(past),
+        groups=groups,
+        rows=rows,
+        times={generation: [report["time"] for report in made] for generation, made in reports.items()},
+        records=_surviving(stage, path.name, groups),
+        checkpoint=path / "checkpoints" / manifests[-1].id if manifests else None,
+        checkpoint_steps=sorted({r.body["record"]["report"] for r in records if r.kind == "Committed"}),
+        quarantined=sorted(past.state.damaged),
+        identity=past.identity or {},
+    )
+
+
+def _reason(past: Past) -> str:
+    if past.ended is not None:
+        return past.ended.reason
+    return "its last driver was killed" if past.groups else "it never began"
+
+
+def _surviving(stage: Stage, run: str, groups: list[Group]) -> dict[int, dict[int, Record]]:
+    """Each group's notes, cut where the next one started from."""
+    notes: dict[int, dict[int, Record]] = {}
+    for group in groups:
+        for by_step in notes.values():
+            for step in [step for step in by_step if step > group.base]:
+                del by_step[step]
+        for rank in range(group.world_size):
+            for record in _read_records(stage.record_file(run, group.generation, rank)):
+                notes.setdefault(rank, {})[record["step"]] = record | {"generation": group.generation}
+    return notes
+
+
+def _read_records(path: Path) -> list[Record]:
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in lines:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break  # it was killed in the middle of a line
+    return records

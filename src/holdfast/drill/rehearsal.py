@@ -1,0 +1,241 @@
+"""The whole drill: the script undisturbed, the plan of faults, the script under each of them, and the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.drill import compare, outcome, running, verdict
+from holdfast.drill.compare import Differences
+from holdfast.drill.faults import KINDS, Address, Fault
+from holdfast.drill.outcome import RunOutcome
+from holdfast.drill.running import Take
+from holdfast.drill.stage import Stage
+from holdfast.drill.verdict import ADVICE, PROBLEM, Finding, Seen
+
+LEAST_LIMIT_S = 120.0
+_TIMES_AS_LONG = 5.0  # as undisturbed, and what a recovery may take on top
+_LAST_LINES = 3
+
+Tell = Callable[[str], None]
+
+
+class DrillFailedError(ValueError):
+    """The drill itself could not be done: the script does not even end well undisturbed."""
+
+
+@dataclass
+class Result:
+    """What came of one fault."""
+
+    fault: Fault
+    recovered: bool
+    times: int  # that the script was run
+    seconds: float
+    next_step_s: float | None
+    lost: int
+    differences: Differences
+    findings: list[Finding]
+    runs: list[RunOutcome] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return self.recovered and not any(finding.severity == PROBLEM for finding in self.findings)
+
+
+@dataclass
+class Report:
+    script: str
+    args: list[str]
+    seed: int
+    undisturbed: list[RunOutcome]
+    undisturbed_s: float
+    results: list[Result]
+    skipped: list[tuple[str, str]]
+    findings: list[Finding]  # of the script as a whole, undisturbed
+
+    @property
+    def passed(self) -> bool:
+        problems = [finding for finding in self.findings if finding.severity == PROBLEM]
+        return not problems and all(result.passed for result in self.results)
+
+    @property
+    def verdicts(self) -> list[tuple[Finding, list[Fault]]]:
+        """Each finding once, with the faults that showed it."""
+        found: dict[Finding, list[Fault]] = {finding: [] for finding in self.findings}
+        codes: dict[str, Finding] = {}
+        for result in self.results:
+            for finding in result.findings:
+                found.setdefault(codes.setdefault(finding.code, finding), []).append(result.fault)
+        return sorted(found.items(), key=lambda item: item[0].severity == ADVICE)
+
+
+class Rehearsal:
+    def __init__(
+        self,
+        script: str,
+        args: Sequence[str] = (),
+        *,
+        seed: int = 0,
+        addresses: Sequence[Address] = (),
+        timeout_s: float | None = None,
+        keep: Path | None = None,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        """``addresses``: the faults; all that there are if empty. ``keep``: where the runs are left to be looked at."""
+        if not Path(script).is_file():
+            raise ValueError(f"{script}: there is no such script")
+        self._script, self._args, self._seed = str(Path(script).resolve()), list(args), seed
+        self._addresses = list(addresses) or [Address(name) for name in KINDS]
+        self._timeout_s, self._keep, self._tell = timeout_s, keep, tell
+        self._noise: Differences | None = None
+
+    def run(self) -> Report:
+        with self._directory() as directory:
+            self._top = directory
+            stage = Stage.build(directory / "undisturbed", None)
+            self._tell("undisturbed")
+            take = running.perform(stage, self._script, self._args, self._timeout_s or 3600.0)
+            self._undisturbed = outcome.read(stage) if take.is_good else []
+            self._limit_s = self._timeout_s or LEAST_LIMIT_S + _TIMES_AS_LONG * take.seconds
+            self._check_undisturbed(take, stage)
+            faults, skipped = plan(self._addresses, self._undisturbed, self._seed)
+            results = [self._under(number, fault) for number, fault in enumerate(faults, start=1)]
+            findings = self._of_the_script()
+            return Report(
+                self._script, self._args, self._seed, self._undisturbed, take.seconds, results, skipped, findings
+            )
+
+    @contextlib.contextmanager
+    def _directory(self) -> Iterator[Path]:
+        """Short, as sockets may be made in it."""
+        if self._keep is not None:
+            if self._keep.exists() and any(self._keep.iterdir()):
+                raise ValueError(f"--keep {self._keep}: it is not empty; give a new directory")
+            self._keep.mkdir(parents=True, exist_ok=True)
+            yield self._keep.resolve()
+            return
+        directory = Path(tempfile.mkdtemp(prefix="hf-drill-"))
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _check_undisturbed(self, take: Take, stage: Stage) -> None:
+        words = last_words(stage)
+        if take.code is None:
+            raise DrillFailedError(f"undisturbed, {self._script} had not ended after {take.seconds:.0f} s: {words}")
+        if not take.is_good:
+            raise DrillFailedError(f"undisturbed, {self._script} ended with code {take.code}: {words}")
+        if not any(run.rows for run in self._undisturbed):
+            raise DrillFailedError(
+                f"undisturbed, {self._script} made no report: it must call fit() of a holdfast trainer, and its train "
+                "function holdfast.train.report()"
+            )
+
+    def _under(self, number: int, fault: Fault) -> Result:
+        self._tell(str(fault))
+        stage = Stage.build(self._top / f"{number:02d}", fault)
+        take = running.perform(stage, self._script, self._args, self._limit_s)
+        runs, struck = outcome.read(stage), stage.struck()
+        differences = compare.compare_all(self._undisturbed, runs)
+        if not differences.is_none and take.is_good:
+            differences = differences.without(self._noise_of_the_script())
+        seen = Seen(fault, take, struck, self._undisturbed, runs, differences, self._limit_s, last_words(stage))
+        nexts = [run.next_report(struck) for run in runs] if struck is not None else []
+        result = Result(
+            fault=fault,
+            recovered=take.is_good and bool(runs) and runs[-1].finished,
+            times=take.times,
+            seconds=take.seconds,
+            next_step_s=min((found for found in nexts if found is not None), default=None),
+            lost=sum(run.lost for run in runs) + _abandoned(self._undisturbed, runs),
+            differences=differences,
+            findings=verdict.judge(seen),
+            runs=runs,
+        )
+        if self._keep is None:
+            shutil.rmtree(stage.directory, ignore_errors=True)
+        return result
+
+    def _noise_of_the_script(self) -> Differences:
+        """What differs between two undisturbed runs; found out when it is first needed."""
+        if self._noise is None:
+            self._tell("undisturbed, once more: what differs by itself does not count")
+            stage = Stage.build(self._top / "undisturbed-2", None)
+            take = running.perform(stage, self._script, self._args, self._limit_s)
+            again = outcome.read(stage) if take.is_good else []
+            self._noise = compare.compare_all(self._undisturbed, again)
+        return self._noise
+
+    def _of_the_script(self) -> list[Finding]:
+        found = []
+        if not any(run.checkpoint_steps for run in self._undisturbed):
+            found.append(
+                Finding(
+                    "no-checkpoint",
+                    PROBLEM,
+                    "the script reports no checkpoint, so every failure costs all that was done",
+                    "save the state and pass it to report(metrics, checkpoint=Checkpoint.from_directory(...))",
+                )
+            )
+        noise = self._noise
+        if noise is not None and (noise.weights or noise.batches):
+            found.append(
+                Finding(
+                    "not-repeatable",
+                    PROBLEM,
+                    f"two undisturbed runs differ ({noise}), so a difference after a fault says nothing about these",
+                    "seed what is random: torch.manual_seed(), random.seed(), numpy.random.seed()",
+                )
+            )
+        elif noise is not None and noise.metrics:
+            names = ", ".join(sorted(point.name for point in noise.metrics))
+            text = f"metrics that differ between two undisturbed runs were not compared: {names}"
+            found.append(Finding("noise", ADVICE, text, ""))
+        return found
+
+
+def _abandoned(expected: list[RunOutcome], found: list[RunOutcome]) -> int:
+    """The reports of runs that were not found again."""
+    kept = {id(run) for run in compare.counterparts(expected, found)}
+    return sum(len(run.rows) for run in found if id(run) not in kept)
+
+
+def plan(
+    addresses: Sequence[Address], undisturbed: list[RunOutcome], seed: int
+) -> tuple[list[Fault], list[tuple[str, str]]]:
+    """The faults with all that the user left open drawn by the seed, each by itself: adding one changes no other."""
+    longest = max(undisturbed, key=lambda run: len(run.rows))
+    workers = min(longest.world_sizes, default=1)
+    steps = len(longest.rows)
+    first = min(longest.checkpoint_steps, default=0) + 1
+    faults = []
+    for number, address in enumerate(addresses):
+        kind = KINDS[address.name]
+        chance = random.Random(f"{seed} {address.name} {number if address in addresses[:number] else 0}")
+        step = chance.randint(min(first + 1, steps), max(min(first + 1, steps), steps - 1))
+        rank, point = chance.randrange(workers), chance.choice(kind.points)
+        faults.append(
+            Fault(
+                address.name,
+                rank=rank if address.rank is None else address.rank,
+                step=step if address.step is None else address.step,
+                point=point if address.point is None else address.point,
+                seconds=kind.seconds if address.seconds is None else address.seconds,
+            )
+        )
+    return faults, []
+
+
+def last_words(stage: Stage) -> str:
+    try:
+        lines = stage.output_file.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    return " | ".join(line.strip() for line in lines[-_LAST_LINES:] if line.strip())

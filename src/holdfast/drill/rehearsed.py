@@ -1,0 +1,117 @@
+"""In a worker of a drill: the train function runs as ever, what it does is written down, and the fault strikes.
+
+The worker's session is watched by putting other methods in front of its own, on this one object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from holdfast.drill import disk, strikes
+from holdfast.drill.stage import Stage
+from holdfast.drill.watching import Watch
+from holdfast.store.staging import describe
+from holdfast.worker.session import Session, current
+
+
+class Rehearsed:
+    """What a worker unpickles and runs in the place of the trainer's payload."""
+
+    def __init__(self, stage: str, payload: bytes) -> None:
+        self.stage, self.payload = stage, payload
+
+    def __call__(self) -> Any:
+        run: Callable[[], Any] = cloudpickle.loads(self.payload)
+        Rehearsal(Stage(Path(self.stage)), current()).begin()
+        return run()
+
+
+class Rehearsal:
+    def __init__(self, stage: Stage, session: Session) -> None:
+        self._stage, self._session = stage, session
+        group = stage.group(session.run_name, session.generation)
+        self._base, self._has_hang_timeout = int(group["base"]), bool(group["hang_timeout"])
+        self._watch = Watch()
+        self._asked = False
+        self._opened = False
+        self._step = 0
+
+    def begin(self) -> None:
+        session = self._session
+        path = self._stage.record_file(session.run_name, session.generation, session.rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "a", buffering=1)
+        self._watch.install()
+        disk.install(self._stage)
+        offer = session.resumed_from
+        if offer is not None:
+            self._await_reading(offer.id)
+        report, newest, stage = session.report, session.current_checkpoint, session._store.stage
+
+        def reporting(metrics: dict[str, Any], directory: str | None, **options: Any) -> None:
+            self._step = self._base + session._reports + 1
+            self._note(directory)
+            self._come_to("before")
+            report(metrics, directory, **options)
+            self._come_to("after")
+
+        def asking() -> Any:
+            self._asked = True
+            return newest()
+
+        def staging(source: Path, target: Path, move: bool) -> None:
+            stage(source, target, move)
+            self._come_to("staged")
+
+        for owner, name, instead in (
+            (session, "report", reporting),
+            (session, "current_checkpoint", asking),
+            (session._store, "stage", staging),
+        ):
+            setattr(owner, name, instead)
+
+    def _await_reading(self, id: str) -> None:
+        """Python tells of each file that is opened; a reader that opens files by itself is not seen."""
+        inside = f"{os.sep}checkpoints{os.sep}{id}{os.sep}"
+
+        def hook(event: str, args: tuple[Any, ...]) -> None:
+            if event == "open" and not self._opened and isinstance(args[0], (str, bytes)):
+                self._opened = inside in os.path.abspath(os.fsdecode(args[0]))
+
+        sys.addaudithook(hook)
+
+    def _note(self, directory: str | None) -> None:
+        """Before the report is made, so that there is no report without its note."""
+        offer = self._session.resumed_from
+        files = {entry.path: entry.digest for entry in describe(Path(directory))} if directory is not None else {}
+        record = {
+            "step": self._step,
+            "time": time.time(),
+            "offered": None if offer is None else offer.id,
+            "asked": self._asked,
+            "opened": self._opened,
+            "files": files,
+            **self._watch.take(),
+        }
+        self._file.write(json.dumps(record) + "\n")
+
+    def _come_to(self, point: str) -> None:
+        fault, session = self._stage.fault, self._session
+        if fault is None or fault.kind.where != "worker" or self._stage.is_struck:
+            return
+        if (point, session.rank) != (fault.point, fault.rank) or self._step < fault.step:
+            return
+        newest = session._newest
+        if fault.name == "corruption" and (newest is None or not newest.directory):
+            return  # at the first report for which there is one
+        if self._stage.strike(self._step, session.generation):
+            print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
+            strikes.strike(fault, self._stage, newest.directory if newest else "", self._has_hang_timeout)

@@ -1,0 +1,117 @@
+"""Runs the script in a process of its own, as ``python script.py args`` does, bounded in time; nothing of it is left.
+
+A process of a run is known by its environment, which names the stage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.drill.stage import SETTING, Stage
+
+_ENDED_WITHIN_S = 15.0  # what the script leaves behind ends by itself within this, or is ended
+_FAILURES_IN_A_ROW = 3
+
+
+@dataclass(frozen=True)
+class Take:
+    """How often the script was run until it ended well, and how it ended."""
+
+    code: int | None  # of the last time; None: it was ended because it took too long
+    times: int
+    seconds: float
+    left: int = 0  # processes that had to be ended
+
+    @property
+    def is_good(self) -> bool:
+        return self.code == 0
+
+
+def perform(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> Take:
+    """Run the script, and again while a fault ended it, as whoever submits jobs does."""
+    began = time.monotonic()
+    times, left, code = 0, 0, None
+    while times < _FAILURES_IN_A_ROW:
+        times += 1
+        code = _run(stage, script, args, limit_s - (time.monotonic() - began))
+        left += clear(stage)
+        if code in (0, None) or not stage.is_struck:
+            break
+        _let_it_pass(stage)
+    stage.remove_memory_group()
+    return Take(code, times, time.monotonic() - began, left)
+
+
+def _let_it_pass(stage: Stage) -> None:
+    """Nobody submits a job again while the disk is full."""
+    fault, struck = stage.fault, stage.struck()
+    if fault is not None and struck is not None and fault.kind.where in ("disk", "storage"):
+        time.sleep(min(60.0, max(0.0, struck["time"] + fault.seconds - time.time())))
+
+
+def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> int | None:
+    env = {
+        **os.environ,
+        SETTING: str(stage.directory),
+        "HOLDFAST_DISPLAY": "plain",
+        "TMPDIR": str(stage.temporary_dir),
+        "PYTHONUNBUFFERED": "1",
+        **_for_fault(stage),
+    }
+    with open(stage.output_file, "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, script, *args],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(max(0.1, limit_s))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _for_fault(stage: Stage) -> dict[str, str]:
+    """A node that is cut off is given up soon, unless the user says when."""
+    if stage.fault is not None and stage.fault.name == "partition" and "HOLDFAST_NODE_TIMEOUT_S" not in os.environ:
+        return {"HOLDFAST_NODE_TIMEOUT_S": "3"}
+    return {}
+
+
+def clear(stage: Stage) -> int:
+    """Wait for the end of all processes of the run; how many of them had to be killed."""
+    deadline = time.monotonic() + _ENDED_WITHIN_S
+    while processes(stage) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = processes(stage)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while processes(stage) and time.monotonic() < deadline + _ENDED_WITHIN_S:
+        time.sleep(0.02)
+    return len(left)
+
+
+def processes(stage: Stage) -> list[int]:
+    """The living ones; none where the system does not say."""
+    mark = f"{SETTING}={stage.directory}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found

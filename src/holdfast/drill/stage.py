@@ -1,0 +1,129 @@
+"""One run of a drill: a directory with the fault that is to strike, the run's storage, and what was seen.
+
+The setting ``HOLDFAST_DRILL`` names the directory to the driver and to all processes below it. A fault strikes once,
+whatever is killed and started again: the first process that comes to its address creates a file, and nobody else can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.drill.faults import Fault
+from holdfast.store.location import Location
+
+SETTING = "HOLDFAST_DRILL"
+
+
+class _Script(msgspec.Struct, frozen=True):
+    fault: Fault | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    directory: Path
+
+    @classmethod
+    def build(cls, directory: Path, fault: Fault | None) -> Stage:
+        stage = cls(directory)
+        for path in (directory, stage.storage_dir, stage.records_dir, stage.groups_dir, stage.temporary_dir):
+            path.mkdir(parents=True)
+        (directory / "stage.json").write_bytes(msgspec.json.encode(_Script(fault)))
+        return stage
+
+    @cached_property
+    def fault(self) -> Fault | None:
+        return msgspec.json.decode((self.directory / "stage.json").read_bytes(), type=_Script).fault
+
+    @property
+    def storage_dir(self) -> Path:
+        return self.directory / "storage"
+
+    @property
+    def records_dir(self) -> Path:
+        return self.directory / "records"
+
+    @property
+    def groups_dir(self) -> Path:
+        return self.directory / "groups"
+
+    @property
+    def temporary_dir(self) -> Path:
+        return self.directory / "tmp"
+
+    @property
+    def output_file(self) -> Path:
+        return self.directory / "output.txt"
+
+    @property
+    def storage(self) -> Location:
+        """Where the script's runs go, whatever storage path it gives."""
+        if self.fault is not None and self.fault.kind.where == "storage":
+            from holdfast.drill.far import FarLocation
+
+            return FarLocation.at(self.storage_dir, self.directory)
+        return Location.parse("(drill", self.storage_dir)
+
+    def strike(self, step: int, generation: int) -> bool:
+        """Whether the fault strikes now: the first time that anybody asks."""
+        try:
+            fd = os.open(self._strike_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+        except FileExistsError:
+            return False
+        with open(fd, "w") as file:
+            json.dump({"time": time.time(), "step": step, "generation": generation}, file)
+        return True
+
+    @property
+    def is_struck(self) -> bool:
+        return self._strike_file.exists()
+
+    def struck(self) -> dict[str, Any] | None:
+        """When and where the fault struck; None if it has not."""
+        try:
+            found: dict[str, Any] = json.loads(self._strike_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
+
+    def is_on(self) -> bool:
+        """Whether a fault that lasts some time has struck and is not over."""
+        struck = self.struck()
+        return struck is not None and self.fault is not None and time.time() < struck["time"] + self.fault.seconds
+
+    @property
+    def _strike_file(self) -> Path:
+        return self.directory / "strike.json"
+
+    def note_group(self, run: str, generation: int, base: int, hang_timeout: bool) -> None:
+        """Called before the group's processes start."""
+        path = self._group_file(run, generation)
+        path.write_text(json.dumps({"base": base, "hang_timeout": hang_timeout}))
+
+    def group(self, run: str, generation: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._group_file(run, generation).read_text())
+        return found
+
+    def _group_file(self, run: str, generation: int) -> Path:
+        return self.groups_dir / f"{run}-{generation}.json"
+
+    def record_file(self, run: str, generation: int, rank: int) -> Path:
+        return self.records_dir / run / f"{generation:04d}-{rank}.jsonl"
+
+    def note_memory_group(self, group: Path) -> None:
+        """A control group that a worker made for itself, and that somebody has to remove."""
+        (self.directory / "memory-group").write_text(str(group))
+
+    def remove_memory_group(self) -> None:
+        note = self.directory / "memory-group"
+        if note.exists():
+            with contextlib.suppress(OSError):
+                Path(note.read_text()).rmdir()

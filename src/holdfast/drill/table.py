@@ -1,0 +1,30 @@
+"""A drill's report in words: a table of the faults, and what to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.drill.rehearsal import Report, Result
+from holdfast.drill.verdict import PROBLEM
+
+HEADER = ("fault", "recovered", "next step", "work lost", "differences")
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    again = "" if result.times == 1 else f", run {result.times} times"
+    recovered = f"yes{again}" if result.recovered else "NO"
+    next_step = "-" if result.next_step_s is None else f"{result.next_step_s:.2f} s"
+    lost = f"{result.lost} step{'' if result.lost == 1 else 's'}"
+    return str(result.fault), recovered, next_step, lost, str(result.differences)
+
+
+def verdict_lines(report: Report) -> Iterator[str]:
+    for finding, faults in report.verdicts:
+        label = "PROBLEM" if finding.severity == PROBLEM else "advice"
+        shown = f" [{', '.join(map(str, faults[:3]))}{', ...' if len(faults) > 3 else ''}]" if faults else ""
+        yield f"{label}: {finding.text}{shown}"
+        if finding.remedy:
+            yield f"    to mend it: {finding.remedy}"
+    passed = sum(result.passed for result in report.results)
+    total = len(report.results)
+    yield f"{passed} of {total} faults passed" + ("" if report.passed else ": the drill FAILED")

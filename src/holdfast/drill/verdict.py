@@ -1,0 +1,220 @@
+"""What is to be mended in the script, told from what was seen. A problem fails the drill, advice does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from holdfast.drill.compare import Differences, Point, counterparts, restored
+from holdfast.drill.content import shown
+from holdfast.drill.faults import Fault
+from holdfast.drill.outcome import Group, RunOutcome
+from holdfast.drill.running import Take
+
+PROBLEM, ADVICE = "problem", "advice"
+_SHOWN = 3
+
+
+class Finding(NamedTuple):
+    code: str
+    severity: str
+    text: str  # what is wrong
+    remedy: str  # what to change
+
+
+class Seen(NamedTuple):
+    """All that is known of the script under one fault."""
+
+    fault: Fault
+    take: Take
+    struck: dict[str, Any] | None
+    expected: list[RunOutcome]
+    found: list[RunOutcome]
+    differences: Differences
+    limit_s: float
+    last_words: str
+
+
+def judge(seen: Seen) -> list[Finding]:
+    if seen.struck is None:
+        return [_did_not_strike(seen)]
+    findings = list(_of_the_end(seen))
+    if any(finding.severity == PROBLEM for finding in findings):
+        return findings
+    return [*findings, *_of_the_restore(seen), *_advice(seen)]
+
+
+def _did_not_strike(seen: Seen) -> Finding:
+    steps = max((len(run.rows) for run in seen.found), default=0)
+    how = "" if seen.take.is_good else f", and the script failed: {seen.last_words}"
+    return Finding(
+        "did-not-strike",
+        PROBLEM,
+        f"the fault did not strike: the run made {steps} reports{how}",
+        "give an address that the run comes to, as in --fault worker-kill@rank=0,step=2",
+    )
+
+
+def _of_the_end(seen: Seen) -> Iterator[Finding]:
+    if seen.take.code is None:
+        yield Finding(
+            "did-not-end",
+            PROBLEM,
+            f"the run had not ended after {seen.limit_s:.0f} s: {seen.last_words}",
+            "look at what it waits for (holdfast drill --keep DIR keeps its logs); give more time with --timeout",
+        )
+    elif not seen.take.is_good or not seen.found or not seen.found[-1].finished:
+        reason = seen.found[-1].reason if seen.found else seen.last_words
+        yield Finding(
+            "did-not-recover",
+            PROBLEM,
+            f"the run did not finish, though the script was run {seen.take.times} times: {reason or seen.last_words}",
+            "mend what the train function raises when it starts from a checkpoint, or give FailureConfig(max_failures)",
+        )
+    elif len(seen.found) > len(seen.expected):
+        yield Finding(
+            "not-found-again",
+            PROBLEM,
+            "the script, run again, did not find its run and began another one from the start",
+            "give the run a name that stays the same: RunConfig(name=...)",
+        )
+    if seen.take.left:
+        yield Finding("left-behind", PROBLEM, f"{seen.take.left} processes had to be killed after the run", "")
+
+
+def _of_the_restore(seen: Seen) -> Iterator[Finding]:
+    differences = seen.differences
+    pairs = list(zip(seen.expected, counterparts(seen.expected, seen.found), strict=True))
+    ignored = [group for _, run in pairs for group in restored(run) if not _asked(run, group)]
+    unread = [group for _, run in pairs for group in restored(run) if not _opened(run, group)]
+    if ignored or (unread and not differences.is_none):
+        yield _never_read((ignored or unread)[0], asked=not ignored)
+        return
+    if differences.is_none or not differences.is_comparable:
+        return
+    named = [finding for run, _ in pairs for finding in _named(run, differences)]
+    yield from named or [_unexplained(differences)]
+
+
+def _asked(run: RunOutcome, group: Group) -> bool:
+    return _is_noted(run, group, "asked")
+
+
+def _opened(run: RunOutcome, group: Group) -> bool:
+    return _is_noted(run, group, "opened")
+
+
+def _is_noted(run: RunOutcome, group: Group, what: str) -> bool:
+    """Whether any rank did so; true if none of the group's reports are in the history, as nothing is known then."""
+    notes = [note for by_step in run.records.values() for note in by_step.values()]
+    notes = [note for note in notes if note["generation"] == group.generation]
+    return not notes or any(note[what] for note in notes)
+
+
+def _never_read(group: Group, asked: bool) -> Finding:
+    how = "was asked for, but none of its files was opened" if asked else "was never read"
+    return Finding(
+        "checkpoint-ignored",
+        PROBLEM,
+        f"an offered checkpoint {how}: after the restore, training began again from nothing, "
+        f"and {group.base} steps of work were lost",
+        "call train.get_checkpoint() at the start of the train function, and load what it holds",
+    )
+
+
+def _named(expected: RunOutcome, differences: Differences) -> Iterator[Finding]:
+    if differences.schedules or differences.rates:
+        yield _of_rates(expected, differences)
+    if differences.batches:
+        yield _of_data(expected, differences.batches[0])
+    if not (differences.schedules or differences.rates or differences.batches) and differences.random:
+        yield _of_random(differences.random)
+
+
+def _of_rates(expected: RunOutcome, differences: Differences) -> Finding:
+    point = (differences.schedules or differences.rates)[0]
+    again = "starts again from zero" if _as_at_the_start(expected, point) else "is not where it was"
+    rate = differences.rates[0] if differences.rates else None
+    values = f": at step {rate.step} it is {_rate(rate.found)}, not {_rate(rate.expected)}" if rate else ""
+    return Finding(
+        "schedule-lost",
+        PROBLEM,
+        f"the learning-rate schedule {again} after a restore{values}",
+        "put scheduler.state_dict() into the checkpoint, and call scheduler.load_state_dict() when it is restored",
+    )
+
+
+def _rate(pair: Any) -> str:
+    return ", ".join(f"{value:.4g}" for value in pair[0]) if pair else "none"
+
+
+def _of_data(expected: RunOutcome, point: Point) -> Finding:
+    how = "the data starts again from the beginning" if _as_at_the_start(expected, point) else "the data order changed"
+    return Finding(
+        "data-order",
+        PROBLEM,
+        f"{how} after a restore: from step {point.step} on, rank {point.rank} gets other batches",
+        "put loader.state_dict() of a prepare_data_loader() loader into the checkpoint and load_state_dict() it, or "
+        "call loader.set_epoch(epoch) with the epoch that is restored",
+    )
+
+
+def _as_at_the_start(run: RunOutcome, point: Point) -> bool:
+    """Whether what was found at a step is what the undisturbed run had at its first."""
+    first = run.records.get(point.rank, {}).get(1)
+    return first is not None and bool(first[point.name] == point.found)
+
+
+def _of_random(points: list[Point]) -> Finding:
+    sources = sorted({point.name for point in points})
+    return Finding(
+        "random-state",
+        PROBLEM,
+        f"the random state of {' and '.join(sources)} is another one after a restore, from step {points[0].step} on",
+        "let each rank save holdfast.train.torch.rng_state() with the checkpoint, and set_rng_state() it",
+    )
+
+
+def _unexplained(differences: Differences) -> Finding:
+    names = [f"{difference.where} ({difference.what})" for difference in differences.weights[:_SHOWN]]
+    metrics = [
+        f"{point.name} at step {point.step} ({shown(point.expected)} became {shown(point.found)})"
+        for point in differences.metrics[:_SHOWN]
+    ]
+    more = len(differences.weights) - len(names)
+    what = ", ".join([*metrics, *names, *([f"{more} values more"] if more > 0 else [])])
+    return Finding(
+        "differs",
+        PROBLEM,
+        f"after a restore the run went another way: {what or differences}",
+        "save and restore all that the next step depends on: weights, optimizer, schedule, loader, random states, step",
+    )
+
+
+def _advice(seen: Seen) -> Iterator[Finding]:
+    failure = seen.found[-1].identity.get("failure") or {}
+    if seen.take.times > 1 and seen.fault.kind.where == "worker" and failure.get("max_failures") == 0:
+        yield Finding(
+            "max-failures",
+            ADVICE,
+            "one failed worker ended the run, and it went on only when the script was run again",
+            "give FailureConfig(max_failures=...) to let the run go on by itself",
+        )
+    if seen.fault.name == "gil-hold" and failure.get("hang_timeout_s") is None:
+        yield Finding(
+            "hang-timeout",
+            ADVICE,
+            f"a worker did nothing for {seen.fault.seconds:.0f} s, which was waited for; nobody would end one that "
+            "hangs for ever",
+            'give FailureConfig(hang_timeout_s="auto")',
+        )
+    for run in seen.found:
+        fell = [group for group in run.groups[1:] if group.resumed is None and group.base == 0]
+        if fell and run.checkpoint_steps and seen.struck is not None and run.checkpoint_steps[0] < seen.struck["step"]:
+            yield Finding(
+                "from-the-beginning",
+                ADVICE,
+                "there was no good checkpoint to fall back to, so the run began again from the start",
+                "keep more than one: CheckpointConfig(num_to_keep=2)",
+            )
+            return

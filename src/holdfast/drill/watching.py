@@ -1,0 +1,120 @@
+"""What a train function does between two reports, as far as torch tells: the batches that it was given, the learning
+rates, the schedules, the random states. Only digests and small numbers; where there is no torch, nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import weakref
+from typing import Any
+
+import xxhash
+
+
+class Watch:
+    def __init__(self) -> None:
+        self._batches: list[str] = []
+        self._rates: list[list[float]] = []  # of every optimizer step since the last report
+        self._schedules: list[weakref.ref[Any]] = []
+        self._installed = False
+
+    def install(self) -> None:
+        """Once torch is imported; called again with each report, as the train function may import it itself."""
+        torch: Any = sys.modules.get("torch")
+        if torch is None or self._installed or "torch.utils.data" not in sys.modules:
+            return
+        self._installed = True
+        self._watch_loaders(torch.utils.data.DataLoader)
+        from torch.optim import lr_scheduler, optimizer
+
+        optimizer.register_optimizer_step_post_hook(self._note_step)
+        begin = lr_scheduler.LRScheduler.__init__
+
+        def beginning(schedule: Any, *args: Any, **kwargs: Any) -> None:
+            self._schedules.append(weakref.ref(schedule))
+            begin(schedule, *args, **kwargs)
+
+        lr_scheduler.LRScheduler.__init__ = beginning
+
+    def _watch_loaders(self, loader: Any) -> None:
+        iterate = loader.__iter__
+        loader.__iter__ = lambda this: _Watched(iterate(this), self._batches)
+
+    def _note_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        self._rates.append([float(group["lr"]) for group in optimizer.param_groups])
+
+    def take(self) -> dict[str, Any]:
+        """All since the last call."""
+        self.install()
+        schedules = [schedule() for schedule in self._schedules]
+        taken = {
+            "batches": list(self._batches),
+            "steps": len(self._rates),
+            "rates": [self._rates[0], self._rates[-1]] if self._rates else [],
+            "schedules": [getattr(schedule, "last_epoch", None) for schedule in schedules if schedule is not None],
+            "random": _random_states(),
+        }
+        self._batches.clear()
+        self._rates.clear()
+        return taken
+
+
+class _Watched:
+    """A loader's iterator that notes each batch as it is taken."""
+
+    def __init__(self, iterator: Any, batches: list[str]) -> None:
+        self._iterator, self._into = iterator, batches
+
+    def __iter__(self) -> _Watched:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._iterator)
+        self._into.append(digest(batch))
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+
+def digest(value: Any) -> str:
+    hasher = xxhash.xxh3_64()
+    _feed(hasher, value)
+    return str(hasher.hexdigest())
+
+
+def _feed(hasher: Any, value: Any) -> None:
+    if isinstance(value, dict):
+        for key in value:
+            hasher.update(repr(key).encode())
+            _feed(hasher, value[key])
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _feed(hasher, item)
+    elif hasattr(value, "detach") and hasattr(value, "untyped_storage"):
+        hasher.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        hasher.update(tensor_bytes(value))
+    elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        hasher.update(f"{value.dtype} {value.shape}".encode())
+        hasher.update(value.tobytes())
+    else:
+        hasher.update(repr(value).encode(errors="backslashreplace"))
+
+
+def tensor_bytes(tensor: Any) -> bytes:
+    torch: Any = sys.modules["torch"]
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def _random_states() -> dict[str, str]:
+    states = {"python": digest(random.getstate())}
+    if "numpy" in sys.modules:
+        states["numpy"] = digest(sys.modules["numpy"].random.get_state())
+    if "torch" in sys.modules:
+        states["torch"] = digest(sys.modules["torch"].get_rng_state())
+    return states

@@ -1,0 +1,59 @@
+"""``holdfast drill`` as a command: a whole drill of a job without a framework, and what it says of wrong input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOB = Path(__file__).with_name("drill_job.py")
+PATIENCE_S = 240.0
+
+
+def drill(*args: str, temp: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", "drill", *args],
+        env={**os.environ, "TMPDIR": str(temp)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+@pytest.mark.timeout(300)
+def test_a_good_script_passes_and_nothing_is_left(tmp_path: Path) -> None:
+    done = drill("--fault", "worker-kill@rank=1,step=4", "--fault", "driver-kill@step=6", str(JOB), temp=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker-kill@rank=1,step=4" in done.stdout
+    assert "2 of 2 faults passed" in done.stdout
+    assert "yes, run 2 times" in done.stdout
+    assert "not compared: seconds" in done.stdout  # a metric that differs by itself
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["nowhere.py"], "there is no such script"),
+        ([], "name the script"),
+        (["--fault", "rain", str(JOB)], "there is no fault 'rain'; there are: worker-kill"),
+        (["--fault", "worker-kill@rank=x", str(JOB)], "whole numbers"),
+        (["--fault", "worker-kill@point=journalled", str(JOB)], "one of the points before, staged, after"),
+        (["--only", "worker-kill", str(JOB), "broken"], "ended with code 1: this script does not even start"),
+    ],
+)
+def test_wrong_input_is_said_in_one_line(args: list[str], text: str, tmp_path: Path) -> None:
+    done = drill(*args, temp=tmp_path)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_faults_are_listed(tmp_path: Path) -> None:
+    done = drill("--list", temp=tmp_path)
+    assert done.returncode == 0
+    assert "driver-kill  report, files, manifest, committed, journalled" in done.stdout
