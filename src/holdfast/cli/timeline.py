@@ -1,4 +1,4 @@
-"""What a run's journal tells, in words: drivers, groups, failures and what was done about each, and the end."""
+"""What a run's journal tells, in words: drivers, groups, failures and what was done about each, waits, and the end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core import run as core
-from holdfast.core.state import RunState
+from holdfast.core.state import HandoverReason, RunState
 from holdfast.driver.accounts import Accounts
+from holdfast.driver.lag import Behind
 from holdfast.store.journal import Record
+
+_PLANNED = {
+    HandoverReason.RESIZE: "to go on with other nodes or another number of workers",
+    HandoverReason.PREEMPTION: "at a checkpoint, as nodes are about to be taken away",
+    HandoverReason.STOP: "at a checkpoint, as it was asked to stop",
+}
 
 
 class Moment(NamedTuple):
     time: float
-    kind: str  # "driver", "group", "failure", "damage", "stop" or "end"
+    kind: str  # driver, group, hand-over, failure, stacks, node, waiting, storage, damage, stop or end
     text: str
     cause: str | None = None  # a failure's class
     action: str | None = None  # what was done about it
@@ -35,7 +42,8 @@ def moments(records: Iterable[Record]) -> list[Moment]:
         if state.failure is not None and state.failure is not before.failure:
             failure = state.failure
             told.append(Moment(record.time, "failure", failure.text, failure.kind.value, accounts.action(state)))
-        telling = _tell(event, has_ended)
+        told += [Moment(record.time, "node", text) for text in _rests(before, state)]
+        telling = _tell_of_storage(event, before) if isinstance(event, ev.StorageLags) else _tell(event, has_ended)
         if telling is not None:
             told.append(Moment(record.time, *telling))
         if isinstance(event, (ev.DriverStarted, ev.RunEnded)):
@@ -50,7 +58,16 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
             return "driver", f"driver {epoch} started{died}"
         case ev.GroupStarted(generation, world_size, resume, base):
             since = f"from {resume} (report {base:,})" if resume else "from the beginning"
-            return "group", f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'} {since}"
+            return "group", f"attempt {generation} with {_workers(world_size)} {since}"
+        case ev.HandedOver(generation, reason):
+            return "hand-over", f"attempt {generation} ended as planned, {_PLANNED[reason]}"
+        case ev.CapacityLacking(least, room):
+            return "waiting", f"waits for nodes: the next attempt needs {_workers(least)}, and there is room for {room}"
+        case ev.NodeRested(node):
+            return "node", f"{node} may be used again"
+        case ev.StacksTaken(generation, rank):
+            cause = f"; rank {rank} seems to be what the others wait for" if rank >= 0 else ""
+            return "stacks", f"attempt {generation} made no progress, and what its ranks did was written down{cause}"
         case ev.Damaged(id, why):
             return "damage", f"{id} was found damaged and set aside: {why}"
         case ev.StopAsked(at_once):
@@ -58,3 +75,25 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
         case ev.RunEnded(outcome, reason):
             return "end", f"{outcome.value}: {reason}" if reason else outcome.value
     return None
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def _tell_of_storage(event: ev.StorageLags, before: RunState) -> tuple[str, str]:
+    behind = Behind(event.checkpoints, event.bytes, event.seconds)
+    if event.stalled:
+        return "storage", f"training waits for storage, which is behind by {behind}"
+    if before.stalled:
+        return "storage", f"storage has caught up, and training goes on; left: {behind}"
+    return "storage", f"storage is behind by {behind}; training goes on meanwhile"
+
+
+def _rests(before: RunState, after: RunState) -> list[str]:
+    """Of nodes that are left alone from now on."""
+    rest_s = after.spec.bad_node_rest_s
+    return [
+        f"{node} had {after.node_failures[node]} failures: no worker is placed there for {rest_s:.0f} s"
+        for node in sorted(after.resting - before.resting)
+    ]

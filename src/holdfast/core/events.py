@@ -162,6 +162,7 @@ class HandedOver(Event, frozen=True):
 class StacksTaken(Event, frozen=True):
     """What the ranks of a group that seems to hang are doing is written down; ``rank`` seems to be the cause."""
 
+    durable = True
     generation: int
     rank: int = -1
 
