@@ -22,8 +22,9 @@ FAULT = {"kind": "SIGKILL", "at": 2, "times": 2, "node": "bad"}
 ENDS_WITHIN_S = 60.0
 
 
-def test_a_node_where_workers_crash_rests_and_comes_back(
-    scene: Scene, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("signal_name", "kind"), [("SIGKILL", "crash"), ("SIGSTOP", "hang")])
+def test_a_node_where_workers_crash_or_hang_rests_and_comes_back(
+    signal_name: str, kind: str, scene: Scene, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DISPLAY", "plain")
     monkeypatch.setenv("HOLDFAST_BAD_NODE_FAILURES", "2")
@@ -37,9 +38,10 @@ def test_a_node_where_workers_crash_rests_and_comes_back(
         scene.await_steps(2, world=2)
 
     with scene.meanwhile(wait):
-        scene.check(scene.trainer((1, 2), config={"fault": FAULT}, max_failures=5, verbose=None).fit())
+        fault = {**FAULT, "kind": signal_name}
+        scene.check(scene.trainer((1, 2), config={"fault": fault}, max_failures=5, verbose=None).fit())
     assert scene.worlds() == [2, 2, 1, 2]
-    assert scene.kinds() == ["crash", "crash"]
+    assert scene.kinds() == [kind, kind]
     assert scene.records("NodeRested")[0].body["node"] == "bad"
     assert "bad had 2 failures: no worker is placed there for 3 s" in "".join(capfd.readouterr())
 

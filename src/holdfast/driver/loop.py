@@ -325,7 +325,13 @@ class Driver:
         turns.append(_Turn(event, before, self._state, [c for c in commands if not isinstance(c, do.Decide)]))
         for command in commands:
             if isinstance(command, do.Decide):
-                self._step(command.event, turns)
+                self._step(self._located(command.event), turns)
+
+    def _located(self, event: ev.Event) -> ev.Event:
+        """The core knows ranks alone; a failure that it declares counts for a node all the same."""
+        if not isinstance(event, ev.WorkerFailed):
+            return event
+        return msgspec.structs.replace(event, node=self._fleet.node_of(event.generation, event.rank))
 
     def _note(self, turn: _Turn) -> None:
         """Show what changed to the person and to the callbacks."""
