@@ -412,10 +412,12 @@ class Driver:
                     self._display.output(rank, line)
             case wire.Uploaded() | wire.Fetched() | wire.StagedLost():
                 self._hear_storage(node, message)
-            case wire.NodeJoining() | wire.NodeReady() | wire.NodeDraining() | wire.NodeLost():
+            case wire.NodeJoining() | wire.NodeReady() | wire.NodeSeats() | wire.NodeDraining() | wire.NodeLost():
                 self._hear_of_node(message)
 
-    def _hear_of_node(self, message: wire.NodeJoining | wire.NodeReady | wire.NodeDraining | wire.NodeLost) -> None:
+    def _hear_of_node(
+        self, message: wire.NodeJoining | wire.NodeReady | wire.NodeSeats | wire.NodeDraining | wire.NodeLost
+    ) -> None:
         fleet, node = self._fleet, message.node_id
         match message:
             case wire.NodeJoining():
@@ -425,6 +427,8 @@ class Driver:
                 if fleet.grows:
                     fleet.probe(node)
                 self._take_over(node, message.unsaved)
+            case wire.NodeSeats(_, seats):
+                fleet.roster.seat(node, seats)
             case wire.NodeDraining(_, deadline_s):
                 fleet.roster.drain(node)
                 self._warn(f"{node} will be taken away in {deadline_s:.0f} s")

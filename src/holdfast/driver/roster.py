@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from holdfast.wire.messages import NodeReady, Place
+from holdfast.wire.messages import NodeReady, Place, Seat
 
 _SPREADS = ("SPREAD", "STRICT_SPREAD")
 
@@ -16,9 +17,11 @@ class Node:
     cpus: float
     gpus: float
     address: str
+    seats: list[Seat] | None = None  # what a cluster has granted there
     draining: bool = False  # it will be taken away
     resting: bool = False  # it failed too often
     unfit: bool = False  # its probe found something wrong
+    apart: bool = False  # it cannot talk to others
 
 
 class Roster:
@@ -44,9 +47,13 @@ class Roster:
 
     def ready(self, message: NodeReady) -> None:
         self._joining.discard(message.node_id)
-        node = Node(message.node_id, message.cpus, message.gpus, message.address)
+        node = Node(message.node_id, message.cpus, message.gpus, message.address, message.seats)
         node.resting = node.id in self._resting
         self._nodes[node.id] = node
+
+    def seat(self, id: str, seats: list[Seat]) -> None:
+        if id in self._nodes:
+            self._nodes[id].seats = seats
 
     def lost(self, id: str) -> bool:
         """Whether it was there, or on its way."""
@@ -66,6 +73,10 @@ class Roster:
     def is_unfit(self, id: str) -> None:
         if id in self._nodes:
             self._nodes[id].unfit = True
+
+    def set_apart(self, ids: Collection[str]) -> None:
+        for node in self._nodes.values():
+            node.apart = node.id in ids
 
     def is_draining(self, id: str) -> bool:
         return id in self._nodes and self._nodes[id].draining
@@ -87,21 +98,29 @@ class Roster:
         placed: dict[str, list[Place]] = {}
         rank = 0
         for node_rank, (node, count) in enumerate((node, count) for node, count in counts if count):
-            gpus = math.ceil(self._gpus)
-            placed[node.id] = [
-                Place(rank + i, i, count, node_rank, self._cpus, list(range(i * gpus, (i + 1) * gpus)))
-                for i in range(count)
-            ]
+            sees, devices = self._devices(node, count)
+            placed[node.id] = [Place(rank + i, i, count, node_rank, self._cpus, devices[i], sees) for i in range(count)]
             rank += count
         return placed
 
+    def _devices(self, node: Node, count: int) -> tuple[str, list[list[int]]]:
+        """The GPUs that the workers of a node see, and which of them each has; two may share one."""
+        if node.seats is None:
+            gpus = math.ceil(self._gpus)
+            return "", [list(range(i * gpus, (i + 1) * gpus)) for i in range(count)]
+        taken = [seat.gpus for seat in node.seats[:count]]
+        sees = list(dict.fromkeys(gpu for gpus in taken for gpu in gpus))
+        return ",".join(sees), [[sees.index(gpu) for gpu in gpus] for gpus in taken]
+
     def _usable(self) -> list[Node]:
-        """Nodes that failed often are used only where the others are not enough."""
+        """Nodes that failed often, or cannot talk to others, are used only where the rest is not enough."""
         fit = [node for node in self._nodes.values() if not node.draining and not node.unfit]
-        rested = [node for node in fit if not node.resting]
-        return rested if sum(map(self._room, rested)) >= self._least else fit
+        good = [node for node in fit if not node.resting and not node.apart]
+        return good if sum(map(self._room, good)) >= self._least else fit
 
     def _room(self, node: Node) -> float:
+        if node.seats is not None:
+            return len(node.seats)
         by_cpu = math.inf if not self._cpus else node.cpus // self._cpus
         by_gpu = math.inf if not self._gpus or math.isinf(node.cpus) else node.gpus // self._gpus
         return by_cpu if math.isinf(by_gpu) else min(by_cpu, by_gpu)

@@ -1,12 +1,14 @@
-"""Where processes live. The local engine is embedded and the default."""
+"""Where processes live. The local engine is embedded and the default; on clusters it is Ray."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from .demand import Demand
 
-def choose(engine: Any, in_process: bool) -> Any:
-    """The engine that a setting names, or the one that was passed."""
+
+def choose(engine: Any, in_process: bool, demand: Demand | None = None) -> Any:
+    """The engine that a setting names, or the one that was passed. ``demand``: what the run asks of a cluster."""
     if in_process:
         from .inprocess import InProcessEngine
 
@@ -15,6 +17,10 @@ def choose(engine: Any, in_process: bool) -> Any:
         from .local import LocalEngine
 
         return LocalEngine()
+    if engine == "ray":
+        from .ray.engine import RayEngine
+
+        return RayEngine(demand or Demand())
     if isinstance(engine, str):
-        raise ValueError(f'engine={engine!r}: this version has the engine "local"')
+        raise ValueError(f'engine={engine!r}: this version has the engines "local" and "ray"')
     return engine

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,6 +21,16 @@ _IN_VAIN = 5  # starts of an agent that never gets ready, after which the run is
 _BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
+class Agent(Protocol):
+    """An agent on a node, wherever that is."""
+
+    def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None: ...
+    def send(self, message: wire.Message) -> None: ...
+    def shut_down(self) -> None: ...
+    def kill(self) -> None: ...
+    def await_end(self, is_lost: Callable[[], bool]) -> None: ...
+
+
 class Member:
     """One thread starts the node's agents and hears them: the kernel ends an agent with the thread that started it."""
 
@@ -27,7 +38,7 @@ class Member:
         self._node, self._configure, self._inbox = node, configure, inbox
         self._stays = stays  # whether the node is to have another agent when this one has gone
         self._lock = threading.Lock()
-        self._agent: AgentProcess | None = None
+        self._agent: Agent | None = None
         self._ready = 0  # the pid of the agent, once it has said that it is ready
         self._accepted = 0  # the pid of the agent that the driver knows
         self._drain_by: float | None = None
@@ -98,7 +109,7 @@ class Member:
 
     def _one_agent(self) -> bool:
         """From its start to its end; whether it was ready in between."""
-        agent = AgentProcess(self._node, self._configure)
+        agent = self._start_agent()
         with self._lock:
             self._agent = agent
             if self._removed:
@@ -118,17 +129,23 @@ class Member:
                 self._agent = None
         return ready != 0
 
+    def _start_agent(self) -> Agent:
+        return AgentProcess(self._node, self._configure)
+
+    def _gives(self) -> dict[str, Any]:
+        """What the node has for workers, as fields of ``NodeReady``."""
+        node = self._node
+        return {"cpus": node.cpus, "gpus": node.gpus, "labels": dict(node.labels), "address": node.address}
+
     def _pass_on(self, message: wire.Message) -> None:
         if not isinstance(message, wire.NodeReady):
             self._say(message)
             return
-        node = self._node
-        gives = {"cpus": node.cpus, "gpus": node.gpus, "labels": dict(node.labels), "address": node.address}
         with self._lock:
             self._ready = message.pid
-            self._say(msgspec.structs.replace(message, **gives))
+            self._say(msgspec.structs.replace(message, **self._gives()))
             if self._drain_by is not None:
-                self._say(wire.NodeDraining(node.id, max(0.0, self._drain_by - time.monotonic())))
+                self._say(wire.NodeDraining(self._node.id, max(0.0, self._drain_by - time.monotonic())))
 
     def _say(self, message: wire.Message) -> None:
         self._inbox.put((self._node.id, message))

@@ -34,6 +34,7 @@ from holdfast.train.config import (
     storage_in_force,
     warn_unused_in_training,
 )
+from holdfast.train.demand import demand_of
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.result import Result
 from holdfast.train.validation import ValidationConfig
@@ -79,7 +80,9 @@ class DataParallelTrainer:
         warn_unused_in_training(self.scaling_config, self.run_config)
         location = self.run_config.location
         in_force = settings.load()
-        engine = choose(self.run_config.engine or in_force.engine, in_process=self.scaling_config.num_workers == 0)
+        wanted = demand_of(self.scaling_config, self.run_config)
+        in_process = self.scaling_config.num_workers == 0
+        engine = choose(self.run_config.engine or in_force.engine, in_process, wanted)
         if location.is_in_memory and self.scaling_config.num_workers != 0:
             raise ValueError(
                 f"RunConfig(storage_path={str(location.parent)!r}): workers cannot reach the memory of this process; "

@@ -56,7 +56,8 @@ class Place(Message, frozen=True, tag=True):
     local_world_size: int
     node_rank: int
     cpus: float = 1.0
-    devices: list[int] = []
+    devices: list[int] = []  # of those that it sees
+    sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: as on its node
 
 
 class StartWorkers(Message, frozen=True, tag=True):
@@ -344,8 +345,15 @@ class Pong(Message, frozen=True, tag=True):
     number: int
 
 
+class Seat(Message, frozen=True, tag=True):
+    """Room for one worker that a cluster has granted, with the GPUs that go with it, or its share of one."""
+
+    gpus: list[str] = []
+
+
 class NodeReady(Message, frozen=True, tag=True):
-    """What the node has to give, the engine adds. ``cpus`` may be infinite: as many workers as are asked for."""
+    """What the node has to give, the engine adds. ``cpus`` may be infinite: as many workers as are asked for.
+    ``seats``: the room for workers, whatever the machine has; None where no cluster shares it out."""
 
     node_id: str
     pid: int
@@ -354,6 +362,7 @@ class NodeReady(Message, frozen=True, tag=True):
     gpus: float = 0.0
     labels: dict[str, str] = {}
     address: str = "127.0.0.1"  # where other nodes can reach it
+    seats: list[Seat] | None = None
 
 
 class NodeDraining(Message, frozen=True, tag=True):
@@ -367,6 +376,13 @@ class NodeJoining(Message, frozen=True, tag=True):
     """Said by the engine: an agent is being started."""
 
     node_id: str
+
+
+class NodeSeats(Message, frozen=True, tag=True):
+    """Said by the engine: the cluster has granted more room on a node, or has taken some back."""
+
+    node_id: str
+    seats: list[Seat]
 
 
 class NodeLost(Message, frozen=True, tag=True):

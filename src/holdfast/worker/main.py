@@ -88,6 +88,8 @@ def _adopt(assignment: Assignment) -> None:
     """Become what a fresh process of the script's environment would be: its variables, paths and randomness."""
     os.environ.clear()
     os.environb.update(assignment.env)
+    if assignment.place.sees:
+        os.environ["CUDA_VISIBLE_DEVICES"] = assignment.place.sees
     with contextlib.suppress(OSError):  # it may have been removed
         os.chdir(assignment.cwd)
     if "OMP_NUM_THREADS" not in os.environ:

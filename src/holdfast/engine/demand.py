@@ -1,0 +1,26 @@
+"""What the workers of a run ask of an engine that shares out a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Demand:
+    """``labels`` are selectors, one for each worker; empty if any node will do. ``runtime_env`` is Ray's."""
+
+    least: int = 1  # workers, without which the run cannot start
+    most: int = 1
+    resources: Mapping[str, float] = field(default_factory=lambda: {"CPU": 1.0})  # of one worker
+    strategy: str = "PACK"
+    labels: Sequence[Mapping[str, str]] = ()
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> float:
+        return self.resources.get("GPU", 0.0)
+
+    def labels_of(self, worker: int) -> dict[str, str]:
+        return dict(self.labels[worker % len(self.labels)]) if self.labels else {}

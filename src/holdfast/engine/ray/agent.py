@@ -1,0 +1,160 @@
+"""The driver's handle of an agent on a Ray node: how it is started there, and how its end is known.
+
+That an agent is gone is known from its actor, which has seen the end of all below it. If the actor cannot say so, the
+closed line shows that the agent has ended, and the kernel ends what is below it. If the line just fell silent, the
+agent has ended its workers when its lease is over.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast.engine.base import Inbox
+from holdfast.engine.link import Link
+from holdfast.errors import HoldfastError
+from holdfast.node.handshake import Door
+from holdfast.wire import messages as wire
+
+from .connection import cluster_address, own_address, ray_module
+from .host import About
+
+_ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
+_CONNECT_WITHIN_S = 60.0
+_CONFIRM_WITHIN_S = 2.0
+_FENCE_MARGIN_S = 2.0
+_TURN_S = 0.1
+_RAYS_OWN = ("RAY_RAYLET_PID", "RAY_JOB_ID", "RAY_CLIENT_MODE", "RAY_LD_PRELOAD_ON_WORKERS", "CUDA_VISIBLE_DEVICES")
+
+
+class NodeUnusableError(HoldfastError):
+    """Nothing can be run on the node, now or later."""
+
+
+class RayAgent:
+    """As ``AgentProcess`` is for a process of this machine. ``actor`` makes the actor on the node."""
+
+    def __init__(
+        self,
+        node_id: str,
+        configure: wire.Configure,
+        actor: Any,
+        env_vars: dict[str, str],
+        own_directory: bool,
+    ) -> None:
+        self._node_id, self._configure, self._actor = node_id, configure, actor
+        self._env_vars, self._own_directory = env_vars, own_directory
+        self._door: Door | None = None
+        self._link: Link | None = None
+        self._hosting: Any = None  # what the actor answers when all is gone
+        self._killed = False
+        self.node_is_there = True  # as far as is known
+
+    def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
+        """Start it, and deliver what it says until it is gone."""
+        run_dir = "" if self._configure.storage else self._configure.run_dir
+        about = self._await(self._actor.about.remote(run_dir), _ACTOR_WITHIN_S)
+        if not isinstance(about, About):
+            self.node_is_there = False
+            return
+        self._check(about)
+        self._door = Door(own_address())
+        self._hosting = self._actor.host.remote(self._door.host, self._door.port, self._door.token.hex())
+        deadline = time.monotonic() + _CONNECT_WITHIN_S
+        sock = self._door.admit(lambda: not self._killed and not self._is_over and time.monotonic() < deadline)
+        self._door.close()
+        if sock is None:
+            return
+        link = Link(sock, self._configure.node_timeout_s)
+        link.send(self._configured(about))
+        self._link = link
+        if not self._killed:
+            link.serve(inbox, deliver)
+
+    def _await(self, ref: Any, within_s: float) -> Any:
+        """The answer; None if there is none, or nobody wants it any more."""
+        ray = ray_module()
+        deadline = time.monotonic() + within_s
+        while not self._killed and time.monotonic() < deadline:
+            done, _ = ray.wait([ref], timeout=_TURN_S)
+            if done:
+                return _answer(ray, ref)
+        return None
+
+    @property
+    def _is_over(self) -> bool:
+        done, _ = ray_module().wait([self._hosting], timeout=0)
+        return bool(done)
+
+    def _check(self, about: About) -> None:
+        if about.version != holdfast.__version__:
+            raise NodeUnusableError(
+                f"{self._node_id} has Holdfast {about.version}, and the driver {holdfast.__version__}: "
+                "install the same version on all nodes"
+            )
+        if not about.reaches_storage:
+            raise NodeUnusableError(
+                f"{self._node_id} does not see the directory {self._configure.run_dir}: on a cluster, set "
+                "RunConfig(storage_path=...) to a bucket, or to a directory that all nodes share"
+            )
+
+    def _configured(self, about: About) -> wire.Configure:
+        """What workers find is the node's: its variables and paths, and those that the runtime environment adds."""
+        ours = {name: value for name, value in self._configure.env.items() if name.startswith(b"HOLDFAST_")}
+        env = {name: value for name, value in about.env.items() if name not in _RAYS_OWN and name != "OMP_NUM_THREADS"}
+        env |= {"RAY_ADDRESS": cluster_address(), **self._env_vars}
+        cwd = os.fsencode(about.cwd) if self._own_directory else self._configure.cwd
+        return msgspec.structs.replace(
+            self._configure,
+            node_id=self._node_id,
+            env={os.fsencode(name): os.fsencode(value) for name, value in env.items()} | ours,
+            sys_path=list(dict.fromkeys([*self._configure.sys_path, *map(os.fsencode, about.sys_path)])),
+            cwd=cwd,
+        )
+
+    def send(self, message: wire.Message) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    def shut_down(self) -> None:
+        """In good order; from any thread."""
+        if self._link is not None:
+            self._link.send(wire.Shutdown())
+        else:
+            self.kill()  # it has not come yet, and so has done nothing
+
+    def kill(self) -> None:
+        """At once; from any thread."""
+        self._killed = True
+        ray_module().kill(self._actor)
+        if self._link is not None:
+            self._link.hang_up()
+
+    def await_end(self, is_lost: Callable[[], bool]) -> None:
+        """When this returns, all is gone, as far as can be known from here."""
+        link, silent = self._link, self._link is not None and self._link.silent
+        for part in (self._door, link):
+            if part is not None:
+                part.close()
+        if self._hosting is None:
+            return
+        lease_s = self._configure.node_timeout_s + _FENCE_MARGIN_S
+        over = link.heard_at + lease_s if link is not None and silent else time.monotonic() + _CONFIRM_WITHIN_S
+        ray = ray_module()
+        done, _ = ray.wait([self._hosting], timeout=max(0.0, over - time.monotonic()))
+        self.node_is_there = bool(done) and _answer(ray, self._hosting) is True
+        if done and not self.node_is_there and silent:
+            time.sleep(max(0.0, over - time.monotonic()))  # the actor died, and cannot speak for the agent
+
+
+def _answer(ray: Any, ref: Any) -> Any:
+    """None if the actor is gone, or its node."""
+    try:
+        return ray.get(ref)
+    except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError, ray.exceptions.WorkerCrashedError):
+        return None

@@ -1,0 +1,38 @@
+"""The engine of clusters: an agent on each node on which Ray has granted room for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from holdfast.engine.base import Inbox
+from holdfast.engine.demand import Demand
+from holdfast.wire import messages as wire
+
+from .connection import connect
+from .session import RaySession
+
+T = TypeVar("T")
+
+
+class RayEngine:
+    """``demand`` is what one run asks for: each run has an engine of its own, on the one connection of the script."""
+
+    grows = True
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+
+    def __repr__(self) -> str:
+        return "RayEngine()"
+
+    def check(self, gpus: float) -> None:
+        """Nodes may join at any time; that there is a cluster is known here."""
+        connect()
+
+    def open(self, configure: wire.Configure, inbox: Inbox) -> RaySession:
+        connect()
+        return RaySession(self._demand, configure, inbox)
+
+    def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
+        return run()  # the driver handles signals itself

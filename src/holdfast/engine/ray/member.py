@@ -1,0 +1,96 @@
+"""A Ray node's part in one run: as on a local cluster, with an actor that starts the agents there."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.engine.agent_process import Node
+from holdfast.engine.base import Inbox
+from holdfast.engine.demand import Demand
+from holdfast.engine.member import Agent, Member
+from holdfast.wire import messages as wire
+
+from .agent import RayAgent
+from .connection import ray_module
+from .host import HoldfastAgent
+
+
+class RayMember(Member):
+    def __init__(
+        self,
+        ray_id: str,
+        node: Node,
+        address: str,
+        demand: Demand,
+        configure: wire.Configure,
+        inbox: Inbox,
+        stays: Callable[[str], bool],
+    ) -> None:
+        self.ray_id, self._address, self._demand = ray_id, address, demand
+        self._seats: list[wire.Seat] = []
+        self._actor: Any = None
+        self._latest: RayAgent | None = None
+        self.is_busy = False  # workers of the run may live there
+        self.is_doubted = False  # its actor is gone, and nobody knows yet whether the node is
+        super().__init__(node, configure, inbox, stays)
+
+    def seat(self, seats: list[wire.Seat]) -> None:
+        """Ray has granted so many."""
+        with self._lock:
+            if seats == self._seats:
+                return
+            self._seats = seats
+            if self._ready:  # else it is said when the driver knows of the node
+                self._say(wire.NodeSeats(self._node.id, seats))
+
+    def send(self, message: wire.Message) -> None:
+        if isinstance(message, wire.StartWorkers):
+            self.is_busy = True
+        super().send(message)
+
+    def end_actor(self) -> None:
+        """When all else is over."""
+        if self._actor is not None:
+            ray_module().kill(self._actor)
+
+    def _gives(self) -> dict[str, Any]:
+        return {"cpus": math.inf, "gpus": 0.0, "address": self._address, "seats": self._seats}
+
+    def _pass_on(self, message: wire.Message) -> None:
+        if isinstance(message, wire.WorkersGone):
+            self.is_busy = False
+        if isinstance(message, wire.NodeReady):
+            self.is_doubted = False
+        super()._pass_on(message)
+
+    def _start_agent(self) -> Agent:
+        if self._latest is not None and not self._latest.node_is_there:
+            self.end_actor()
+            self._actor = None
+        if self._actor is None:
+            self._actor = self._new_actor()
+        env_vars = {str(name): str(value) for name, value in self._demand.runtime_env.get("env_vars", {}).items()}
+        own_directory = "working_dir" in self._demand.runtime_env
+        self._latest = RayAgent(self._node.id, self._configure, self._actor, env_vars, own_directory)
+        return self._latest
+
+    def _one_agent(self) -> bool:
+        was_ready = super()._one_agent()
+        self.is_busy = False
+        self.is_doubted = self._latest is not None and not self._latest.node_is_there
+        return was_ready
+
+    def _new_actor(self) -> Any:
+        ray = ray_module()
+        name = f"holdfast:{self._configure.run_name}:{self._node.id}:{secrets.token_hex(3)}"
+        where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self.ray_id, soft=False)
+        options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "name": name, "scheduling_strategy": where}
+        if self._demand.runtime_env:
+            options["runtime_env"] = dict(self._demand.runtime_env)
+        return ray.remote(HoldfastAgent).options(**options).remote(self._configure.run_name, self._node.id)
+
+    def _complain(self, in_vain: int) -> None:
+        """A node that cannot be used may be able to later, and others may join."""

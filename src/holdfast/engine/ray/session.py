@@ -1,0 +1,131 @@
+"""The nodes of one run on a Ray cluster: one thread looks at what Ray says of them and of what it has granted.
+
+Ray tells a driver of nothing by itself, so it is asked a few times a second, which costs it about a millisecond.
+Nothing hurried depends on that: that a node is gone, its agent's line tells at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from holdfast.engine.agent_process import Node
+from holdfast.engine.base import Inbox
+from holdfast.engine.demand import Demand
+from holdfast.errors import HoldfastError
+from holdfast.wire import messages as wire
+
+from .connection import ray_module
+from .member import RayMember
+from .nodes import RayNode, look
+from .seats import Seats
+
+log = logging.getLogger(__name__)
+_LOOK_EVERY_S = 0.2
+_FIRST_LOOKS_S = 2.0  # how long the nodes that are there are waited for, before the run starts with what it has
+_BLIND_FOR_S = 60.0  # how long the cluster may not answer
+_ENDED_WITHIN_S = 12.0
+_SOME_DAY_S = 120.0  # the deadline of a node that is drained without one
+
+
+class RaySession:
+    def __init__(self, demand: Demand, configure: wire.Configure, inbox: Inbox) -> None:
+        self._demand, self._configure, self._inbox = demand, configure, inbox
+        self._lock = threading.Lock()
+        self._members: dict[str, RayMember] = {}  # by our name of the node
+        self._alive: dict[str, RayNode] = {}  # by Ray's
+        self._drained: set[str] = set()
+        self._over = threading.Event()
+        self._seats = Seats(demand, f"holdfast:{configure.run_name}")
+        self._look_first()
+        self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
+        self._thread.start()
+
+    # What the driver says
+
+    def accept(self, node_id: str, pid: int) -> None:
+        member = self._members.get(node_id)
+        if member is not None:
+            member.accept(pid)
+
+    def send(self, node_id: str, message: wire.Message) -> None:
+        member = self._members.get(node_id)
+        if member is not None:
+            member.send(message)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        members = list(self._members.values())
+        for member in members:
+            member.shut_down()
+        for member in members:
+            if not member.join(_ENDED_WITHIN_S):
+                member.remove()
+                member.join(_ENDED_WITHIN_S)
+        for member in members:
+            member.end_actor()
+        self._seats.release()
+
+    # What Ray says
+
+    def _look_first(self) -> None:
+        """So that the driver hears of the nodes that are there before it decides how many workers to start."""
+        deadline = time.monotonic() + _FIRST_LOOKS_S
+        while time.monotonic() < deadline:
+            self._look()
+            if sum(map(len, self._seats.by_node().values())) >= self._demand.most:
+                return
+            time.sleep(_LOOK_EVERY_S / 4)
+
+    def _watch(self) -> None:
+        seen_at = time.monotonic()
+        while not self._over.wait(_LOOK_EVERY_S):
+            try:
+                self._look()
+                seen_at = time.monotonic()
+            except Exception as error:
+                log.debug("the cluster did not answer: %s", error)
+                if not ray_module().is_initialized() or time.monotonic() > seen_at + _BLIND_FOR_S:
+                    self._inbox.put(HoldfastError(f"the Ray cluster cannot be reached any more: {error}"))
+                    return
+
+    def _look(self) -> None:
+        self._alive = look()
+        self._seats.look(self._alive)
+        self._seats.balance(self._doubted(), self._is_busy)
+        seats = self._seats.by_node()
+        for ray_id in seats:
+            if self._alive[ray_id].name not in self._members and self._alive[ray_id].drain_by is None:
+                self._add(self._alive[ray_id])
+        for member in list(self._members.values()):
+            member.seat(seats.get(member.ray_id, []))
+            self._tell_of_draining(member)
+
+    def _add(self, node: RayNode) -> None:
+        local = Node(node.name, labels=node.labels)
+        self._members[node.name] = RayMember(
+            node.id, local, node.address, self._demand, self._configure, self._inbox, self._stays
+        )
+
+    def _tell_of_draining(self, member: RayMember) -> None:
+        node = self._alive.get(member.ray_id)
+        if node is None or node.drain_by is None or node.id in self._drained:
+            return
+        self._drained.add(node.id)
+        member.drain(max(0.0, node.drain_by - time.time()) if node.drain_by else _SOME_DAY_S)
+
+    def _doubted(self) -> set[str]:
+        """Nodes that no worker should be put on any more."""
+        draining = {node.id for node in self._alive.values() if node.drain_by is not None}
+        return draining | {member.ray_id for member in self._members.values() if member.is_doubted}
+
+    def _is_busy(self, ray_id: str) -> bool:
+        return any(member.ray_id == ray_id and member.is_busy for member in self._members.values())
+
+    def _stays(self, node_id: str) -> bool:
+        """Whether the node is to have another agent when one has gone."""
+        member = self._members.get(node_id)
+        node = self._alive.get(member.ray_id) if member is not None else None
+        return node is not None and node.drain_by is None and not self._over.is_set()
