@@ -2,6 +2,8 @@
 
 One thread runs the loop; a few others hash and move files. The agent decides nothing: it does what the driver says and
 tells what it sees. It ends when the driver is gone or must be taken for gone, and everything below it ends first.
+Besides its own run, that of the first ``Configure``, it serves any number of others, each with processes, files and a
+payload of its own. They share the zygote, the loop and the line to the driver.
 """
 
 from __future__ import annotations
@@ -11,18 +13,17 @@ import queue
 import selectors
 import socket
 import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.wire import messages as wire
 
-from . import probe, stacks
-from .crew import Crew
 from .launch import Launcher, LauncherLostError
-from .line import Line
-from .storage_orders import StorageOrders
+from .line import Line, RunLine
+from .nursery import Nursery
+from .run import Run
+from .storage_orders import Hands
 
 
 class Agent:
@@ -36,11 +37,14 @@ class Agent:
         self._launcher = launcher
         self._selector = selectors.DefaultSelector()
         self._line = Line(driver, self._selector, self._obey, leased=leased)
+        self._line.on_listening = self._watch_all
+        self._hands = Hands()
         self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         self._selector.register(self._wake, selectors.EVENT_READ, self._hear_threads)
         self._session: wire.Configure | None = None  # until the first order
+        self._runs: dict[int, Run] = {}
         self._closing = self._run_over = False
         self._notices = 0  # that the machine goes away
         self._drained_at: float | None = None
@@ -61,9 +65,15 @@ class Agent:
 
     def _end(self) -> None:
         if self._session is not None:
-            self._crew.kill()
-            self._storage.close(self._run_over, wait=not self._alone)
-            self._crew.close()
+            for run in self._all_runs():
+                run.crew.kill()
+            self._nursery.close()
+            self._own.end_storage(self._run_over)
+            for run in self._runs.values():
+                run.end_storage(False)
+            self._hands.close(wait=not self._alone)
+            for run in self._all_runs():
+                run.crew.close()
         elif self._launcher is not None:
             self._launcher.close()
         self._selector.close()
@@ -87,51 +97,53 @@ class Agent:
         match order:
             case wire.Configure():
                 self._configure(order)
-            case wire.StartWorkers():
-                self._crew.start_group(order, self._storage.resume_from(order.checkpoint))
-            case wire.StopWorkers():
-                self._crew.stop_group(order)
-            case wire.Seal() | wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():
-                self._storage.serve(order)
-            case wire.RunTask():
-                self._crew.run_task(order)
-            case wire.Reply():
-                self._crew.tell(order, order.generation, order.rank)
-            case wire.Durable(generation, id):
-                self._storage.is_durable(id)
-                self._crew.tell(wire.Durable(generation, id, self._storage.offer(id)), generation)
-            case wire.Pressure():
-                self._crew.press(order)
-            case wire.Notice() | wire.HandoverAt():
-                self._crew.tell(order, order.generation)
-            case wire.DumpStacks(generation):
-                subjects = self._crew.subjects(generation)
-                self._beside(lambda: wire.Stacks(generation, stacks.collect(subjects)))
-            case wire.Probe():
-                self._beside(self._probe)
+            case wire.OpenRun(number, configure):
+                assert number not in self._runs, f"run {number} is open already"
+                self._nursery.share()
+                self._runs[number] = self._run(configure, number)
+            case wire.InRun(number, in_run):
+                if number in self._runs and not self._runs[number].is_closing:
+                    self._runs[number].obey(in_run)
+            case wire.CloseRun(number, over):
+                self._close_run(number, over)
             case wire.Shutdown():
                 self._closing = self._run_over = True
+            case _:
+                self._own.obey(order)
 
     def _configure(self, order: wire.Configure) -> None:
-        self._storage = StorageOrders(order, self._answer)
-        where = (self._selector, self._line, self._storage.submit)
-        self._crew = Crew(order, self._storage.layout, self._launcher, *where)
+        self._nursery = Nursery(order, self._launcher, self._selector)
         self._session = order
         self._line.lease(order.node_timeout_s)
-        unsaved = self._storage.unsaved()
-        self._line.say(wire.NodeReady(order.node_id, os.getpid(), os.cpu_count() or 1, unsaved))
+        self._own = self._run(order, None)
 
-    def _probe(self) -> wire.Message:
-        findings = probe.findings(self._storage.layout.root)
-        return wire.Probed(not findings, findings)
+    def _run(self, configure: wire.Configure, number: int | None) -> Run:
+        line = RunLine(self._line, number)
+        return Run(configure, line, self._nursery, self._selector, self._hands, self._post, self._nudge)
+
+    def _close_run(self, number: int, over: bool) -> None:
+        if number in self._runs:
+            self._runs[number].close_soon(over)
+        else:
+            self._line.say(wire.RunClosed(number))
+
+    def _let_go_of_closed(self) -> None:
+        for number in [n for n, run in self._runs.items() if run.is_closing and run.has_closed()]:
+            self._say_posted()  # what it has answered comes before
+            self._runs.pop(number).crew.close()
+            self._line.say(wire.RunClosed(number))
+
+    def _all_runs(self) -> Iterator[Run]:
+        yield self._own
+        yield from self._runs.values()
+
+    def _watch_all(self) -> None:
+        for run in self._all_runs():
+            run.crew.watch_all()
 
     # What other threads say
 
-    def _beside(self, work: Callable[[], wire.Message]) -> None:
-        """In a thread of its own: the others may have much to do."""
-        threading.Thread(target=lambda: self._answer(work()), name="holdfast-aside", daemon=True).start()
-
-    def _answer(self, message: wire.Message) -> None:
+    def _post(self, message: wire.Message) -> None:
         self._results.put(message)
         self._nudge()
 
@@ -143,6 +155,9 @@ class Agent:
 
     def _hear_threads(self, _mask: int) -> None:
         os.read(self._wake, 4096)
+        self._say_posted()
+
+    def _say_posted(self) -> None:
         while not self._results.empty():
             self._line.say(self._results.get())
 
@@ -151,7 +166,7 @@ class Agent:
     def _timeout(self) -> float | None:
         deadlines = [self._line.due(), self._drained_at]
         if self._session is not None:
-            deadlines += [self._crew.due(), self._storage.due()]
+            deadlines += [self._nursery.due(), *(run.due() for run in self._all_runs())]
         due = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return None if due is None else max(0.0, due - time.monotonic())
 
@@ -160,8 +175,10 @@ class Agent:
         if self._session is None:
             self._closing = self._closing or self._notices > 0
             return
-        self._crew.on_time(now)
-        self._storage.on_time(now)
+        self._nursery.on_time(now)
+        for run in self._all_runs():
+            run.on_time(now)
+        self._let_go_of_closed()
         if self._line.is_cut:
             node, silence = self._session.node_id, self._session.node_timeout_s
             print(

@@ -1,4 +1,4 @@
-"""The processes of a node: the workers of its groups, tasks beside them, and the zygotes that they are forked from."""
+"""The processes of a run on a node: the workers of its groups, and tasks beside them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import selectors
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,13 +19,12 @@ from holdfast.worker.temporary import remove_temporary_files
 
 from . import posix
 from .cgroups import OomWatch
-from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
-from .line import Line
+from .line import RunLine
+from .nursery import Nursery
 from .process import Process
 from .stacks import Subject
 
 _PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
-_WARM_AFTER_S = 15.0
 _ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
 
 
@@ -35,41 +33,34 @@ class Crew:
         self,
         session: wire.Configure,
         layout: RunLayout,
-        launcher: Launcher | None,
+        nursery: Nursery,
         selector: selectors.BaseSelector,
-        line: Line,
+        line: RunLine,
         submit: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._session, self._layout = session, layout
+        self._session, self._layout, self._nursery = session, layout, nursery
         self._selector, self._line, self._submit = selector, line, submit
         self._payload = posix.anonymous_file(session.payload)  # what the session's workers run
-        self._to_preload = list(session.preload)
         self._processes: dict[int, Process] = {}  # by token
-        self._by_pid: dict[int, Process] = {}
         self._raised: list[Process] = []  # exceptions not yet passed on
         self._unswept: set[int] = set()  # processes whose temporary files may still be there
-        self._tokens = 0
         self._oom = OomWatch()
         self._pressure = False
-        self._warm_at: float | None = None
-        if launcher is None:
-            forking = session.start_method == "fork" and posix.LINUX
-            launcher = ZygoteLauncher.start(session.essential) if forking else SpawnLauncher()
-        self._launcher = launcher  # the one that starts processes now
-        self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
-        self._watch_launcher(launcher)
-        line.on_listening = self._watch_all
+        nursery.want(session.preload)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._processes
 
     # Orders
 
     def start_group(self, order: wire.StartWorkers, offer: wire.Offer | None) -> None:
-        if self._to_preload and self._warm_at is None:
-            self._warm_at = time.monotonic() + _WARM_AFTER_S
+        self._nursery.warm_later()
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)
             assignment = self._assignment(order.generation, order.world_size, place, order.base, offer)
-            process.send(structs.replace(assignment, address=order.address))
+            process.send(structs.replace(assignment, address=order.address, lockstep=self._session.lockstep))
             if self._pressure:
                 process.send(wire.Pressure(True))
 
@@ -124,21 +115,19 @@ class Crew:
         return wire.Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
 
     def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process:
-        self._tokens += 1
-        process = Process(generation, rank, self._tokens, log, task)
+        process = Process(generation, rank, self._nursery.token(), log, task)
         self._processes[process.token] = process
         self._watch(process)
         self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))
-        fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
-        self._launcher.launch(process.token, fds, bool(task))
-        process.handed_over()
+        self._nursery.launch(self, process, payload)
         return process
 
     def _send(self, process: Process, message: wire.Message) -> None:
         process.send(message)
         self._watch(process)
 
-    def _watch_all(self) -> None:
+    def watch_all(self) -> None:
+        """The driver listens, or no longer does."""
         for process in self._processes.values():
             self._watch(process)
 
@@ -164,44 +153,34 @@ class Crew:
             self._hear_worker(process)
         self._watch(process)
 
-    # What the launchers say
+    # What the nursery says
 
-    def _watch_launcher(self, launcher: Launcher) -> None:
-        self._launchers.append(launcher)
-        self._selector.register(launcher.socket, selectors.EVENT_READ, lambda _mask: self._hear_launcher(launcher))
+    def has_forked(self, process: Process) -> None:
+        self._unswept.add(process.pid)
+        self._oom.look(process.pid)
+        self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid))
 
-    def _hear_launcher(self, launcher: Launcher) -> None:
-        try:
-            self._hear_events(launcher)
-        except LauncherLostError:
-            if launcher is self._launcher or launcher is not self._launchers[-1]:
-                raise
-            # It died of what it was to import, and nothing depends on it yet: go on without.
-            print(f"holdfast: preloading {', '.join(self._session.preload)} failed", file=sys.stderr, flush=True)
-            self._selector.unregister(launcher.socket)
-            self._launchers.remove(launcher)
-            launcher.close()
+    def has_paused(self, process: Process, stopped: bool) -> None:
+        self._line.say(wire.WorkerIsStopped(process.generation, process.rank, stopped))
 
-    def _hear_events(self, launcher: Launcher) -> None:
-        for event in launcher.events():
-            if isinstance(event, wire.Warm):
-                self._launcher = launcher
-                continue
-            if isinstance(event, wire.Forked):
-                process = self._processes[event.token]
-                process.pid, process.forked = event.pid, True
-                self._unswept.add(event.pid)
-                self._by_pid[event.pid] = process
-                self._oom.look(event.pid)
-                self._line.say(wire.WorkerStarted(process.generation, process.rank, event.pid))
-                continue
-            known = self._by_pid.get(event.pid)
-            if known is None:
-                continue
-            if isinstance(event, wire.Paused):
-                self._line.say(wire.WorkerIsStopped(known.generation, known.rank, event.stopped))
-            else:
-                self._ended(known, event.status)
+    def has_ended(self, process: Process, status: int) -> None:
+        """The process is gone: hear the rest of what it said, then tell of its end."""
+        process.ended, process.status = True, status
+        self._hear_worker(process)
+        self._hear_output(process)
+        for source in (process.channel.fileno(), process.output):
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+        if not (process.returned or process.raised or process.failed or process.stopping):
+            self._tell_failure(process)
+        process.close()
+        self._oom.forget(process.pid)
+        del self._processes[process.token]
+        if process.pid in self._unswept:
+            self._submit(lambda: self._sweep(process.pid))
+        self._pass_exceptions_on()
+        if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
+            self._line.say(wire.WorkersGone(process.generation))
 
     # What the processes say
 
@@ -218,8 +197,7 @@ class Crew:
     def _pass_on(self, process: Process, reports: list[wire.Report]) -> list[wire.Report]:
         if reports and not process.task:
             self._line.say(wire.Reports(process.generation, process.rank, reports))
-            if self._warm_at is not None and self._to_preload:
-                self._warm_at = 0.0
+            self._nursery.warm_soon()
         return []
 
     def _hear(self, process: Process, message: Any) -> None:
@@ -256,25 +234,6 @@ class Crew:
             self._selector.unregister(process.output)
 
     # How they end
-
-    def _ended(self, process: Process, status: int) -> None:
-        """The process is gone: hear the rest of what it said, then tell of its end."""
-        process.ended, process.status = True, status
-        self._hear_worker(process)
-        self._hear_output(process)
-        for source in (process.channel.fileno(), process.output):
-            if source in self._selector.get_map():
-                self._selector.unregister(source)
-        if not (process.returned or process.raised or process.failed or process.stopping):
-            self._tell_failure(process)
-        process.close()
-        self._oom.forget(process.pid)
-        del self._processes[process.token], self._by_pid[process.pid]
-        if process.pid in self._unswept:
-            self._submit(lambda: self._sweep(process.pid))
-        self._pass_exceptions_on()
-        if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
-            self._line.say(wire.WorkersGone(process.generation))
 
     def _sweep(self, pid: int) -> None:
         if pid:
@@ -317,10 +276,7 @@ class Crew:
     def due(self) -> float | None:
         if self._raised:
             return time.monotonic() + 0.002
-        deadlines = [p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid]
-        if self._warm_at is not None and self._to_preload:
-            deadlines.append(self._warm_at)
-        return min(deadlines, default=None)
+        return min((p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid), default=None)
 
     def on_time(self, now: float) -> None:
         self._pass_exceptions_on()
@@ -328,19 +284,17 @@ class Crew:
             if process.kill_at is not None and process.kill_at <= now and process.pid:
                 posix.kill_group(process.pid)
                 process.kill_at, process.timed_out = None, True
-        if self._warm_at is not None and self._to_preload and self._warm_at <= now:
-            successor = self._launcher.warmed(self._to_preload)
-            if successor is not None:
-                self._watch_launcher(successor)
-            self._to_preload = []
+
+    def end_all(self) -> None:
+        """Soon: the run is closed."""
+        for process in self._processes.values():
+            process.stopping, process.kill_at = True, 0.0
 
     def kill(self) -> None:
-        """All of them, and the zygotes: the agent ends."""
+        """All of them at once: the agent ends."""
         for process in self._processes.values():
             if process.pid:
                 posix.kill_group(process.pid)
-        for launcher in self._launchers:
-            launcher.close()
 
     def close(self) -> None:
         """When they are gone: what they left goes too."""

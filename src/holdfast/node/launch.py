@@ -31,6 +31,7 @@ class LauncherLostError(Exception):
 
 class Launcher(Protocol):
     socket: socket.socket
+    shared: bool  # by several runs, so that what a worker leaves behind must go when it does, and not with the last
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None: ...
     def warmed(self, modules: Sequence[str]) -> Launcher | None: ...
@@ -43,6 +44,7 @@ class ZygoteLauncher:
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
         self.socket = control
+        self.shared = False
         self._process = process
         control.setblocking(False)
 
@@ -55,14 +57,16 @@ class ZygoteLauncher:
         return cls(ours, process)
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None:
-        socket.send_fds(self.socket, [_encoder.encode(Fork(token))], fds)
+        socket.send_fds(self.socket, [_encoder.encode(Fork(token, self.shared))], fds)
 
     def warmed(self, modules: Sequence[str]) -> Launcher | None:
         """A launcher whose zygote imports these, and says ``Warm`` when it has; this one goes on meanwhile."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self.socket, [_encoder.encode(Preload(list(modules)))], [theirs.fileno()])
-        return ZygoteLauncher(ours)
+        successor = ZygoteLauncher(ours)
+        successor.shared = self.shared
+        return successor
 
     def events(self) -> Iterator[Forked | Exited | Paused | Warm]:
         while True:
@@ -92,6 +96,7 @@ class SpawnLauncher:
 
     def __init__(self) -> None:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.shared = False
         self.socket.setblocking(False)
 
     def say(self, event: Forked | Exited | Paused) -> None:

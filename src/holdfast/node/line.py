@@ -106,3 +106,20 @@ class Line:
         key = self._selector.get_map().get(self._driver)
         if key is not None and key.events != wanted:
             self._selector.modify(self._driver, wanted, key.data)
+
+
+class RunLine:
+    """A run's share of the line: what it says bears its number, unless it is the agent's own run."""
+
+    def __init__(self, line: Line, run: int | None) -> None:
+        self._line, self._run = line, run
+
+    @property
+    def listening(self) -> bool:
+        return self._line.listening
+
+    def say(self, message: wire.RunNews) -> None:
+        self._line.say(self.envelope(message))
+
+    def envelope(self, message: wire.RunNews) -> wire.Message:
+        return message if self._run is None else wire.OfRun(self._run, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,28 @@ from .depot import Depot
 _SAVE_LOGS_EVERY_S = 10.0
 
 
-class StorageOrders:
-    """Files are hashed and moved by a few threads; answers go through ``answer``, from any of them."""
+class Hands:
+    """The few threads that hash and move the files of all runs."""
 
-    def __init__(self, session: wire.Configure, answer: Callable[[wire.Message], None]) -> None:
+    def __init__(self) -> None:
+        self.files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-files")
+        self.transfers = ThreadPoolExecutor(max_workers=3, thread_name_prefix="holdfast-storage")
+
+    def close(self, wait: bool) -> None:
+        for pool in (self.files, self.transfers):
+            pool.shutdown(wait=wait, cancel_futures=True)  # hashing a large file takes its time
+
+
+class StorageOrders:
+    """A run's. Answers go through ``answer``, from any thread; ``on_idle`` is called when it is to close and idle."""
+
+    def __init__(
+        self,
+        session: wire.Configure,
+        hands: Hands,
+        answer: Callable[[wire.RunNews], None],
+        on_idle: Callable[[], None] = lambda: None,
+    ) -> None:
         home = Path(session.run_dir)
         self._depot: Depot | None = None
         self._save_logs_at: float | None = None
@@ -33,9 +51,9 @@ class StorageOrders:
             self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
         self.layout = RunLayout(home)
         self._store = CheckpointStore(self.layout)
-        self._answer = answer
-        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-files")
-        self._transfers = ThreadPoolExecutor(max_workers=3, thread_name_prefix="holdfast-storage")
+        self._hands, self._answer, self._on_idle = hands, answer, on_idle
+        self._jobs: set[Future[Any]] = set()
+        self._closing = self._dropped = False
 
     def unsaved(self) -> list[bytes]:
         return [] if self._depot is None else self._depot.unsaved()
@@ -56,21 +74,36 @@ class StorageOrders:
     def serve(self, order: Any) -> None:
         match order:
             case wire.Seal():
-                self.submit(lambda: self._answer(self._seal(order)))
+                self._do(self._hands.files, lambda: self._dropped or self._answer(self._seal(order)))
             case wire.Gather():
                 self._gather(order)
             case wire.Upload():
-                self._transfers.submit(lambda: self._answer(self._upload(order)))
+                self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._upload(order)))
             case wire.Fetch():
-                self._transfers.submit(lambda: self._answer(self._fetch(order)))
+                self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._fetch(order)))
             case wire.Forget(generation, index, id) if self._depot is not None:
-                self._pool.submit(self._depot.forget, generation, index, id)
+                depot = self._depot
+                self.submit(lambda: depot.forget(generation, index, id))
             case wire.Sweep() if self._depot is not None:
                 self._depot.sweep()
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do something with files, soon."""
-        self._pool.submit(work)
+        self._do(self._hands.files, work)
+
+    def _do(self, pool: Executor, work: Callable[[], object]) -> None:
+        job = pool.submit(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._done)
+
+    def _done(self, job: Future[Any]) -> None:
+        self._jobs.discard(job)
+        if self._closing and not self._jobs:
+            self._on_idle()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._jobs
 
     def due(self) -> float | None:
         return self._save_logs_at
@@ -78,17 +111,27 @@ class StorageOrders:
     def on_time(self, now: float) -> None:
         if self._depot is not None and self._save_logs_at is not None and self._save_logs_at <= now:
             self._save_logs_at = now + _SAVE_LOGS_EVERY_S
-            self._pool.submit(self._depot.save_logs)
+            self.submit(self._depot.save_logs)
 
-    def close(self, run_over: bool, wait: bool) -> None:
+    def close_soon(self, over: bool) -> None:
+        """Take no more time than it must, unless the run is ``over`` and what was ordered is still wanted."""
+        self._closing, self._dropped = True, not over
+        self._save_logs_at = None
+        if self._depot is not None and not over:
+            self._depot.close(False)
+
+    def wind_up(self) -> None:
+        """The run is over and idle: bring its last log lines into storage, and remove what is here."""
         if self._depot is not None:
-            if run_over:
-                self._depot.save_logs()
-            self._depot.close(run_over)
-        for pool in (self._pool, self._transfers):
-            pool.shutdown(wait=wait, cancel_futures=True)  # hashing a large file takes its time
+            self.submit(lambda: self.close(True))
 
-    def _seal(self, order: wire.Seal) -> wire.Message:
+    def close(self, over: bool) -> None:
+        if self._depot is not None:
+            if over:
+                self._depot.save_logs()
+            self._depot.close(over)
+
+    def _seal(self, order: wire.Seal) -> wire.RunNews:
         where = (order.generation, order.index, order.rank)
         try:
             sealed = self._depot.seal(*where) if self._depot else self._store.seal(self.layout.shard_dir(*where))
@@ -104,7 +147,7 @@ class StorageOrders:
         except OSError as error:
             self._answer(wire.StagedLost(order.id, f"its files could not be put together: {error}"))
 
-    def _upload(self, order: wire.Upload) -> wire.Message:
+    def _upload(self, order: wire.Upload) -> wire.RunNews:
         assert self._depot is not None
         where = (order.generation, order.index, order.ranks)
         try:
@@ -115,7 +158,7 @@ class StorageOrders:
             return wire.Uploaded(*where, str(error) or repr(error))
         return wire.Uploaded(*where)
 
-    def _fetch(self, order: wire.Fetch) -> wire.Message:
+    def _fetch(self, order: wire.Fetch) -> wire.RunNews:
         assert self._depot is not None
         try:
             self._depot.fetch(order.id, order.manifest, order.stored)

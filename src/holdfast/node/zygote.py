@@ -48,7 +48,7 @@ class _Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._pid = os.getpid()
-        self._children: set[int] = set()
+        self._children: dict[int, bool] = {}  # whether each adopts what its own children leave behind
         self._successors: set[int] = set()
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -119,12 +119,14 @@ class _Zygote:
             code = 1
             try:
                 self._become_worker(parent, output)
+                if request.adopts:
+                    posix.adopt_orphans()
                 code = worker.run(channel, payload, stacks)
             finally:
                 worker.leave(code)
         for fd in fds:
             os.close(fd)
-        self._children.add(pid)
+        self._children[pid] = request.adopts
         self._say(Forked(request.token, pid))
 
     def _become_worker(self, parent: int, output: int) -> None:
@@ -161,12 +163,12 @@ class _Zygote:
             if pid in self._children:
                 posix.kill_group(pid)  # before it is reaped, so its number cannot be another's yet
             _, status = os.waitpid(pid, 0)
-            if pid in self._children:
-                self._children.discard(pid)
-                self._say(Exited(pid, status))
+            known = self._children.pop(pid, None) is not None
             self._successors.discard(pid)
-            if not self._children:
+            if all(self._children.values()):
                 self._kill_adopted()
+            if known:
+                self._say(Exited(pid, status))
 
     def _drain_wake(self) -> None:
         try:
@@ -182,9 +184,9 @@ class _Zygote:
             pass  # the agent is gone; the loop ends at its next turn
 
     def _kill_adopted(self) -> None:
-        """What workers left behind in process groups of its own goes when the last of them has gone."""
+        """What workers left behind in process groups of its own goes when none is left that it may belong to."""
         for pid in posix.children():
-            if pid not in self._successors:
+            if pid not in self._successors and pid not in self._children:
                 posix.kill_group(pid)
 
     def _leave(self) -> None:

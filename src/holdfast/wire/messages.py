@@ -39,6 +39,7 @@ class Configure(Message, frozen=True, tag=True):
     patience_s: float = 0.0
     preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends
     node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
+    lockstep: bool = False  # report() returns when the driver says ``GoOn``
 
 
 class Offer(Message, frozen=True, tag=True):
@@ -168,6 +169,14 @@ class HandoverAt(Message, frozen=True, tag=True):
     index: int
 
 
+class GoOn(Message, frozen=True, tag=True):
+    """In lockstep: the worker's reports up to this one may return. Goes on to the worker."""
+
+    generation: int
+    rank: int
+    index: int
+
+
 class DumpStacks(Message, frozen=True, tag=True):
     """Say where the workers of a group are in their code, hung ones too."""
 
@@ -176,6 +185,22 @@ class DumpStacks(Message, frozen=True, tag=True):
 
 class Probe(Message, frozen=True, tag=True):
     """Say whether the machine is fit to train on."""
+
+
+class OpenDoor(Message, frozen=True, tag=True):
+    """Let another node of the run call, so that the two see whether they can talk; answered with ``DoorOpen``."""
+
+    meeting: int
+    address: str  # the node's own, as others know it
+
+
+class Meet(Message, frozen=True, tag=True):
+    """Call another node's door; answered with ``Met``."""
+
+    meeting: int
+    address: str
+    port: int
+    token: bytes
 
 
 class Ping(Message, frozen=True, tag=True):
@@ -341,6 +366,18 @@ class Probed(Message, frozen=True, tag=True):
     findings: list[str]  # what is wrong
 
 
+class DoorOpen(Message, frozen=True, tag=True):
+    meeting: int
+    port: int
+    token: bytes
+    error: str = ""
+
+
+class Met(Message, frozen=True, tag=True):
+    meeting: int
+    error: str = ""  # why the two cannot talk
+
+
 class Pong(Message, frozen=True, tag=True):
     number: int
 
@@ -414,6 +451,7 @@ class Assignment(Message, frozen=True, tag=True):
     metadata: dict[str, Any]
     validates: bool
     address: str = "127.0.0.1"
+    lockstep: bool = False
 
 
 # Agent and zygote
@@ -423,6 +461,7 @@ class Fork(Message, frozen=True, tag=True):
     """With file descriptors: the worker's channel, its output, the payload, where it writes its stacks."""
 
     token: int
+    adopts: bool = False  # the worker is to be the parent of what its children leave behind
 
 
 class Preload(Message, frozen=True, tag=True):
@@ -450,9 +489,10 @@ class Warm(Message, frozen=True, tag=True):
     """The zygote has imported what it was told to."""
 
 
-TO_AGENT = (
-    Configure
-    | StartWorkers
+# Runs that share an agent: each has a number of the driver's choice; the agent's own, of ``Configure``, has none
+
+RunOrder = (
+    StartWorkers
     | StopWorkers
     | Seal
     | Gather
@@ -466,12 +506,13 @@ TO_AGENT = (
     | Durable
     | Notice
     | HandoverAt
+    | GoOn
     | DumpStacks
     | Probe
-    | Ping
-    | Shutdown
+    | OpenDoor
+    | Meet
 )
-TO_DRIVER = (
+RunNews = (
     Reports
     | WorkerStarted
     | WorkerIsReady
@@ -489,11 +530,45 @@ TO_DRIVER = (
     | Output
     | Stacks
     | Probed
-    | Pong
+    | DoorOpen
+    | Met
     | NodeReady
-    | NodeDraining
 )
+
+
+class OpenRun(Message, frozen=True, tag=True):
+    """A run beside the agent's own, which has been configured before; answered with the run's ``NodeReady``."""
+
+    run: int
+    configure: Configure
+
+
+class InRun(Message, frozen=True, tag=True):
+    run: int
+    order: RunOrder
+
+
+class CloseRun(Message, frozen=True, tag=True):
+    """End what is left of the run. ``over``: it ended in good order, and what it was told before is still done."""
+
+    run: int
+    over: bool
+
+
+class OfRun(Message, frozen=True, tag=True):
+    run: int
+    message: RunNews
+
+
+class RunClosed(Message, frozen=True, tag=True):
+    """Nothing of the run is left in the agent; also the answer if it knows of no such run."""
+
+    run: int
+
+
+TO_AGENT = Configure | RunOrder | OpenRun | InRun | CloseRun | Ping | Shutdown
+TO_DRIVER = RunNews | OfRun | RunClosed | Pong | NodeDraining
 FROM_WORKER = Report | Ready | Returned | Raised | Request | Noticed
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt
+TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn
 TO_ZYGOTE = Fork | Preload
 FROM_ZYGOTE = Forked | Exited | Paused | Warm

@@ -1,0 +1,127 @@
+"""Where the processes of all runs of a node come from: the launchers, and the zygotes that workers are forked from.
+
+A run launches its processes here, and hears of their fork, their pauses and their end. Modules that a run wants
+preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on.
+"""
+
+from __future__ import annotations
+
+import selectors
+import sys
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from holdfast.wire import messages as wire
+
+from . import posix
+from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
+from .process import Process
+
+_WARM_AFTER_S = 15.0
+
+
+class Owner(Protocol):
+    """Who launched a process."""
+
+    def has_forked(self, process: Process) -> None: ...
+    def has_paused(self, process: Process, stopped: bool) -> None: ...
+    def has_ended(self, process: Process, status: int) -> None: ...
+
+
+class Nursery:
+    def __init__(self, session: wire.Configure, launcher: Launcher | None, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        if launcher is None:
+            forking = session.start_method == "fork" and posix.LINUX
+            launcher = ZygoteLauncher.start(session.essential) if forking else SpawnLauncher()
+        self._launcher = launcher  # the one that starts processes now
+        self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
+        self._watch(launcher)
+        self._tokens = 0
+        self._unborn: dict[int, tuple[Owner, Process]] = {}  # by token
+        self._living: dict[int, tuple[Owner, Process]] = {}  # by pid
+        self._known = {*session.essential}  # modules that are imported or will be
+        self._to_preload: list[str] = []
+        self._warming: list[str] = []  # what a successor imports at present
+        self._warm_at: float | None = None
+
+    def want(self, modules: Sequence[str]) -> None:
+        """Modules that a run's workers import, and that take long."""
+        self._to_preload += [name for name in modules if name not in self._known]
+        self._known.update(modules)
+
+    def share(self) -> None:
+        """There is more than one run from now on."""
+        for launcher in self._launchers:
+            launcher.shared = True
+
+    def token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    def launch(self, owner: Owner, process: Process, payload: int) -> None:
+        self._unborn[process.token] = owner, process
+        fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
+        self._launcher.launch(process.token, fds, bool(process.task))
+        process.handed_over()
+
+    def warm_later(self) -> None:
+        """Workers start; what they do first must not be slowed down."""
+        if self._to_preload and self._warm_at is None:
+            self._warm_at = time.monotonic() + _WARM_AFTER_S
+
+    def warm_soon(self) -> None:
+        if self._warm_at is not None:
+            self._warm_at = 0.0
+
+    def due(self) -> float | None:
+        return None if self._warming else self._warm_at
+
+    def on_time(self, now: float) -> None:
+        if self._warm_at is None or self._warm_at > now or self._warming:
+            return
+        successor = self._launcher.warmed(self._to_preload)
+        if successor is not None:
+            self._warming = self._to_preload
+            self._watch(successor)
+        self._to_preload, self._warm_at = [], None
+
+    def close(self) -> None:
+        """The agent ends, and with the zygotes all that they forked."""
+        for launcher in self._launchers:
+            launcher.close()
+
+    def _watch(self, launcher: Launcher) -> None:
+        self._launchers.append(launcher)
+        self._selector.register(launcher.socket, selectors.EVENT_READ, lambda _mask: self._hear(launcher))
+
+    def _hear(self, launcher: Launcher) -> None:
+        try:
+            for event in launcher.events():
+                self._heed(launcher, event)
+        except LauncherLostError:
+            if launcher is self._launcher or launcher is not self._launchers[-1]:
+                raise
+            # It died of what it was to import, and nothing depends on it yet: go on without.
+            print(f"holdfast: preloading {', '.join(self._warming)} failed", file=sys.stderr, flush=True)
+            self._warming = []
+            self._selector.unregister(launcher.socket)
+            self._launchers.remove(launcher)
+            launcher.close()
+
+    def _heed(self, launcher: Launcher, event: wire.Forked | wire.Exited | wire.Paused | wire.Warm) -> None:
+        match event:
+            case wire.Warm():
+                if launcher is not self._launchers[0]:
+                    self._launcher, self._warming = launcher, []
+            case wire.Forked(token, pid):
+                owner, process = self._living[pid] = self._unborn.pop(token)
+                process.pid, process.forked = pid, True
+                owner.has_forked(process)
+            case wire.Paused(pid, stopped) if pid in self._living:
+                owner, process = self._living[pid]
+                owner.has_paused(process, stopped)
+            case wire.Exited(pid, status) if pid in self._living:
+                owner, process = self._living.pop(pid)
+                owner.has_ended(process, status)

@@ -1,0 +1,109 @@
+"""One run on this node: what its driver orders, its processes and its files. Runs of one agent share all else."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+from collections.abc import Callable
+
+from holdfast.wire import messages as wire
+
+from . import probe, stacks
+from .crew import Crew
+from .line import RunLine
+from .nursery import Nursery
+from .storage_orders import Hands, StorageOrders
+
+
+class Run:
+    """``post`` says something for a thread that is not the loop's; ``wake`` makes the loop look at its runs."""
+
+    def __init__(
+        self,
+        session: wire.Configure,
+        line: RunLine,
+        nursery: Nursery,
+        selector: selectors.BaseSelector,
+        hands: Hands,
+        post: Callable[[wire.Message], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._line, self._post = line, post
+        self._storage = StorageOrders(session, hands, self._answer, wake)
+        self.crew = Crew(session, self._storage.layout, nursery, selector, line, self._storage.submit)
+        self._over: bool | None = None  # how it was told to close
+        self._wound_up = False
+        line.say(wire.NodeReady(session.node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved()))
+
+    def obey(self, order: wire.RunOrder) -> None:
+        match order:
+            case wire.StartWorkers():
+                self.crew.start_group(order, self._storage.resume_from(order.checkpoint))
+            case wire.StopWorkers():
+                self.crew.stop_group(order)
+            case wire.Seal() | wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():
+                self._storage.serve(order)
+            case wire.RunTask():
+                self.crew.run_task(order)
+            case wire.Reply() | wire.GoOn():
+                self.crew.tell(order, order.generation, order.rank)
+            case wire.Durable(generation, id):
+                self._storage.is_durable(id)
+                self.crew.tell(wire.Durable(generation, id, self._storage.offer(id)), generation)
+            case wire.Pressure():
+                self.crew.press(order)
+            case wire.Notice() | wire.HandoverAt():
+                self.crew.tell(order, order.generation)
+            case wire.DumpStacks(generation):
+                subjects = self.crew.subjects(generation)
+                self._beside(lambda: wire.Stacks(generation, stacks.collect(subjects)))
+            case wire.Probe():
+                self._beside(self._probe)
+
+    def due(self) -> float | None:
+        deadlines = [due for due in (self.crew.due(), self._storage.due()) if due is not None]
+        return min(deadlines, default=None)
+
+    def on_time(self, now: float) -> None:
+        self.crew.on_time(now)
+        self._storage.on_time(now)
+
+    # Its end, while others go on
+
+    def close_soon(self, over: bool) -> None:
+        if self._over is None:
+            self._over = over
+            self.crew.end_all()
+            self._storage.close_soon(over)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._over is not None
+
+    def has_closed(self) -> bool:
+        """Whether nothing of it is left, once it is to close. Does what is next to that end."""
+        if not self.crew.is_empty or not self._storage.is_idle:
+            return False
+        if self._over and not self._wound_up:
+            self._wound_up = True
+            self._storage.wind_up()
+        return self._storage.is_idle
+
+    # Its end with the agent
+
+    def end_storage(self, over: bool) -> None:
+        self._storage.close(over)
+
+    # In other threads
+
+    def _beside(self, work: Callable[[], wire.RunNews]) -> None:
+        """In a thread of its own: the others may have much to do."""
+        threading.Thread(target=lambda: self._answer(work()), name="holdfast-aside", daemon=True).start()
+
+    def _answer(self, message: wire.RunNews) -> None:
+        self._post(self._line.envelope(message))
+
+    def _probe(self) -> wire.Probed:
+        findings = probe.findings(self._storage.layout.root)
+        return wire.Probed(not findings, findings)

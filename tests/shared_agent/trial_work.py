@@ -1,0 +1,59 @@
+"""What the workers of these runs do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from holdfast.worker import session
+
+
+def return_name() -> str:
+    session.current().ready()
+    print("hello from", session.current().run_name)
+    session.current().report({"a": 1}, None)
+    return session.current().run_name
+
+
+def wait_for_ever() -> None:
+    session.current().ready()
+    while True:
+        time.sleep(60)
+
+
+def wait_with_leftovers() -> None:
+    """A temporary file; a child, and one in a session of its own whose parent has ended."""
+    handle, _ = tempfile.mkstemp()
+    os.close(handle)
+    sleeper = "import time; time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", sleeper])
+    twice = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True)"
+    subprocess.run([sys.executable, "-c", twice], check=True)
+    wait_for_ever()
+
+
+def leave_a_daemon() -> int:
+    """Its pid."""
+    session.current().ready()
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
+
+
+def fail() -> None:
+    session.current().ready()
+    raise ValueError("this trial is wrong")
+
+
+def die() -> None:
+    session.current().ready()
+    os.kill(os.getpid(), 9)
+
+
+def stage() -> None:
+    session.current().ready()
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "state"), "w") as file:
+            file.write(session.current().run_name)
+        session.current().report({}, directory)
