@@ -16,6 +16,7 @@ from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
 
 sys.path.append(str(Path(__file__).parents[1] / "elastic"))
+import cluster_job
 from elastic_job import Scene, wait_until
 
 PATIENCE_S = 90.0
@@ -118,13 +119,16 @@ class RayScene(Scene):
         """Of the newest worker with that rank."""
         return int([pid for other, _, _, pid in self.notes("start") if other == rank][-1])
 
+    def trainer(self, workers: int | tuple[int, int], fn: Any = cluster_job.train_fn, **options: Any) -> Any:  # type: ignore[override]
+        return super().trainer(workers, fn, **options)
+
     def kill_worker(self, rank: int) -> None:
         os.kill(self.pid_of(rank), signal.SIGKILL)
 
-    def nodes_in_use(self) -> list[str]:
-        """Ray's ids of the nodes that the newest group is on, in the order of ranks."""
-        names = {name_of(id): id for id in self.machines.nodes}
-        return [names[name] for _, name in sorted(self.notes("node")[-self.worlds()[-1] :])]
+    def node_of(self, rank: int) -> str:
+        """Ray's id of the node that the newest worker with that rank is on."""
+        name = [name for other, name in self.notes("node") if other == rank][-1]
+        return next(id for id in self.machines.nodes if name_of(id) == name)
 
 
 __all__ = ["Machines", "RayScene", "left_over", "name_of", "our_processes", "wait_until"]

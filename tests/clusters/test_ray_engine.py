@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ray_machines import Machines, RayScene
+from ray_machines import Machines, RayScene, left_over
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -16,6 +16,7 @@ def test_a_killed_worker_comes_back(machines: Machines, scene: RayScene) -> None
 
     def act() -> None:
         scene.await_steps(3, world=2)
+        assert {what.split()[0] for what in left_over()} == {"actor", "placement", "process"}, "the check is blind"
         scene.kill_worker(1)
         scene.await_record("GroupStarted", 2)
         scene.await_steps(3, world=2)
@@ -25,3 +26,55 @@ def test_a_killed_worker_comes_back(machines: Machines, scene: RayScene) -> None
     scene.check(result)
     assert scene.kinds() == ["crash"]
     assert scene.worlds() == [2, 2]
+
+
+def test_a_killed_node_is_replaced_by_one_in_reserve(machines: Machines, scene: RayScene) -> None:
+    machines.top_up(3)
+
+    def act() -> None:
+        scene.await_steps(3, world=2)
+        machines.kill(scene.node_of(1))
+        scene.await_record("GroupStarted", 2)
+        scene.await_steps(3, world=2)
+
+    with scene.meanwhile(act):
+        result = scene.trainer(2, max_failures=1).fit()
+    scene.check(result)
+    assert scene.kinds() == ["node lost"]
+    assert scene.worlds() == [2, 2]
+
+
+def test_a_run_that_may_grow_takes_a_node_that_joins_and_goes_on_without_one_that_is_killed(
+    machines: Machines, scene: RayScene
+) -> None:
+    machines.top_up(2)
+
+    def act() -> None:
+        scene.await_steps(3, world=2)
+        machines.add()
+        scene.await_steps(3, world=3)
+        machines.kill(scene.node_of(2))
+        scene.await_steps(3, world=2)
+
+    with scene.meanwhile(act):
+        result = scene.trainer((1, 3), max_failures=1).fit()
+    scene.check(result)
+    assert scene.worlds() == [2, 3, 2]
+    assert scene.lost_steps()[0] == 0
+
+
+def test_a_node_that_is_drained_is_left_before_its_deadline(machines: Machines, scene: RayScene) -> None:
+    machines.top_up(3)
+
+    def act() -> None:
+        scene.await_steps(3, world=2)
+        machines.drain(scene.node_of(1), 600)
+        scene.await_record("GroupStarted", 2)
+        scene.await_steps(3, world=2)
+
+    with scene.meanwhile(act):
+        result = scene.trainer(2).fit()
+    scene.check(result)
+    assert scene.worlds() == [2, 2]
+    assert scene.lost_steps() == [0]
+    assert {rank for rank, *_ in scene.notes("notice")} == {0, 1}
