@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from holdfast.worker import session
@@ -57,3 +59,46 @@ def stage() -> None:
         with open(os.path.join(directory, "state"), "w") as file:
             file.write(session.current().run_name)
         session.current().report({}, directory)
+
+
+def report_thrice() -> str:
+    session.current().ready()
+    for number in range(3):
+        session.current().report({"number": number}, None)
+    return "done"
+
+
+def report_for_ever() -> None:
+    session.current().ready()
+    while True:
+        session.current().report({"a": 1.0}, None)
+
+
+def report_durably() -> str:
+    session.current().ready()
+    with tempfile.TemporaryDirectory() as directory:
+        session.current().report({}, directory, wait=True)
+    return "done"
+
+
+def clean_up_on_a_signal() -> None:
+    def leave(*_: object) -> None:
+        raise SystemExit("told to stop")
+
+    signal.signal(signal.SIGTERM, leave)
+    session.current().ready()
+    try:
+        session.current().report({}, None)
+    finally:
+        print("cleaned up")
+
+
+def report_in_threads() -> str:
+    """The reports of two threads at once: each goes on with its own."""
+    session.current().ready()
+    threads = [threading.Thread(target=session.current().report, args=({}, None)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return "done"

@@ -1,6 +1,6 @@
 """The train function's tie to its run: one session in a training process, reached through ``current()``.
 
-``report`` never waits for other ranks: it stages the files, says so, and returns.
+``report`` never waits for other ranks: it stages the files, says so, and returns; in lockstep, when the driver says so.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from holdfast.wire.channel import Channel
 from holdfast.wire.messages import (
     Assignment,
     Durable,
+    GoOn,
     HandoverAt,
     Notice,
     Noticed,
@@ -88,6 +89,8 @@ class Session:
         self._answered: dict[int, Reply] = {}
         self._closed = False
         self._pressure = False
+        self._lockstep = assignment.lockstep
+        self._may_return = -1  # in lockstep: the reports up to this one
         self._notice: Notice | None = None  # the group is about to end
         self._handover_at: int | None = None  # from this report on; None until all ranks know of it
         threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
@@ -130,6 +133,8 @@ class Session:
             self._await_end()
         if wait and staged:
             self.request("durable", None, None)
+        if self._lockstep:
+            self._await_go_on(index)
 
     def notice(self) -> Notice | None:
         """That the group is about to end. Every rank hears of it at the same place in its loop: before the same report.
@@ -145,6 +150,12 @@ class Session:
         if self._notice is not None and self._handover_at is None:
             with self._answers:
                 self._answers.wait_for(lambda: self._handover_at is not None or self._closed)
+
+    def _await_go_on(self, index: int) -> None:
+        with self._answers:
+            self._answers.wait_for(lambda: self._may_return >= index or self._closed)
+            if self._may_return < index:
+                raise HoldfastError("the run ended while this worker waited in report()")
 
     def _await_end(self) -> None:
         """All that this worker has done is in the checkpoint that it has just brought; its successor goes on there."""
@@ -196,6 +207,10 @@ class Session:
         for message in self._channel.receive():
             if isinstance(message, Durable):
                 self._newest = message.offer
+            elif isinstance(message, GoOn):
+                with self._answers:
+                    self._may_return = max(self._may_return, message.index)
+                    self._answers.notify_all()
             elif isinstance(message, Pressure):
                 with self._answers:
                     self._pressure = message.on
