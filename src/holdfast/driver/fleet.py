@@ -31,6 +31,7 @@ from holdfast.store.checkpoints import (
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
+from .peers import Peers
 from .plan import Plan
 from .roster import Roster
 
@@ -45,6 +46,7 @@ class Fleet:
         self._session: Session | None = None
         least = plan.spec.min_workers or plan.spec.num_workers
         self.roster = Roster(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least)
+        self.peers = Peers(self.roster, self._send)
         self._start: do.StartGroup | None = None  # a group that waits for a node
         self._homes: dict[int, dict[int, str]] = {}  # generation -> rank -> node
         self._busy: set[str] = set()  # nodes on which processes of the group may live
@@ -78,6 +80,8 @@ class Fleet:
         node = message.node_id
         self._session.accept(node, message.pid)
         self.roster.ready(message)
+        if self.grows:
+            self.peers.joined(node)
         for (owner, kind, about), order in list(self._orders.items()):
             if owner == _NOBODY:
                 del self._orders[owner, kind, about]
@@ -106,6 +110,7 @@ class Fleet:
     def lost(self, node: str) -> tuple[list[int], list[Report]]:
         """The ranks of the present group that were on it, and the reports of which it had what is not in storage."""
         self.roster.lost(node)
+        self.peers.lost(node)
         self._busy.discard(node)
         ranks = [rank for rank, home in self._homes.get(self.generation, {}).items() if home == node]
         left_with = {about[:2] for owner, kind, about in self._orders if owner == node and kind in ("upload", "gather")}

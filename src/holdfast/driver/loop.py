@@ -402,6 +402,8 @@ class Driver:
                 self._hear_stacks(message)
             case wire.Probed(ok, findings):
                 self._hear_probe(node, ok, findings)
+            case wire.DoorOpen() | wire.Met():
+                self._hear_of_peers(node, message)
             case wire.Asked():
                 self._work_off()  # a request counts on the reports before it
                 self._requests.add(message)
@@ -542,6 +544,12 @@ class Driver:
         if not ok:
             self._warn(f"{node} is not fit to train on, and is not used: {'; '.join(findings)}")
             self._fleet.roster.is_unfit(node)
+            self._queue.append(ev.Capacity(self._fleet.slots()))
+
+    def _hear_of_peers(self, node: str, message: wire.DoorOpen | wire.Met) -> None:
+        finding = self._fleet.peers.hear(node, message)
+        if finding is not None:
+            self._warn(finding)
             self._queue.append(ev.Capacity(self._fleet.slots()))
 
     # What the core says

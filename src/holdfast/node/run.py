@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from holdfast.wire import messages as wire
 
-from . import probe, stacks
+from . import peers, probe, stacks
 from .crew import Crew
 from .line import RunLine
 from .nursery import Nursery
@@ -60,6 +60,10 @@ class Run:
                 self._beside(lambda: wire.Stacks(generation, stacks.collect(subjects)))
             case wire.Probe():
                 self._beside(self._probe)
+            case wire.OpenDoor(meeting, address):
+                self._beside(lambda: _open_door(meeting, address))
+            case wire.Meet(meeting, address, port, token):
+                self._beside(lambda: wire.Met(meeting, peers.meet(address, port, token)))
 
     def due(self) -> float | None:
         deadlines = [due for due in (self.crew.due(), self._storage.due()) if due is not None]
@@ -107,3 +111,11 @@ class Run:
     def _probe(self) -> wire.Probed:
         findings = probe.findings(self._storage.layout.root)
         return wire.Probed(not findings, findings)
+
+
+def _open_door(meeting: int, address: str) -> wire.DoorOpen:
+    try:
+        door = peers.open_door(address)
+    except OSError as error:
+        return wire.DoorOpen(meeting, 0, b"", f"it cannot listen at {address}: {error}")
+    return wire.DoorOpen(meeting, door.port, door.token)
