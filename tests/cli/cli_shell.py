@@ -15,17 +15,22 @@ PATIENCE_S = 60.0
 _background: list[subprocess.Popen[str]] = []
 
 
-def holdfast(*arguments: object, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+def holdfast(
+    *arguments: object, code: int = 0, traces: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """``traces``: a traceback of the user's own script is shown, and none of ours."""
     done = subprocess.run(
         [sys.executable, "-m", "holdfast", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
         check=False,
     )
     assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr
+    assert traces or "Traceback" not in done.stderr
+    assert "holdfast/cli" not in done.stderr
     return done
 
 

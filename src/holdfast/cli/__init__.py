@@ -1,1 +1,1 @@
-"""The command line. It looks at runs from outside: no lease is taken, and nothing of a run is changed."""
+"""The command line. What looks at runs does so from outside: no lease is taken, and nothing of a run is changed."""

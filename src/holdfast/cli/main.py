@@ -1,7 +1,7 @@
 """``holdfast COMMAND``: the one place where arguments become a command, and errors one line and an exit code.
 
-0: all is well. 1: something is damaged or cannot be read. 2: the command itself was wrong, or the storage that it names
-cannot be reached.
+0: all is well. 1: something is damaged, cannot be read, or has failed. 2: the command itself was wrong, or the storage
+that it names cannot be reached. 128 and the number of a signal: stopped by it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import holdfast
-from holdfast.cli import checkpoints, drill, logs, ls, show, verify
+from holdfast.cli import checkpoints, drill, logs, ls, run, show, verify, watch
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
-COMMANDS = (ls, show, logs, checkpoints, verify, drill)
+COMMANDS: tuple[Any, ...] = (run, ls, show, watch, logs, stop, checkpoints, verify, drill)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name must not be more than the terminal can show
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = _parse(parser, _with_default_action(list(sys.argv[1:] if argv is None else argv)))
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -57,19 +57,48 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="holdfast",
-        description="Look at runs: what they did, what they left, and whether it is intact. Nothing is changed.",
-        epilog="Exit codes: 0 all is well, 1 something is damaged or cannot be read, 2 the command was wrong or "
-        "the storage cannot be reached.",
+        description="Run scripts that survive failures, look at runs and what they left, stop them, clear them up.",
+        epilog="Exit codes: 0 all is well; 1 something is damaged, cannot be read, or has failed; 2 the command was "
+        "wrong, or the storage cannot be reached; 128 + N stopped by signal N.",
     )
     parser.add_argument("--version", action="version", version=f"holdfast {holdfast.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2]
-        command = commands.add_parser(name, help=module.HELP, description=module.__doc__, epilog=parser.epilog)
-        command.add_argument("--json", action="store_true", help="print JSON instead of text")
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        _add(commands, module.__name__.rpartition(".")[2], module, parser.epilog)
     return parser
+
+
+def _add(commands: Any, name: str, module: Any, epilog: str | None) -> None:
+    """A command, or one that has others below it."""
+    command = commands.add_parser(name, help=module.HELP, description=module.__doc__, epilog=epilog)
+    if hasattr(module, "ACTIONS"):
+        actions = command.add_subparsers(metavar="ACTION", required=True)
+        for action, below in module.ACTIONS.items():
+            _add(actions, action, below, epilog)
+        return
+    command.add_argument("--json", action="store_true", help="print JSON instead of text")
+    module.add_arguments(command)
+    command.set_defaults(run=module.run)
+
+
+def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+    """argparse takes a list of names for empty when an option comes before it: what it leaves over is that list."""
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and (not hasattr(arguments, "ids") or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.ids = [*arguments.ids, *rest]
+    return arguments
+
+
+def _with_default_action(argv: list[str]) -> list[str]:
+    """``checkpoints RUN`` is short for ``checkpoints list RUN``."""
+    for module in COMMANDS:
+        default = getattr(module, "DEFAULT_ACTION", None)
+        if default and argv[:1] == [module.__name__.rpartition(".")[2]]:
+            known = {*module.ACTIONS, "-h", "--help"}
+            return argv if len(argv) > 1 and argv[1] in known else [argv[0], default, *argv[1:]]
+    return argv
 
 
 def _complain(error: object, code: int) -> int:

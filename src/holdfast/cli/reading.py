@@ -98,10 +98,13 @@ def journal_damage(run: Run) -> list[Damage]:
 
 
 def manifest_damage(run: Run) -> list[Damage]:
-    """Manifests that are not intact, and those that are gone although the journal has their checkpoints as kept."""
+    """Manifests that are not intact, and those that are gone although the journal has their checkpoints as kept, unless
+    they were set aside or deleted by hand."""
     manifests, found = run.manifests()
     kept = replay(run.location, run.journal()[0]).state.checkpoints
     seen = {manifest.id for manifest in manifests} | {checkpoint_of(damage) for damage in found}
+    if any(record.id not in seen for record in kept):
+        seen |= {id for id, _ in run.quarantined()}
     for record in kept:
         if record.id not in seen and not run.has_manifest(record.id):
             path = f"checkpoints/{record.id}.json"

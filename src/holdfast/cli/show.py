@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.cli import checkpoints, output, paths, reading, runs, timeline
+from holdfast.cli import output, paths, reading, runs, timeline
+from holdfast.cli.checkpoints import listing as checkpoints
 from holdfast.driver.display_picture import ago, headline
 from holdfast.driver.ledger import Ledger, account
 from holdfast.store.metrics import parse_line

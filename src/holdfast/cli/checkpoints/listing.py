@@ -9,7 +9,7 @@ from holdfast.cli import output, paths, reading, runs
 from holdfast.core.state import ValidationStatus
 from holdfast.driver.display_picture import headline
 
-HELP = "list the checkpoints of a run"
+HELP = "list them: report, size, metrics, validation"
 HEADER = ("REPORT", "CHECKPOINT", "COMMITTED", "SIZE", "FILES", "VALIDATION", "METRICS")
 
 

@@ -1,0 +1,9 @@
+"""The checkpoints of a run: list them (also without saying list), verify, export and delete them."""
+
+from __future__ import annotations
+
+from holdfast.cli.checkpoints import deleting, exporting, listing, verifying
+
+HELP = "list, verify, export or delete the checkpoints of a run"
+ACTIONS = {"list": listing, "verify": verifying, "export": exporting, "delete": deleting}
+DEFAULT_ACTION = "list"

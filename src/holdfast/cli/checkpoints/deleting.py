@@ -1,0 +1,128 @@
+"""Delete checkpoints of a run that nobody drives, to make room. What the run would go on from is not deleted.
+
+A living driver decides itself what is kept (CheckpointConfig(num_to_keep=...)), so its run is refused. A note stays in
+the place of what is deleted, so that it is never taken for damage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+
+from holdfast.cli import output, paths, runs
+from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
+from holdfast.cli.runs import Run
+from holdfast.errors import CheckpointDamagedError, RunInUseError
+from holdfast.store.checkpoints import CheckpointStore, Manifest
+from holdfast.store.disk import Disk
+from holdfast.store.layout import RunLayout
+from holdfast.store.lease import Lease
+from holdfast.store.remote.checkpoints import RemoteCheckpoints
+
+HELP = "delete checkpoints of a run that nobody drives"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
+    parser.add_argument("ids", metavar="CHECKPOINT", nargs="*", help=ID_HELP)
+    parser.add_argument("--keep", type=int, metavar="N", help="instead of names: delete all but the N newest")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--force", action="store_true", help="also what the run would go on from: it then goes on from an older one"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    stored = runs.open_run(paths.run_location(arguments.run_path))
+    if bool(arguments.ids) == (arguments.keep is not None):
+        raise ValueError("say which checkpoints to delete: name them, or give --keep N")
+    if arguments.keep is not None and arguments.keep < 1:
+        raise ValueError(f"--keep {arguments.keep}: at least one must be kept; name what you want to delete otherwise")
+    with _nobody_drives(stored):
+        doomed = _doomed(stored, arguments)
+        if not arguments.force:
+            _check_resume(stored, [manifest.id for manifest in doomed])
+        size = sum(entry.size for manifest in doomed for entry in manifest.files)
+        if doomed and not arguments.yes and not _confirmed(stored, doomed, size):
+            return 2
+        for manifest in doomed:
+            _delete(stored, manifest)
+            if not arguments.json:
+                print(f"deleted {manifest.id}", flush=True)
+    if arguments.json:
+        output.print_json({"path": str(stored.location), "deleted": [m.id for m in doomed], "size": size})
+    elif not doomed:
+        output.note("there is nothing to delete")
+    return 0
+
+
+def _doomed(stored: Run, arguments: argparse.Namespace) -> list[Manifest]:
+    if arguments.ids:
+        return chosen(stored, arguments.ids)
+    return chosen(stored, ())[: -arguments.keep]
+
+
+@contextlib.contextmanager
+def _nobody_drives(stored: Run) -> Iterator[None]:
+    """On a disk the lease keeps drivers out meanwhile. In an object store it is looked at: a driver that starts just
+    now loses nothing that it goes on from."""
+    path = stored.location.path
+    if path is not None:
+        lease = Lease.acquire(RunLayout(path))
+        try:
+            yield
+        finally:
+            lease.release()
+        return
+    driver = stored.driver()
+    if driver is not None:
+        raise RunInUseError(
+            f"The run in {stored.location} is being driven by process {driver.pid} on {driver.host}. Its driver keeps "
+            "what CheckpointConfig(num_to_keep=...) says; stop it before you delete anything."
+        )
+    yield
+
+
+def _check_resume(stored: Run, doomed: list[str]) -> None:
+    """The newest that is good, and those above it, which only a closer look may save, must stay."""
+    for manifest in reversed(stored.manifests()[0]):
+        if manifest.id in doomed:
+            raise ValueError(
+                f"the run would go on from {manifest.id}, so it is not deleted; --force deletes it all the same, and "
+                "the run goes on from an older one, or from the beginning"
+            )
+        with contextlib.suppress(CheckpointDamagedError):
+            stored.verify(manifest.id)
+            return
+
+
+def _confirmed(stored: Run, doomed: list[Manifest], size: int) -> bool:
+    names = ", ".join(manifest.id for manifest in doomed)
+    many = f"{len(doomed)} checkpoint{'' if len(doomed) == 1 else 's'}, {output.size_text(size)}"
+    output.note(f"to be deleted from {stored.location}: {names} ({many})")
+    if not sys.stdin.isatty():
+        output.note("holdfast: error: there is no terminal to ask at; --yes deletes without asking")
+        return False
+    print("delete? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    output.note("nothing is deleted")
+    return False
+
+
+def _delete(stored: Run, manifest: Manifest) -> None:
+    """It is set aside, which is one step, before its files go."""
+    why = f"deleted by hand on {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
+    path = stored.location.path
+    if path is not None:
+        layout = RunLayout(path)
+        CheckpointStore(layout).quarantine(manifest.id, why)
+        Disk().rmtree(layout.checkpoint_dir(manifest.id))
+        return
+    objects = stored.location.open(paths.READ_PATIENCE_S)
+    RemoteCheckpoints(objects).quarantine(manifest.id, why)
+    files = [info.key for info in objects.list(f"checkpoints/{manifest.id}/")]
+    objects.delete([*files, *(entry.key(manifest.id) for entry in manifest.files if entry.at)])

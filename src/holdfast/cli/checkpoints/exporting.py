@@ -1,0 +1,70 @@
+"""Copy a checkpoint's files, verified, into a new directory. The run is not changed, and need not be at rest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from holdfast.cli import output, paths, runs
+from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
+from holdfast.errors import CheckpointDamagedError
+from holdfast.store import staging
+from holdfast.store.checkpoints import Manifest, is_user_metadata
+from holdfast.store.location import Location
+
+HELP = "copy a checkpoint's files into a new directory"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
+    parser.add_argument("ids", metavar="CHECKPOINT", nargs="*", help=f"{ID_HELP} (default: the newest)")
+    parser.add_argument("--to", metavar="DIRECTORY", required=True, help="which must not be there yet, or be empty")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    stored = runs.open_run(paths.run_location(arguments.run_path))
+    target = Path(os.path.abspath(os.path.expanduser(arguments.to)))
+    _check(target)
+    if len(arguments.ids) > 1:
+        raise ValueError("give one checkpoint: each is exported into a directory of its own")
+    found = chosen(stored, arguments.ids)
+    if not found:
+        raise ValueError(f"{stored.location} has no checkpoint")
+    manifest = found[-1]
+    _export(stored.location / "checkpoints" / manifest.id, manifest, target)
+    if arguments.json:
+        size = sum(entry.size for entry in manifest.files)
+        output.print_json({"id": manifest.id, "path": str(target), "files": len(manifest.files), "size": size})
+    else:
+        print(f"{manifest.id} (report {manifest.report:,}) is in {target}")
+    return 0
+
+
+def _check(target: Path) -> None:
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if target.exists() or target.is_symlink():
+        raise ValueError(f"--to {target}: it is there already; give a directory that is new or empty")
+    if not target.parent.is_dir():
+        raise ValueError(f"--to {target}: {target.parent} does not exist; make it first")
+
+
+def _export(source: Location, manifest: Manifest, target: Path) -> None:
+    """The directory appears under its name when all that is in it is what the manifest says."""
+    from holdfast.train.checkpoint import Checkpoint
+
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        try:
+            Checkpoint(source).to_directory(partial)
+        except (FileNotFoundError, shutil.Error) as error:
+            raise CheckpointDamagedError(f"{source} is gone, or a driver has just deleted it: {error}") from error
+        problems = staging.compare(partial, manifest.files, ignore=is_user_metadata)
+        if problems:
+            raise CheckpointDamagedError(f"{source} is damaged, and was not exported: {'; '.join(problems[:5])}")
+        os.replace(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

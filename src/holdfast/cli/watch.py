@@ -1,0 +1,184 @@
+"""Watch a run as it goes: state, progress, metrics, checkpoints, what happened last. Ends with the run, or by Ctrl+C.
+
+On a terminal the picture is drawn anew in its place. Elsewhere each thing that happens is a line, and progress is one
+now and then; with --json each change is an object on a line of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.cli import output, paths, reading, runs, timeline
+from holdfast.driver.display_picture import Rate, ago, clean, headline, rate_text
+from holdfast.errors import StorageUnavailableError
+
+HELP = "watch a run as it goes"
+_EVERY_S = 1.0
+_REMOTE_EVERY_S = 5.0
+_PROGRESS_EVERY_S = 10.0
+_SHOWN_MOMENTS = 8
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+
+
+@dataclass
+class View:
+    """The run at one look."""
+
+    found: reading.Reading
+    told: list[timeline.Moment]
+    reports: int
+    metrics: Any
+    now: float
+    rate: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.found.driver is None
+
+    @property
+    def failures(self) -> int:
+        return sum(moment.kind == "failure" for moment in self.told)
+
+    def as_json(self) -> dict[str, Any]:
+        groups, newest = self.found.past.groups, self.found.past.state.newest
+        last = self.told[-1] if self.told else None
+        return {
+            "time": output.iso_time(self.now),
+            "state": self.found.state,
+            "reports": self.reports,
+            "rate": self.rate,
+            "metrics": self.metrics,
+            "attempt": groups[-1].generation if groups else 0,
+            "world_size": groups[-1].world_size if groups else 0,
+            "last_checkpoint": newest and newest.id,
+            "failures": self.failures,
+            "last_event": last and {**last._asdict(), "time": output.iso_time(last.time)},
+        }
+
+
+@dataclass
+class Plain:
+    """Lines for where there is no terminal."""
+
+    _told: int = 0
+    _said: int = -1
+    _next: float = 0.0
+
+    def show(self, view: View) -> None:
+        for moment in view.told[self._told :]:
+            print(_moment_line(moment))
+        self._told = max(self._told, len(view.told))
+        if view.reports != self._said and (view.now >= self._next or view.is_over):
+            self._said, self._next = view.reports, view.now + _PROGRESS_EVERY_S
+            print(f"{output.local_time(view.now)}  {_progress(view)}")
+        if view.is_over:
+            print(f"{output.local_time(view.now)}  the run is {view.found.state}")
+        sys.stdout.flush()
+
+
+@dataclass
+class Lines:
+    """JSON, one object a line, when something is new."""
+
+    _last: dict[str, Any] = field(default_factory=dict)
+
+    def show(self, view: View) -> None:
+        shown = output.plain(view.as_json())
+        news = {key: value for key, value in shown.items() if key not in ("time", "rate")}
+        if news != self._last:
+            self._last = news
+            print(json.dumps(shown, ensure_ascii=False), flush=True)
+
+
+class Screen:
+    def __init__(self) -> None:
+        sys.stdout.write("\x1b[2J")
+
+    def show(self, view: View) -> None:
+        width, height = os.get_terminal_size(sys.stdout.fileno())
+        lines = [line if len(line) < width else f"{line[: max(0, width - 2)]}…" for line in map(clean, _picture(view))]
+        sys.stdout.write(_HOME_AND_CLEAR + "\n".join(lines[: max(1, height - 1)]) + "\n")
+        sys.stdout.flush()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        metavar="S",
+        help=f"between two looks (default: {_EVERY_S:g}, and {_REMOTE_EVERY_S:g} in an object store)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    stored = runs.open_run(paths.run_location(arguments.run_path))
+    every_s = arguments.interval or (_REMOTE_EVERY_S if stored.location.is_remote else _EVERY_S)
+    rate = Rate()
+    show = Lines() if arguments.json else Screen() if sys.stdout.isatty() else Plain()
+    view = _look(stored, rate)
+    while True:
+        show.show(view)
+        if view.is_over:
+            return 0
+        time.sleep(every_s)
+        try:
+            view = _look(stored, rate)
+        except StorageUnavailableError as error:  # it was there a moment ago, and may be again
+            output.note(f"holdfast: {error}")
+
+
+def _look(stored: runs.Run, rate: Rate) -> View:
+    found = reading.read(stored, with_manifests=False)
+    reports, row = found.last_report
+    view = View(found, timeline.moments(found.records), reports, row and row["metrics"], time.time())
+    view.rate = rate.update(time.monotonic(), reports)
+    return view
+
+
+def _picture(view: View) -> list[str]:
+    found = view.found
+    driver = found.driver
+    who = f" (process {driver.pid} on {driver.host})" if driver is not None and driver.pid else ""
+    groups, newest = found.past.groups, found.past.state.newest
+    saved = f"{newest.id}, report {newest.report:,}" if newest else "none yet"
+    attempt = f"{groups[-1].generation}, world size {groups[-1].world_size}" if groups else "none yet"
+    changed = found.last_change
+    lines = [
+        ("run", f"{found.run.location}"),
+        ("state", f"{found.state}{who}"),
+        ("attempt", attempt),
+        ("reports", _progress(view)),
+        ("checkpoint", saved),
+        ("failures", str(view.failures)),
+        ("last change", "-" if changed is None else ago(max(0.0, view.now - changed))),
+    ]
+    recent = [f"  {_moment_line(moment)}" for moment in view.told[-_SHOWN_MOMENTS:]]
+    return [*(f"{name:<12}{text}" for name, text in lines), "", *recent]
+
+
+def _progress(view: View) -> str:
+    speed = f" ({rate_text(view.rate)})" if view.rate is not None else ""
+    metrics = "" if not view.metrics else f": {output.metrics_text(view.metrics)}"
+    return f"report {view.reports:,}{speed}{metrics}"
+
+
+def _moment_line(moment: timeline.Moment) -> str:
+    done = f" [{moment.cause}]; {moment.action}" if moment.cause else ""
+    return f"{output.local_time(moment.time)}  {headline(moment.text)}{done}"
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: give seconds above 0")
+    return seconds
