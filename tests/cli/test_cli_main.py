@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_shell import PATIENCE_S, holdfast
 
-COMMANDS = ["run", "ls", "show", "watch", "logs", "checkpoints", "verify"]
+COMMANDS = ["run", "ls", "show", "watch", "logs", "checkpoints", "verify", "drill"]
 LOOKING = ["show", "logs", "checkpoints", "verify"]  # and change nothing, and say the same each time
 ON_A_RUN = ["show", "watch", "logs", "checkpoints", "verify"]
 ROOT = Path(__file__).resolve().parent.parent.parent

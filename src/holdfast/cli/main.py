@@ -18,7 +18,7 @@ import holdfast
 from holdfast.cli import checkpoints, drill, logs, ls, run, show, verify, watch
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
-COMMANDS: tuple[Any, ...] = (run, ls, show, watch, logs, stop, checkpoints, verify, drill)
+COMMANDS: tuple[Any, ...] = (run, ls, show, watch, logs, checkpoints, verify, drill)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
