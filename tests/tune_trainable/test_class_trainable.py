@@ -16,7 +16,7 @@ from one_trial import rows, run_trial, trainer
 
 import holdfast.train as train
 from holdfast.errors import CheckpointDamagedError
-from holdfast.tune.trainable import DUPLICATE, Trainable, class_entry
+from holdfast.tune.trainable import Trainable, class_entry
 
 WITHIN_S = 60.0
 
@@ -102,6 +102,15 @@ def test_it_saves_when_that_is_due(tmp_path: Path) -> None:
     assert saved(every_second) == [2, 3, 4]
     never = run_trial(tmp_path / "2", class_entry(Counter, 0, False), {"steps": 2})
     assert never.checkpoint is None
+
+
+def test_it_saves_with_the_result_that_reaches_a_criterion_to_stop(tmp_path: Path) -> None:
+    """The driver stops the trial then; here nobody does, and so each of the later results is such a one too."""
+    stop = {"total": 3, "time/never": 0, "done": "no number"}
+    assert saved(run_trial(tmp_path / "1", class_entry(Counter, stop=stop), {"steps": 4})) == [3, 4]
+    not_at_end = class_entry(Counter, checkpoint_at_end=False, stop=stop)
+    assert saved(run_trial(tmp_path / "2", not_at_end, {"steps": 4})) == []
+    assert class_entry(Counter, stop=lambda _trial_id, _result: True).stop == {}
 
 
 @pytest.mark.parametrize("as_files", [False, True, "returns it"])
@@ -235,27 +244,3 @@ def test_asked_for_a_checkpoint_it_saves_once_more_before_it_is_stopped(tmp_path
     steps = [int(note.split()[1]) for note in notes(tmp_path) if note.startswith("step")]
     assert saved(result) == [steps[-1]]
     assert result.checkpoint is not None
-
-
-def test_a_checkpoint_that_was_asked_for_during_a_report_repeats_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a run around it, so that the request comes just there."""
-    asked: list[bool] = []
-    reports: list[tuple[dict[str, Any], Any]] = []
-
-    def report(metrics: dict[str, Any], checkpoint: Any = None) -> None:
-        reports.append((metrics, checkpoint and sorted(os.listdir(checkpoint.path))))
-        asked.append(metrics["total"] == 2 and checkpoint is None)
-
-    module = "holdfast.tune.trainable.class_loop"
-    monkeypatch.setattr(f"{module}.report", report)
-    monkeypatch.setattr(f"{module}.checkpoint_requested", lambda: bool(asked) and asked.pop())
-    monkeypatch.setattr(f"{module}.get_checkpoint", lambda: None)
-    monkeypatch.setattr(f"{module}.current", lambda: type("Session", (), {"started": True}))
-    class_entry(Counter, checkpoint_at_end=False)({"steps": 3})
-    assert [(m["total"], m.get(DUPLICATE, False)) for m, _ in reports] == [
-        (1, False),
-        (2, False),
-        (2, True),
-        (3, False),
-    ]
-    assert [files is not None for _, files in reports] == [False, False, True, False]

@@ -1,21 +1,45 @@
 """What a trial runs: functions, classes and trainers, and what they are given."""
 
+from typing import TYPE_CHECKING, Any
+
 from holdfast.tune.resources import PlacementGroupFactory
 
-from .class_loop import DUPLICATE, class_entry
+from .class_loop import class_entry
 from .entry import entry_of
 from .function import function_entry
-from .prepared import resources_of, with_resources
+from .prepared import resources_of, with_parameters, with_resources
+from .references import check_refs, find_refs, has_marks, load_refs, store_refs
+from .report_callback import TuneReportCallback
 from .trainable import Trainable, TrainingResult
 
+if TYPE_CHECKING:
+    from .trainers import trainer_resources, trial_trainer
+
 __all__ = [
-    "DUPLICATE",
     "PlacementGroupFactory",
     "Trainable",
     "TrainingResult",
+    "TuneReportCallback",
+    "check_refs",
     "class_entry",
     "entry_of",
+    "find_refs",
     "function_entry",
+    "has_marks",
+    "load_refs",
     "resources_of",
+    "store_refs",
+    "trainer_resources",
+    "trial_trainer",
+    "with_parameters",
     "with_resources",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A trial's process imports this package, and has no use for the driver that trainers bring along."""
+    if name in ("trainer_resources", "trial_trainer"):
+        from . import trainers
+
+        return getattr(trainers, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

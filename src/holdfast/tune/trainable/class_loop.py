@@ -1,8 +1,8 @@
 """A class trainable in its trial's process: restore, then step, report, step, report, until a result says ``done``.
 
-A checkpoint goes with the report of the step after which it was due. One that the driver asks for while a report is
-under way is saved right after it, before the next step, and comes with a report of its own that repeats the result:
-``DUPLICATE`` is in it, and it counts for nothing but its checkpoint.
+A checkpoint goes with the report of the step after which it was due: every so many steps, at the end, when the result
+asks for one, or when the driver does. The end is a result that says so, or that reaches a criterion of ``stop``: it is
+the driver who stops the trial then, but what it had done must be saved by that time.
 """
 
 from __future__ import annotations
@@ -12,25 +12,29 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from holdfast.train.api import checkpoint_requested, get_checkpoint, report
+from holdfast.tune.metrics import lookup, number
 from holdfast.worker.session import current
 
 from .trainable import DONE, SHOULD_CHECKPOINT, Trainable
 
-DUPLICATE = "__duplicate__"
 _NOT_REPORTED = ("config",)  # the driver knows it, and it may hold what no report can
 
 
 def class_entry(
-    cls: type[Trainable], checkpoint_frequency: int | None = 0, checkpoint_at_end: bool | None = None
+    cls: type[Trainable],
+    checkpoint_frequency: int | None = 0,
+    checkpoint_at_end: bool | None = None,
+    stop: Any = None,
 ) -> ClassEntry:
     """What a trial's process calls with the trial's config. ``checkpoint_frequency`` is in steps, 0 for never;
-    ``checkpoint_at_end`` None means: if the class can save."""
+    ``checkpoint_at_end`` None means: if the class can save. ``stop`` are the criteria of ``RunConfig(stop=...)``; other
+    than a dict they are for the driver alone."""
     if not (isinstance(cls, type) and issubclass(cls, Trainable)):
         raise TypeError(f"trainable={cls!r}: pass a subclass of holdfast.tune.Trainable, or a function")
     can_save = cls.save_checkpoint is not Trainable.save_checkpoint
@@ -40,16 +44,22 @@ def class_entry(
             f"{cls.__name__} has no save_checkpoint; write one, or leave these out"
         )
     at_end = can_save if checkpoint_at_end is None else checkpoint_at_end
-    return ClassEntry(cls, checkpoint_frequency or 0, at_end, can_save)
+    criteria = dict(stop) if isinstance(stop, Mapping) and at_end else {}
+    return ClassEntry(cls, checkpoint_frequency or 0, at_end, can_save, criteria)
 
 
 class ClassEntry:
     def __init__(
-        self, cls: type[Trainable], checkpoint_frequency: int, checkpoint_at_end: bool, can_save: bool
+        self,
+        cls: type[Trainable],
+        checkpoint_frequency: int,
+        checkpoint_at_end: bool,
+        can_save: bool,
+        stop: dict[str, Any],
     ) -> None:
         self.cls = cls
         self.checkpoint_frequency, self.checkpoint_at_end = checkpoint_frequency, checkpoint_at_end
-        self.can_save = can_save
+        self.can_save, self.stop = can_save, stop
 
     def __call__(self, config: dict[str, Any]) -> None:
         session = current()
@@ -71,18 +81,18 @@ class ClassEntry:
             result = trainable.train()
             done = bool(result[DONE])
             metrics = {name: value for name, value in result.items() if name not in _NOT_REPORTED}
-            saved = self._is_due(trainable, result) or self._is_asked_to_save()
-            _report(trainable, metrics, saved)
-            if not done and not saved and self._is_asked_to_save():
-                _report(trainable, {**metrics, DUPLICATE: True}, save=True)
+            _report(trainable, metrics, save=self._is_due(trainable, result))
 
     def _is_due(self, trainable: Trainable, result: dict[str, Any]) -> bool:
-        if result.get(SHOULD_CHECKPOINT) or (result[DONE] and self.checkpoint_at_end):
+        if result.get(SHOULD_CHECKPOINT) or (self.checkpoint_at_end and (result[DONE] or self._is_to_stop(result))):
             return True
-        return self.checkpoint_frequency > 0 and trainable.iteration % self.checkpoint_frequency == 0
-
-    def _is_asked_to_save(self) -> bool:
+        if self.checkpoint_frequency and trainable.iteration % self.checkpoint_frequency == 0:
+            return True
         return self.can_save and checkpoint_requested()
+
+    def _is_to_stop(self, result: dict[str, Any]) -> bool:
+        values = ((number(lookup(result, name)), number(limit)) for name, limit in self.stop.items())
+        return any(value is not None and limit is not None and value >= limit for value, limit in values)
 
 
 def _report(trainable: Trainable, metrics: dict[str, Any], save: bool) -> None:

@@ -26,7 +26,8 @@ def function_entry(fn: Function) -> FunctionEntry:
 def check_function(fn: Any) -> None:
     if not callable(fn):
         raise TypeError(f"trainable={fn!r}: pass a function of one argument, config, or a subclass of Trainable")
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+    called = inspect.unwrap(fn)
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         raise ValueError(f"trainable={_named(fn)}: it is async; pass a plain function, which may call asyncio.run()")
     try:
         signature = inspect.signature(fn)
@@ -80,4 +81,4 @@ def _take(output: Any, how: str) -> None:
 
 
 def _named(fn: Any) -> str:
-    return str(getattr(fn, "__qualname__", None) or repr(fn))
+    return str(getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn))

@@ -1,49 +1,132 @@
-"""Trainables with what belongs to them: the resources that a trial needs.
+"""Trainables with what belongs to them: large objects that all trials share, and the resources that a trial needs.
 
 The trainable that was given is never changed: a function is wrapped, a class is subclassed.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.tune.resources import DEFAULT_REQUEST, PlacementGroupFactory, request_of
+from holdfast.wire.objects.refs import ObjectRef, discard, get, put
 
 from .trainable import Trainable
 
 RequestFunction = Callable[[dict[str, Any]], Any]
+Request = PlacementGroupFactory | RequestFunction | None
+
+
+class Parameters:
+    """Arguments of a trainable, by reference. They are put once, and let go with this object."""
+
+    def __init__(self, refs: dict[str, ObjectRef]) -> None:
+        self.refs = refs
+
+    @classmethod
+    def put(cls, values: dict[str, Any]) -> Parameters:
+        ours = {name: _put(name, value) for name, value in values.items() if not isinstance(value, ObjectRef)}
+        parameters = cls({**values, **ours})
+        weakref.finalize(parameters, _discard, list(ours.values()), os.getpid())
+        return parameters
+
+    def get(self) -> dict[str, Any]:
+        return {name: get(ref) for name, ref in self.refs.items()}
+
+
+def _put(name: str, value: Any) -> ObjectRef:
+    try:
+        return put(value)
+    except TypeError as error:
+        raise TypeError(f"with_parameters({name}=…): {error}") from error
+
+
+def _discard(refs: list[ObjectRef], pid: int) -> None:
+    if os.getpid() == pid:  # a fork's copy of them means nothing
+        for ref in refs:
+            discard(ref)
 
 
 class PreparedFunction:
-    """A function trainable with its resources."""
+    """A function trainable with its parameters and its resources."""
 
     def __init__(
-        self, fn: Callable[..., Any], resources: PlacementGroupFactory | RequestFunction | None = None
+        self, fn: Callable[..., Any], parameters: tuple[Parameters, ...] = (), resources: Request = None
     ) -> None:
-        self.fn, self.resources = fn, resources
+        self.fn, self.parameters, self.resources = fn, parameters, resources
+        self.__wrapped__ = fn
         self.__name__ = str(getattr(fn, "__name__", type(fn).__name__))
         self.__doc__ = fn.__doc__
+        self.__signature__ = self._signature()
 
     def __call__(self, config: dict[str, Any]) -> Any:
-        return self.fn(config)
+        arguments: dict[str, Any] = {}
+        for parameters in self.parameters:
+            arguments |= parameters.get()
+        return self.fn(config, **arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.fn, self.parameters, self.resources)
+
+    def _signature(self) -> inspect.Signature | None:
+        """What is left to be given."""
+        given = {name for parameters in self.parameters for name in parameters.refs}
+        try:
+            signature = inspect.signature(self.fn)
+        except (TypeError, ValueError):
+            return None
+        return signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in given])
+
+
+def with_parameters(trainable: Any, **kwargs: Any) -> Any:
+    """The trainable, with arguments that all trials share: a function gets them by name beside ``config``, a class in
+    ``setup``. They are kept once on a machine (see ``holdfast.put``) and not in what is sent to each trial."""
+    _check_wrappable("with_parameters", trainable)
+    _check_takes(trainable, kwargs)
+    parameters = Parameters.put(kwargs)
+    if isinstance(trainable, type):
+        return _class_with_parameters(trainable, parameters)
+    if isinstance(trainable, PreparedFunction):
+        return PreparedFunction(trainable.fn, (*trainable.parameters, parameters), trainable.resources)
+    return PreparedFunction(trainable, (parameters,))
 
 
 def with_resources(trainable: Any, resources: Any) -> Any:
     """The trainable, with what a trial of it needs: a dict (``{"cpu": 2, "gpu": 0.5}``), a ``PlacementGroupFactory``, a
     ``ScalingConfig``, or a function of the trial's config that returns one of them."""
-    check_wrappable("with_resources", trainable)
+    _check_wrappable("with_resources", trainable)
     if callable(resources) and not isinstance(resources, (type, PlacementGroupFactory)):
-        request: PlacementGroupFactory | RequestFunction = resources
+        request: Request = resources
     else:
         request = request_of("with_resources(resources", resources)
     if isinstance(trainable, type):
         return _class_with_resources(trainable, request)
-    fn = trainable.fn if isinstance(trainable, PreparedFunction) else trainable
-    return PreparedFunction(fn, request)
+    if isinstance(trainable, PreparedFunction):
+        return PreparedFunction(trainable.fn, trainable.parameters, request)
+    return PreparedFunction(trainable, resources=request)
 
 
-def _class_with_resources(base: type[Trainable], request: PlacementGroupFactory | RequestFunction) -> type[Trainable]:
+def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactory:
+    """What a trial of this trainable, a function or a class, needs with this config; one CPU if nothing says."""
+    if isinstance(trainable, type) and issubclass(trainable, Trainable):
+        asked = _asked(trainable.default_resource_request, config)
+    else:
+        asked = _asked(trainable.resources, config) if isinstance(trainable, PreparedFunction) else None
+    return asked or DEFAULT_REQUEST
+
+
+def _class_with_parameters(base: type[Trainable], parameters: Parameters) -> type[Trainable]:
+    class Prepared(base):  # type: ignore[valid-type, misc]
+        def setup(self, config: dict[str, Any], **more: Any) -> None:
+            super().setup(config, **parameters.get(), **more)
+
+    return _named_like(base, Prepared)
+
+
+def _class_with_resources(base: type[Trainable], request: Request) -> type[Trainable]:
     class Prepared(base):  # type: ignore[valid-type, misc]
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:
@@ -58,25 +141,30 @@ def _named_like(base: type[Trainable], made: type[Trainable]) -> type[Trainable]
     return made
 
 
-def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactory:
-    """What a trial of this trainable, a function or a class, needs with this config; one CPU if nothing says."""
-    if isinstance(trainable, type) and issubclass(trainable, Trainable):
-        asked = _asked(trainable.default_resource_request, config)
-    else:
-        asked = _asked(trainable.resources, config) if isinstance(trainable, PreparedFunction) else None
-    return asked or DEFAULT_REQUEST
-
-
-def _asked(
-    request: PlacementGroupFactory | RequestFunction | None, config: dict[str, Any]
-) -> PlacementGroupFactory | None:
+def _asked(request: Request, config: dict[str, Any]) -> PlacementGroupFactory | None:
     if request is None or isinstance(request, PlacementGroupFactory):
         return request
     returned = request(config)
     return None if returned is None else request_of(f"what {_named(request)} returned: resources", returned)
 
 
-def check_wrappable(function: str, trainable: Any) -> None:
+def _check_takes(trainable: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that the function, or ``setup`` of the class, has no parameters for."""
+    is_class = isinstance(trainable, type)
+    try:
+        signature = inspect.signature(trainable.setup if is_class else trainable)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind_partial(*([None] if is_class else []), {}, **kwargs)
+    except TypeError as error:
+        where = f"{trainable.__name__}.setup" if is_class else _named(trainable)
+        raise ValueError(
+            f"with_parameters({', '.join(kwargs)}): {where}{signature} cannot take them: {error}"
+        ) from None
+
+
+def _check_wrappable(function: str, trainable: Any) -> None:
     if isinstance(trainable, type) and issubclass(trainable, Trainable):
         return
     if isinstance(trainable, type) or not callable(trainable):
@@ -87,4 +175,4 @@ def check_wrappable(function: str, trainable: Any) -> None:
 
 
 def _named(function: Any) -> str:
-    return str(getattr(function, "__qualname__", None) or repr(function))
+    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function))

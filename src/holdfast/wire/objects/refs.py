@@ -96,6 +96,14 @@ class LocalShelf:
         except ObjectLostError:
             return False
 
+    def find(self, session: str, name: str) -> ObjectRef:
+        """The reference to an object of the session that is open here; of any other session it is lost."""
+        place = self._session.find(name) if self._session is not None and self._session.name == session else None
+        ref = ObjectRef(session, name, LOCAL, str(place.parent) if place else "")
+        if place is None:
+            raise _lost(ref)
+        return ref
+
     def discard(self, ref: ObjectRef) -> None:
         with contextlib.suppress(OSError, ObjectLostError):
             self._path(ref).unlink()

@@ -54,6 +54,11 @@ class ObjectSession:
             os.close(fd)
         return path
 
+    def find(self, name: str) -> Path | None:
+        """The file of that name."""
+        paths = [root / self.name / name for root in _roots()]
+        return next((path for path in paths if name.isalnum() and path.exists()), None)
+
     def close(self) -> None:
         """Remove all of it. What is mapped stays usable where it is."""
         if self._owner == os.getpid():
