@@ -4,6 +4,8 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BENCH_VENV := .venv-bench
 SECONDS ?= 60
+RUNS ?= 200
+MINUTES ?= 60
 KILLS ?= 50
 SEED ?= 0
 BENCHMARK_ARGS ?=
@@ -32,8 +34,9 @@ types: setup ## mypy --strict
 simulate: setup ## fault schedules on the core for SECONDS=60
 	$(VENV)/bin/python -m holdfast.testing.simulator --seconds $(SECONDS)
 
-soak: setup ## kill the driver KILLS=50 times at random moments
-	SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) $(VENV)/bin/python -m pytest tests/soak -m soak -s
+soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times
+	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \
+		$(VENV)/bin/python -m pytest tests/soak -m soak -s
 
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/objects -m soak -s

@@ -57,6 +57,7 @@ def seconds_until_gone(processes: set[int], since: float) -> float:
 
 
 @pytest.mark.soak
+@pytest.mark.skipif(not KILLS, reason="KILLS=0")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("job", "share", "config", "longest_s"),

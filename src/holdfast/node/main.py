@@ -26,7 +26,9 @@ def child(parent: int, driver_fd: int, zygote_fd: int | None = None) -> None:
     driver = socket.socket(fileno=driver_fd)
     launcher = ZygoteLauncher(socket.socket(fileno=zygote_fd)) if zygote_fd is not None else None
     agent = _with_signals(Agent(driver, launcher, alone=True))
-    posix.die_with_parent(parent, signal.SIGHUP)
+    # By the one signal that also wakes an agent that was stopped, and so could never see that its driver is gone.
+    signal.signal(signal.SIGCONT, lambda *_: agent.close_soon() if os.getppid() != parent else None)
+    posix.die_with_parent(parent, signal.SIGCONT)
     agent.run()
 
 
@@ -42,7 +44,7 @@ def caller(told_fd: int) -> None:
 
 
 def _with_signals(agent: Agent) -> Agent:
-    """A SIGTERM is somebody's, and means that the machine goes away; that its parent has ended it learns by another."""
+    """A SIGTERM is somebody's, and means that the machine goes away."""
     signal.signal(signal.SIGTERM, lambda *_: agent.drain())
     signal.signal(signal.SIGHUP, lambda *_: agent.close_soon())
     return agent
