@@ -7,7 +7,7 @@ if sys.platform == "win32":
 
 __version__ = "0.1.0"
 
-_LATER = {"tune", "data", "init", "shutdown", "put", "get"}
+_LATER = {"tune", "data", "put", "get"}
 
 
 def __getattr__(name: str) -> object:
@@ -15,6 +15,10 @@ def __getattr__(name: str) -> object:
         from holdfast.engine.cluster import LocalCluster
 
         return LocalCluster
+    if name in ("init", "shutdown"):
+        from holdfast.engine import initial
+
+        return getattr(initial, name)
     if name in _LATER:
         raise AttributeError(f"holdfast.{name} is not there yet in version {__version__}; holdfast.train is")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import cluster_job
 from elastic_job import Scene, wait_until
 
 PATIENCE_S = 90.0
+_STARTS = 4
 HEAD = {"num_cpus": 0, "include_dashboard": False}
 
 
@@ -27,16 +29,28 @@ class Machines:
     """The head has no room for workers; each other node is a raylet of its own."""
 
     def __init__(self) -> None:
-        self._cluster = Cluster(initialize_head=True, head_node_args=HEAD, shutdown_at_exit=False)
+        self._before = descendants()
+        self._cluster = self._patiently(lambda: Cluster(True, head_node_args=HEAD, shutdown_at_exit=False))
         ray.init(address=self._cluster.address, logging_level="ERROR", log_to_driver=False)
         self.nodes: dict[str, Any] = {}  # by Ray's id
+
+    def _patiently(self, start: Callable[[], Any]) -> Any:
+        """Ray gives up on a node that is not there in 30 s, which a loaded machine may need."""
+        for _ in range(_STARTS - 1):
+            there = descendants()
+            try:
+                return start()
+            except Exception as error:
+                print(f"once more, as a node of Ray did not start: {error}")
+                end(descendants() - there)
+        return start()
 
     @property
     def address(self) -> str:
         return str(self._cluster.address)
 
     def add(self, cpus: float = 1, **options: Any) -> str:
-        node = self._cluster.add_node(num_cpus=cpus, **options)
+        node = self._patiently(lambda: self._cluster.add_node(num_cpus=cpus, **options))
         self.nodes[node.node_id] = node
         return str(node.node_id)
 
@@ -65,6 +79,26 @@ class Machines:
     def close(self) -> None:
         ray.shutdown()
         self._cluster.shutdown()
+        end(descendants() - self._before)
+
+
+def descendants() -> set[int]:
+    """The processes below this one, which is the parent of their orphans too."""
+    found, todo = set[int](), [os.getpid()]
+    while todo:
+        for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
+            with suppress(OSError):
+                below = {int(pid) for pid in Path(path).read_text().split()} - found
+                found |= below
+                todo.extend(below)
+    return found
+
+
+def end(pids: Iterable[int]) -> None:
+    """What Ray started and left behind."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def name_of(ray_id: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import driver_shell
 import pytest
-from ray_machines import Machines, RayScene, left_over
+from ray_machines import Machines, RayScene, left_over, wait_until
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -78,3 +81,13 @@ def test_a_node_that_is_drained_is_left_before_its_deadline(machines: Machines, 
     assert scene.worlds() == [2, 2]
     assert scene.lost_steps() == [0]
     assert {rank for rank, *_ in scene.notes("notice")} == {0, 1}
+
+
+def test_the_same_command_goes_on_with_a_run_whose_driver_was_killed(machines: Machines, tmp_path: Path) -> None:
+    machines.top_up(2)
+    driver = driver_shell.start(tmp_path, machines.address)
+    driver_shell.await_checkpoints(tmp_path, 3)
+    driver.kill()
+    driver.communicate()
+    wait_until(lambda: not left_over(), "the end of all that the killed driver had")
+    assert driver_shell.finish(driver_shell.start(tmp_path, machines.address)) == driver_shell.expected()

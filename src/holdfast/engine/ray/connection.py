@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 from typing import Any
 
@@ -48,8 +47,3 @@ def own_address() -> str:
 
 def cluster_address() -> str:
     return str(ray_module().get_runtime_context().gcs_address)
-
-
-def process_env() -> dict[str, str]:
-    """Of this process, as its children would get it."""
-    return dict(os.environ)

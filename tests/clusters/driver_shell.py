@@ -1,0 +1,40 @@
+"""Drivers in processes of their own: the script of the fault tests, unchanged but for the engine's setting."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ray_machines import wait_until
+
+JOBS = Path(__file__).parents[1] / "faults"
+STEPS = 400
+
+
+def start(storage: Path, address: str, **config: Any) -> subprocess.Popen[str]:
+    env = {**os.environ, "HOLDFAST_ENGINE": "ray", "RAY_ADDRESS": address, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, str(JOBS / "job.py"), str(storage), "run", json.dumps({"steps": STEPS, **config})]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def await_checkpoints(storage: Path, count: int) -> None:
+    manifests = storage / "run" / "checkpoints"
+    wait_until(lambda: len(list(manifests.glob("*.json"))) >= count, f"{count} checkpoints")
+
+
+def finish(driver: subprocess.Popen[str], within_s: float = 120.0) -> str:
+    """Its last line, which is the digest of its last state."""
+    out, err = driver.communicate(timeout=within_s)
+    assert driver.returncode == 0, err
+    return out.strip().splitlines()[-1]
+
+
+def expected() -> str:
+    sys.path.append(str(JOBS))
+    import job
+
+    return str(job.expected(STEPS))
