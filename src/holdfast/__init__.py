@@ -7,7 +7,7 @@ if sys.platform == "win32":
 
 __version__ = "0.1.0"
 
-_LATER = {"tune", "data", "put", "get"}
+_LATER = {"data", "put", "get"}
 
 
 def __getattr__(name: str) -> object:

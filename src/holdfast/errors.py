@@ -122,6 +122,10 @@ class PreemptionError(TrainingFailedError):
         return type(self), (self.preemption_info, self.drain_timed_out), {"remedy": self.remedy}
 
 
+class TuneError(HoldfastError):
+    """An experiment cannot go on as it was asked to."""
+
+
 class WorkerDiedError(HoldfastError):
     """A training process ended without returning: a signal, an exit code, a hang."""
 

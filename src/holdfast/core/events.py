@@ -215,6 +215,14 @@ class Damaged(Event, frozen=True):
     why: str
 
 
+class Adopted(Event, frozen=True):
+    """Between two drivers the run was given a checkpoint of another one, to go on from. Its own from there on are
+    deleted already."""
+
+    durable = True
+    record: CheckpointRecord
+
+
 class Validated(Event, frozen=True):
     durable = True
     id: str

@@ -94,6 +94,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.CommitFailed: failing.storage_failed,
     ev.Verified: starting.verified,
     ev.Damaged: starting.damaged,
+    ev.Adopted: starting.adopted,
     ev.Validated: checkpointing.validated,
     ev.TimerFired: _timer_fired,
     ev.StopAsked: ending.stop_asked,

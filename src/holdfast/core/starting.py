@@ -66,6 +66,12 @@ def damaged(turn: Turn, event: ev.Damaged) -> str:
     return f"{event.id} is damaged"
 
 
+def adopted(turn: Turn, event: ev.Adopted) -> str:
+    before = tuple(c for c in turn.state.checkpoints if c.report < event.record.report)
+    turn.change(checkpoints=(*before, event.record), streak=0)
+    return f"the run goes on from {event.record.id}, which another run made"
+
+
 def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     state = turn.state
     waits = state.phase in (Phase.RESTORING, Phase.WAITING)

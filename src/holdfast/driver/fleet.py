@@ -73,6 +73,7 @@ class Fleet:
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
+            self._session = None
 
     def ready(self, message: wire.NodeReady) -> None:
         """A node can be used: it takes over what is open."""
@@ -144,8 +145,8 @@ class Fleet:
         return bool(found)
 
     def _send(self, node: str, message: wire.Message) -> None:
-        assert self._session is not None
-        self._session.send(node, message)
+        if self._session is not None:  # else it was closed
+            self._session.send(node, message)
 
     def tell(self, message: wire.Message) -> None:
         for node in self.roster.ids:
@@ -353,6 +354,7 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         patience_s=settings.storage_patience_s,
         preemption_grace_s=plan.preemption_grace_s or settings.preemption_grace_s,
         node_timeout_s=settings.node_timeout_s,
+        lockstep=plan.lockstep,
     )
 
 

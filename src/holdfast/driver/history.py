@@ -22,7 +22,8 @@ from holdfast.store.metrics import parse_line, read_last_metrics, read_metrics
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote import journal as remote_journal
 from holdfast.store.remote import runfile as remote_runfile
-from holdfast.store.remote.fetch import get_all
+from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.remote.mirror import mirror
 from holdfast.store.remote.parts import files_of
 
@@ -138,6 +139,22 @@ def load(run: Location | Path, patience_s: float = PATIENCE_S) -> History:
         records, _ = journal.read(layout)
         manifests, _ = CheckpointStore(layout).scan()
     return History(location, identity, records, manifests, RemoteReports(location, patience_s))
+
+
+def read_records(location: Location, patience_s: float = PATIENCE_S) -> list[Record]:
+    """The journal as it is."""
+    if location.path is not None:
+        return journal.read(RunLayout(location.path))[0]
+    return remote_journal.read(location.open(patience_s))[0]
+
+
+def manifests_of(location: Location, patience_s: float = PATIENCE_S) -> list[Manifest]:
+    """The checkpoints that are stored there, by report number, as far as their manifests are intact."""
+    if location.path is not None:
+        return CheckpointStore(RunLayout(location.path)).scan()[0]
+    checkpoints = RemoteCheckpoints(location.open(patience_s))
+    found = in_parallel(checkpoints.read_intact, checkpoints.listing().committed)
+    return sorted(filter(None, found), key=lambda manifest: (manifest.report, manifest.id))
 
 
 def read_identity(location: Location, patience_s: float = PATIENCE_S) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Driver:
             with interrupt.handled(self.ask_to_stop):
                 return self._until_the_end()
         finally:
-            self._storage.release()
+            self.release()
 
     def open(self) -> None:
         """Take the run over from whoever had it before."""
@@ -182,6 +182,20 @@ class Driver:
     def due(self) -> float:
         """When ``take_in`` is to be called even if nothing has come in; by the monotonic clock, endless for never."""
         return min(self._timers.values(), default=math.inf)
+
+    def let_go_on(self, report: int) -> None:
+        """In lockstep: the workers may go on behind this report of the run."""
+        index = report - self._state.base - 1
+        for rank in range(len(self._state.ranks)):
+            self._fleet.tell(wire.GoOn(self._state.generation, rank, index))
+
+    def release(self) -> None:
+        """Let another driver have the run."""
+        self._storage.release()
+
+    def close_session(self) -> None:
+        """Let the nodes go; the rest is for ``close``."""
+        self._fleet.close()
 
     def failed(self, error: Exception) -> ControllerError:
         """The driver cannot go on."""
@@ -308,7 +322,6 @@ class Driver:
             self._storage.write(entries, partial(self._act, turns))
             news = (self._lag.look(self._state), self._handing_over.settle(self._state))
             self._queue.extend(event for event in news if event is not None)
-        self._book.call_back(next(iter(self._state.pending), math.inf))
         self._requests.settle(self._state)
 
     def _act(self, turns: list[_Turn]) -> None:
@@ -316,6 +329,7 @@ class Driver:
             self._note(turn)
             for command in turn.commands:
                 self._carry_out(command)
+        self._book.call_back(next(iter(turns[-1].after.pending), math.inf))
 
     def _step(self, event: ev.Event, turns: list[_Turn]) -> None:
         """One event, and at once the decisions that the core takes on it: nothing else may come in between."""

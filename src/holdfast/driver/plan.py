@@ -36,6 +36,7 @@ class Plan:
     on_report: Callback | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
     display: str = "auto"
+    lockstep: bool = False  # report() returns when the driver says so
     how_to_go_on: str = "run the same command again"
 
 

@@ -47,7 +47,7 @@ def read_past(records: Iterable[Record]) -> Past:
             past.identity = record.body
         for event in _events((record,)):
             past.state = core.replay(past.state, event)
-            if isinstance(event, ev.Committed):
+            if isinstance(event, (ev.Committed, ev.Adopted)):
                 past.committed.add(event.record.id)
             _remember(past, event, record.time)
     return past

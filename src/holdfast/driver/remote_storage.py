@@ -53,6 +53,7 @@ class RemoteStorage(Storage):
         self._patience_s = patience_s
         self._cleaning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-cleaning")
         self._writer: _JournalWriter | None = None
+        self._saver: threading.Thread | None = None
         self._listing = Listing([], [], [])
         self._reports: dict[Path, PartUploader] = {}
         self._reports_lock = threading.Lock()
@@ -67,13 +68,15 @@ class RemoteStorage(Storage):
             self._lease = RemoteLease.acquire(self._objects, self._claim, on_lost=self._inbox.put)
         except BaseException:
             self._objects.close()
+            self._pool.shutdown(wait=False, cancel_futures=True)
             raise
         return self._lease.epoch
 
     def _claim(self, token: str) -> int:
+        # Beside the claim. What an earlier driver still commits until then is missing here, as if it came after it.
+        self._listed = self._pool.submit(self._checkpoints.listing)
         self._journal, self._records, self._damage = RemoteJournal.open(self._objects, token)
         self._records.append(self._journal.began)
-        self._listed = self._pool.submit(self._checkpoints.listing)  # while the journal is replayed
         return self._journal.epoch
 
     def release(self) -> None:
@@ -82,9 +85,16 @@ class RemoteStorage(Storage):
 
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._writer = _JournalWriter(self._journal, self._inbox)
+        self._begin_saving()
+        return list(self._records), self._damage
+
+    def _begin_saving(self) -> None:
         self._saver = threading.Thread(target=self._keep_saving, name="holdfast-reports", daemon=True)
         self._saver.start()
-        return list(self._records), self._damage
+
+    @property
+    def _epoch(self) -> int:
+        return self._lease.epoch
 
     def write(self, entries: Entries, then: Callable[[], None]) -> None:
         assert self._writer is not None
@@ -120,7 +130,8 @@ class RemoteStorage(Storage):
                 self._checkpoints.quarantine(manifest.id, "it was found damaged by an earlier driver")
             else:
                 events.append(committed(manifest, self._score_attribute, index=-1))
-        events += [ev.Damaged(id, "its manifest is gone") for id in sorted(known - set(self._listing.committed))]
+        gone = self._checkpoints.gone(sorted(known - set(self._listing.committed)))
+        events += [ev.Damaged(id, "its manifest is gone") for id in gone]
         return events, damage
 
     def collect(self, keep: Collection[str]) -> None:
@@ -176,7 +187,7 @@ class RemoteStorage(Storage):
 
     def _commit(self, manifest: Manifest) -> Manifest:
         self.save_reports()  # the history up to a checkpoint is as durable as the checkpoint
-        done = self._checkpoints.commit(structs.replace(manifest, epoch=self._lease.epoch))
+        done = self._checkpoints.commit(structs.replace(manifest, epoch=self._epoch))
         self._manifests[done.id] = done
         return done
 
@@ -215,6 +226,7 @@ class RemoteStorage(Storage):
         saved = self._save_the_rest()
         if self._writer is not None:
             self._writer.close()
+        if self._saver is not None:
             self._saver.join(_LAST_PATIENCE_S)
         wait(self._jobs, _CLEANED_UP_WITHIN_S)
         for pool in (self._pool, self._cleaning):

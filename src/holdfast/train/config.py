@@ -392,8 +392,9 @@ class RunConfig:
         if not isinstance(self.callbacks, (list, tuple)):
             raise TypeError(f"RunConfig(callbacks={self.callbacks!r}): pass a list of holdfast.train.UserCallback")
         for callback in self.callbacks:
-            remedy = "pass instances of subclasses of holdfast.train.UserCallback"
-            check_type("RunConfig(callbacks", callback, UserCallback, remedy)
+            if not hasattr(callback, "on_trial_result"):  # else it is one of tuning's
+                remedy = "pass instances of subclasses of holdfast.train.UserCallback, or of tune.Callback for tuning"
+                check_type("RunConfig(callbacks", callback, UserCallback, remedy)
         self.callbacks = list(self.callbacks)
 
     def _check_log_to_file(self) -> None:

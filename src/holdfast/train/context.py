@@ -28,6 +28,9 @@ class StorageContext:
         return self.run_dir
 
 
+TRIAL = "holdfast.trial"  # among the metadata: what tuning says of the trial
+
+
 class TrainContext:
     """What ``get_context()`` returns inside a train function. Plain training has one trial, which is the run itself."""
 
@@ -50,16 +53,17 @@ class TrainContext:
         return self._session.node_rank
 
     def get_experiment_name(self) -> str:
-        return self._session.run_name
+        return str(self._trial.get("experiment", self._session.run_name))
 
     def get_trial_name(self) -> str:
-        return self._session.run_name
+        return str(self._trial.get("name", self._session.run_name))
 
     def get_trial_id(self) -> str:
-        return self._session.run_name
+        return str(self._trial.get("id", self._session.run_name))
 
     def get_trial_resources(self) -> dict[str, float]:
-        return {}
+        """Of all the trial's bundles together; empty outside of tuning."""
+        return dict(self._trial.get("resources", {}))
 
     def get_trial_dir(self) -> str:
         return self._session.run_dir
@@ -69,4 +73,9 @@ class TrainContext:
 
     def get_metadata(self) -> dict[str, Any]:
         """The ``metadata`` that was passed to the trainer."""
-        return dict(self._session.metadata)
+        return {key: value for key, value in self._session.metadata.items() if key != TRIAL}
+
+    @property
+    def _trial(self) -> dict[str, Any]:
+        trial: dict[str, Any] = self._session.metadata.get(TRIAL, {})
+        return trial

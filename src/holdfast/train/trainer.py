@@ -16,6 +16,7 @@ import cloudpickle
 
 from holdfast import settings
 from holdfast.core.state import Outcome, RunSpec
+from holdfast.driver import stop_requests
 from holdfast.driver.history import load, read_identity
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, Validator
@@ -89,13 +90,15 @@ class DataParallelTrainer:
                 "use a directory or a bucket, or ScalingConfig(num_workers=0)"
             )
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
-        plan = self._plan(location, in_force)
+        plan = self.plan(location, in_force)
         if in_force.drill:
             from holdfast.drill.acting import on_stage
 
             plan, engine = on_stage(in_force.drill, plan, engine)
         driver = Driver(plan, engine, in_force)
-        ending = engine.host(driver.run, driver.ask_to_stop)
+        in_process = self.scaling_config.num_workers == 0
+        with stop_requests.watched(location, driver.ask_to_stop, in_process):
+            ending = engine.host(driver.run, driver.ask_to_stop)
         return self._result(location, ending)
 
     def _result(self, location: Location, ending: Ending) -> Result:
@@ -156,7 +159,8 @@ class DataParallelTrainer:
             return False
         return True
 
-    def _plan(self, location: Location, in_force: settings.Settings) -> Plan:
+    def plan(self, location: Location, in_force: settings.Settings) -> Plan:
+        """What the driver is asked to run."""
         run, scaling = self.run_config, self.scaling_config
         entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
         datasets = self.data_config.mark(self.datasets)

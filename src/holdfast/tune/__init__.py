@@ -1,1 +1,75 @@
-"""What a tuning script imports. Its parts are here; the public module is opened once experiments run on them."""
+"""What a tuning script imports. Names, arguments and defaults are Ray Tune's; docs/tuning.md says what is better."""
+
+from holdfast.errors import TuneError
+from holdfast.train import (
+    Checkpoint,
+    CheckpointConfig,
+    FailureConfig,
+    Result,
+    RunConfig,
+    SyncConfig,
+    get_checkpoint,
+    get_context,
+    report,
+)
+from holdfast.tune.callback import Callback
+from holdfast.tune.progress_reporter import CLIReporter, ProgressReporter
+from holdfast.tune.registry import register_trainable
+from holdfast.tune.result_grid import ResultGrid
+from holdfast.tune.search_space import (
+    choice,
+    grid_search,
+    lograndint,
+    loguniform,
+    qlograndint,
+    qloguniform,
+    qrandint,
+    qrandn,
+    quniform,
+    randint,
+    randn,
+    sample_from,
+    uniform,
+)
+from holdfast.tune.stopper import Stopper
+from holdfast.tune.trainable import PlacementGroupFactory, Trainable, with_resources
+from holdfast.tune.tune_config import ResumeConfig, TuneConfig
+from holdfast.tune.tuner import Tuner
+
+__all__ = [
+    "CLIReporter",
+    "Callback",
+    "Checkpoint",
+    "CheckpointConfig",
+    "FailureConfig",
+    "PlacementGroupFactory",
+    "ProgressReporter",
+    "Result",
+    "ResultGrid",
+    "ResumeConfig",
+    "RunConfig",
+    "Stopper",
+    "SyncConfig",
+    "Trainable",
+    "TuneConfig",
+    "TuneError",
+    "Tuner",
+    "choice",
+    "get_checkpoint",
+    "get_context",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "register_trainable",
+    "report",
+    "sample_from",
+    "uniform",
+    "with_resources",
+]

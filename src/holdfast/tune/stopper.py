@@ -14,12 +14,13 @@ from typing import Any
 
 from holdfast.train.checks import check_int, check_number
 from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup, metric_number, number
+from holdfast.tune.recorded import Recorded
 
 StopFunction = Callable[[str, dict[str, Any]], bool]
 Clock = Callable[[], float]
 
 
-class Stopper:
+class Stopper(Recorded):
     """Subclass it, override both methods, and pass an instance as ``RunConfig(stop=...)``.
 
     An exception that ``__call__`` raises is the error of the trial that it was called for.

@@ -19,7 +19,7 @@ from holdfast.errors import CheckpointDamagedError, ObjectExistsError, ObjectMis
 from holdfast.store.checkpoints import FORMAT, FileEntry, Manifest, is_user_metadata, manifest_line, parse_manifest
 from holdfast.store.layout import check_name
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote.fetch import in_parallel
+from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.sealed import Damage
 
 DIRECTORY = "checkpoints/"
@@ -66,6 +66,13 @@ class RemoteCheckpoints:
             raise CheckpointDamagedError(f"Checkpoint {id} has no manifest: {error}") from None
         return parse_manifest(id, line, f"{self._objects.url}/{key}")
 
+    def read_intact(self, id: str) -> Manifest | None:
+        """Its manifest, unless that is damaged or gone."""
+        try:
+            return self.read_manifest(id)
+        except CheckpointDamagedError:
+            return None
+
     def listing(self) -> Listing:
         level = self._objects.level(DIRECTORY)
         keys = [info.key for info in level.objects]
@@ -93,6 +100,11 @@ class RemoteCheckpoints:
             elif journal_damaged or manifest.epoch >= last_epoch:
                 manifests.append(manifest)
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
+
+    def gone(self, ids: Sequence[str]) -> list[str]:
+        """Those without a manifest. A name that was not listed may belong to one that was committed meanwhile."""
+        lines = get_all(self._objects, [_key(id, _MANIFEST) for id in ids])
+        return [id for id, line in zip(ids, lines, strict=True) if line is None]
 
     def verify(self, id: str) -> Manifest:
         """Compare every file with the manifest; CheckpointDamagedError names what differs."""
@@ -137,25 +149,25 @@ class RemoteCheckpoints:
         What has a damaged manifest may have been worth keeping: it is quarantined.
         """
         spared = {*keep, *listing.quarantined}
-        leftovers = sorted({*listing.committed, *listing.directories} - spared)
-        for id in leftovers:
-            damage = self._damage(id) if id in listing.committed else ""
-            if damage:
-                self.quarantine(id, damage)
-            else:
-                self.delete(id)
-        return leftovers
+        return [
+            id
+            for id in sorted({*listing.committed, *listing.directories} - spared)
+            if self._collect_one(id, id in listing.committed)
+        ]
 
-    def _damage(self, id: str) -> str:
-        """What is wrong with a manifest; empty too if it was deleted since it was listed."""
+    def _collect_one(self, id: str, was_committed: bool) -> bool:
+        """False if its manifest went since it was listed: it is quarantined, or whoever deletes it is at it."""
         key = _key(id, _MANIFEST)
         try:
-            parse_manifest(id, self._objects.get(key), f"{self._objects.url}/{key}")
+            if was_committed:
+                parse_manifest(id, self._objects.get(key), f"{self._objects.url}/{key}")
         except ObjectMissingError:
-            return ""
+            return False
         except CheckpointDamagedError as error:
-            return str(error)
-        return ""
+            self.quarantine(id, str(error))
+        else:
+            self.delete(id)
+        return True
 
     def _same_of_another_driver(self, manifest: Manifest) -> Manifest | None:
         """A driver's commit may land when the next one, which found its files on their node, is about to commit it."""

@@ -11,6 +11,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from holdfast.tune.recorded import Recorded
+
 from .decision import Decision, Request
 
 PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
@@ -53,7 +55,7 @@ class ExperimentView(Protocol):
 Requests = Sequence[Request] | None
 
 
-class TrialScheduler:
+class TrialScheduler(Recorded):
     """Extend this. Every method has a default that lets trials run in order, so override what matters.
 
     Each trial is added once (again if it is resumed after it had failed for good), and ends with exactly one of

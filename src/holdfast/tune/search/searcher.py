@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.tune.metrics import metric_number
+from holdfast.tune.recorded import Recorded
 
 Objective = str | list[str] | None
 
 
-class Searcher:
+class Searcher(Recorded):
     """Subclass it, override ``suggest`` and ``on_trial_complete``, and pass an instance as ``TuneConfig(search_alg=)``.
 
     For what you write to continue after a restore as if nothing had happened, draw all randomness from a generator

@@ -1,0 +1,144 @@
+"""Who is told what happens in an experiment: the callbacks, the loggers, and the person at the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.tune.callback import Callback
+from holdfast.tune.progress_reporter import ProgressReporter
+from holdfast.tune.schedulers.trial_scheduler import ERROR
+
+from .machine import Experiment
+from .trial import Trial, TrialForCallbacks
+
+
+class Audience:
+    """A callback that raises ends the experiment with an error that names it: what it does may matter."""
+
+    def __init__(
+        self,
+        callbacks: Sequence[Callback],
+        reporter: ProgressReporter | None,
+        local_root: str,
+        *,
+        quiet: bool = False,
+        shows_output: bool = False,
+        total_samples: float | None = None,
+        num_samples: int | None = None,
+    ) -> None:
+        self._callbacks, self._reporter = list(callbacks), reporter
+        self._local_root = local_root
+        self._quiet, self._shows_output = quiet, shows_output
+        self._total_samples, self._num_samples = total_samples, num_samples
+        self._experiment: Experiment | None = None
+        self._views: dict[str, TrialForCallbacks] = {}  # of trials that have not ended
+        self._turns = 0
+
+    def began(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        total = None if self._total_samples in (None, math.inf) else int(self._total_samples or 0)
+        for callback in self._callbacks:
+            with _named(callback, "setup"):
+                callback.setup(stop=experiment.stopper, num_samples=self._num_samples, total_num_samples=total)
+        if self._reporter is not None:
+            self._reporter.setup(time.time(), self._total_samples, experiment.spec.metric, experiment.spec.mode)
+
+    def started(self, trial: Trial) -> None:
+        self._tell("on_trial_start", trial)
+        if trial.checkpoint_number:
+            self._tell("on_trial_restore", trial)
+
+    def reported(self, trial: Trial, result: dict[str, Any]) -> None:
+        self._tell("on_trial_result", trial, result=dict(result))
+        checkpoint = self._view(trial).checkpoint if result.get("checkpoint_dir_name") else None
+        if checkpoint is not None:
+            self._tell("on_trial_save", trial)
+            self._tell("on_checkpoint", trial, checkpoint=checkpoint)
+
+    def ended(self, trial: Trial) -> None:
+        self._tell("on_trial_error" if trial.status == ERROR else "on_trial_complete", trial)
+        self._views.pop(trial.trial_id, None)
+        if trial.status == ERROR:
+            first = (trial.error or "").partition("\n")[0]
+            self.warn(f"{trial} failed: {first}")
+
+    def warn(self, text: str) -> None:
+        if not self._quiet:
+            with contextlib.suppress(OSError, ValueError):
+                print(f"holdfast: {text}", file=sys.stderr, flush=True)
+
+    def output(self, name: str, rank: int, line: str) -> None:
+        if self._shows_output:
+            with contextlib.suppress(OSError, ValueError):
+                print(f"({name}) {line}", flush=True)
+
+    def turned(self) -> None:
+        self._turns += 1
+        for callback in self._callbacks:
+            if type(callback).on_step_end is not Callback.on_step_end:
+                with _named(callback, "on_step_end"):
+                    callback.on_step_end(self._turns, self._trials)
+            if type(callback).on_step_begin is not Callback.on_step_begin:
+                with _named(callback, "on_step_begin"):
+                    callback.on_step_begin(self._turns + 1, self._trials)
+        if self._reporter is not None and self._reporter.should_report(_Lazy(self), done=False):
+            self._reporter.report(self._trials, False)
+
+    def finished(self, outcome: str, text: str) -> None:
+        if self._experiment is None:
+            return
+        for callback in self._callbacks:
+            with _named(callback, "on_experiment_end"):
+                callback.on_experiment_end(self._trials)
+        if self._reporter is not None and self._reporter.should_report(_Lazy(self), done=True):
+            self._reporter.report(self._trials, True)
+
+    @property
+    def _trials(self) -> list[TrialForCallbacks]:
+        assert self._experiment is not None
+        return [self._view(trial) for trial in self._experiment.get_trials()]
+
+    def _view(self, trial: Trial) -> TrialForCallbacks:
+        view = self._views.get(trial.trial_id)
+        if view is None:
+            assert self._experiment is not None
+            home = self._experiment.home_of(trial)
+            local = str(home.path) if home.path is not None else f"{self._local_root}/{trial.directory}"
+            view = TrialForCallbacks(trial, home, local)
+            if not trial.has_ended:
+                self._views[trial.trial_id] = view
+        return view
+
+    def _tell(self, hook: str, trial: Trial, **more: Any) -> None:
+        view = self._view(trial)
+        trials: Sequence[TrialForCallbacks] = _Lazy(self)
+        for callback in self._callbacks:
+            with _named(callback, hook):
+                getattr(callback, hook)(self._turns, trials, view, **more)
+
+
+class _Lazy(Sequence[TrialForCallbacks]):
+    """All trials, gathered when somebody looks: most callbacks never do, and there may be many."""
+
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
+
+    def __len__(self) -> int:
+        experiment = self._audience._experiment
+        return 0 if experiment is None else experiment.count
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._audience._trials[index]
+
+
+@contextlib.contextmanager
+def _named(callback: Callback, method: str) -> Any:
+    try:
+        yield
+    except Exception as error:
+        raise RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,179 @@
+"""What an experiment is, as a script defined it: stored in its record, and made again from that for a restore."""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from holdfast.store.location import Location
+from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
+from holdfast.tune.search.basic_variant import BasicVariantGenerator
+from holdfast.tune.search.searcher import Searcher
+from holdfast.tune.stopper import (
+    CombinedStopper,
+    FunctionStopper,
+    NoopStopper,
+    Stopper,
+    ThresholdStopper,
+    TimeoutStopper,
+)
+from holdfast.tune.tune_config import TuneConfig
+
+from .stored import NotStorableError, described, made
+
+KIND = "experiment"
+_STORED = ("metric", "mode", "num_samples", "max_concurrent_trials")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """``prefix`` begins the ids of all trials, ``seed`` governs what has no seed of its own; both are drawn once."""
+
+    trainable_name: str
+    param_space: Mapping[str, Any]
+    tune_config: TuneConfig
+    run_config: RunConfig
+    prefix: str = ""
+    seed: int = 0
+
+    def drawn(self) -> Definition:
+        return replace(self, prefix=uuid.uuid4().hex[:8], seed=random.SystemRandom().randrange(1 << 31))
+
+    @property
+    def stopper(self) -> Stopper:
+        """A fresh one of all that may stop trials."""
+        stop, budget = self.run_config.stop, self.tune_config.budget_s
+        stoppers: list[Stopper] = []
+        if isinstance(stop, Stopper):
+            stoppers.append(copy.deepcopy(stop))
+        elif isinstance(stop, Mapping):
+            stoppers.append(ThresholdStopper(stop))
+        elif stop is not None:
+            stoppers.append(FunctionStopper(stop))
+        if budget is not None:
+            stoppers.append(TimeoutStopper(budget))
+        if not stoppers:
+            return NoopStopper()
+        return stoppers[0] if len(stoppers) == 1 else CombinedStopper(*stoppers)
+
+    def scheduler(self) -> TrialScheduler:
+        """A fresh one, to which the journal can be replayed."""
+        scheduler = copy.deepcopy(self.tune_config.scheduler) or FIFOScheduler()
+        scheduler.set_search_properties(self.tune_config.metric, self.tune_config.mode, seed=self.seed)
+        return scheduler
+
+    def searcher(self) -> Searcher:
+        config = self.tune_config
+        searcher = copy.deepcopy(config.search_alg) or BasicVariantGenerator()
+        takes = searcher.set_search_properties(
+            config.metric, config.mode, self.param_space, num_samples=config.num_samples, seed=self.seed
+        )
+        if not takes and isinstance(searcher, BasicVariantGenerator):
+            raise ValueError("TuneConfig(search_alg=BasicVariantGenerator(...)): it was used by another experiment")
+        if config.max_concurrent_trials:
+            searcher.set_max_concurrency(config.max_concurrent_trials)
+        return searcher
+
+    @property
+    def total_samples(self) -> float:
+        searcher = self.searcher()
+        if isinstance(searcher, BasicVariantGenerator):
+            return searcher.total_samples
+        samples = self.tune_config.num_samples
+        return float("inf") if samples < 0 else samples
+
+    @property
+    def host(self) -> dict[str, Any]:
+        return {"hostname": socket.gethostname(), "node_ip": "127.0.0.1"}
+
+    # Its record
+
+    def identity(self) -> dict[str, Any]:
+        config, run = self.tune_config, self.run_config
+        parts = {
+            "param_space": self.param_space,
+            "scheduler": config.scheduler,
+            "search_alg": config.search_alg,
+            "stop": run.stop,
+        }
+        stored: dict[str, Any] = {}
+        lacking: dict[str, str] = {}
+        for name, part in parts.items():
+            try:
+                stored[name] = described(part, name)
+            except NotStorableError as error:
+                lacking[name] = error.where
+        return {
+            "kind": KIND,
+            "name": run.name,
+            "trainable": self.trainable_name,
+            "prefix": self.prefix,
+            "seed": self.seed,
+            **{name: getattr(config, name) for name in _STORED},
+            "time_budget_s": config.budget_s,
+            "failure": asdict(run.failure_config),
+            "checkpoint": asdict(run.checkpoint_config),
+            "stored": stored,
+            "lacking": lacking,
+        }
+
+
+def restored(
+    identity: Mapping[str, Any],
+    location: Location,
+    param_space: Mapping[str, Any] | None,
+    tune_config: TuneConfig | None,
+    run_config: RunConfig | None,
+) -> Definition:
+    """What the record says, with what is passed again in its place. ValueError names what must be."""
+    stored, lacking = identity["stored"], identity["lacking"]
+    if param_space is None:
+        if "param_space" in lacking:
+            raise ValueError(
+                f"Tuner.restore(param_space=...): pass it again; {lacking['param_space']} is an object or a function, "
+                "which is not stored"
+            )
+        param_space = made(stored["param_space"])
+    if tune_config is None:
+        for name in ("scheduler", "search_alg"):
+            if name in lacking:
+                raise ValueError(
+                    f"Tuner.restore(tune_config=TuneConfig(...)): pass it again; {lacking[name]} cannot be stored"
+                )
+        tune_config = TuneConfig(
+            **{name: identity[name] for name in _STORED},
+            time_budget_s=identity["time_budget_s"],
+            scheduler=made(stored["scheduler"]),
+            search_alg=made(stored["search_alg"]),
+        )
+    if run_config is None:
+        if "stop" in lacking:
+            raise ValueError(
+                f"Tuner.restore(run_config=RunConfig(stop=...)): pass it again; {lacking['stop']} cannot be stored"
+            )
+        run_config = RunConfig(
+            failure_config=FailureConfig(**identity["failure"]),
+            checkpoint_config=CheckpointConfig(**identity["checkpoint"]),
+            stop=made(stored["stop"]),
+        )
+    run_config.move_to(location)
+    return Definition(identity["trainable"], param_space, tune_config, run_config, identity["prefix"], identity["seed"])
+
+
+def scaling_of(bundles: list[dict[str, float]]) -> ScalingConfig:
+    """Of a trial that is one process: it gets the first bundle."""
+    head = bundles[0] if bundles else {"CPU": 1.0}
+    return ScalingConfig(
+        num_workers=1, use_gpu=head.get("GPU", 0) > 0, resources_per_worker={"CPU": head.get("CPU", 0.0), **head}
+    )
+
+
+def is_local_logging_wanted() -> bool:
+    return os.environ.get("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "0") != "1"

@@ -1,0 +1,392 @@
+"""The experiment's machine: ``apply(event) -> commands``. It does no I/O and reads no clock.
+
+All that decides what becomes of trials is here and in the scheduler, the searcher and the stopper, which hear of events
+only from here, in the order of the journal. So replaying that on fresh ones brings everything back to where it was.
+A decision that must survive is an event: the machine asks for it with ``Decide``, and acts when it comes back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.store.location import Location
+from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup
+from holdfast.tune.schedulers.decision import Decision, Exploit, Request, Resize, Save, SetConfig, StopTrial
+from holdfast.tune.schedulers.trial_scheduler import (
+    ERROR,
+    PAUSED,
+    PENDING,
+    RUNNING,
+    TERMINATED,
+    FIFOScheduler,
+    TrialScheduler,
+)
+from holdfast.tune.search.basic_variant import BasicVariantGenerator
+from holdfast.tune.search.searcher import Searcher
+from holdfast.tune.search.suggestion import complete, searched
+from holdfast.tune.stopper import Stopper
+
+from . import events as ev
+from .naming import Naming
+from .trial import Trial
+
+Bundles = Sequence[Mapping[str, float]]
+
+
+class Command(Struct, frozen=True):
+    pass
+
+
+class Decide(Command, frozen=True):
+    event: ev.Event
+
+
+class Run(Command, frozen=True):
+    trial: str
+
+
+class StopRun(Command, frozen=True):
+    """End a trial's processes, with what it has reported safe."""
+
+    trial: str
+
+
+class LetGoOn(Command, frozen=True):
+    """The trial may go on behind this report."""
+
+    trial: str
+    iteration: int
+
+
+class FailFast(Command, frozen=True):
+    """Let go of everything: a trial has failed, and the person wants to know."""
+
+    trial: str
+
+
+@dataclass(frozen=True)
+class Spec:
+    metric: str | None
+    mode: str | None
+    num_samples: int
+    naming: Naming
+    resources_of: Callable[[dict[str, Any]], Bundles]
+    fail_fast: bool = False
+    host: Mapping[str, Any] = field(default_factory=dict)  # what every result says of the machine
+
+
+class Experiment:
+    """Also the experiment as schedulers see it."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        home: Location,
+        param_space: Mapping[str, Any],
+        searcher: Searcher,
+        scheduler: TrialScheduler,
+        stopper: Stopper,
+        total_resources: Mapping[str, float],
+    ) -> None:
+        self.spec, self.home, self._space = spec, home, param_space
+        self.searcher, self.scheduler, self.stopper = searcher, scheduler, stopper
+        self.total_resources: Mapping[str, float] = total_resources
+        self._trials: dict[str, Trial] = {}
+        self._live: dict[str, Trial] = {}
+        self._gives_whole_configs = isinstance(_innermost(searcher), BasicVariantGenerator)
+        self._last_times: dict[str, float] = {}  # of live trials' last report or start
+        self._commands: list[Command] = []
+        self.exhausted = False  # the searcher has no more
+        self.stopping = ""  # why no trial is started any more
+        self.epoch = 0
+        self.spent_s = 0.0
+        self.is_over = False
+
+    # As a scheduler sees it
+
+    def get_trials(self) -> Sequence[Trial]:
+        return list(self._trials.values())
+
+    def get_live_trials(self) -> Sequence[Trial]:
+        return list(self._live.values())
+
+    def home_of(self, trial: Trial) -> Location:
+        return self.home / trial.directory
+
+    def get_trial(self, trial_id: str) -> Trial | None:
+        return self._trials.get(trial_id)
+
+    @property
+    def count(self) -> int:
+        return len(self._trials)
+
+    def count_of(self, status: str) -> int:
+        return sum(trial.status == status for trial in self._live.values())
+
+    # What is to be done next
+
+    def next_to_run(self) -> Trial | None:
+        if self.stopping:
+            return None
+        chosen = self.scheduler.choose_trial_to_run(self)
+        return None if chosen is None else self._trials[chosen.trial_id]
+
+    def propose(self) -> ev.Added | None:
+        """The next trial, if the searcher has one now."""
+        if self.exhausted or self.stopping:
+            return None
+        if not self._gives_whole_configs and 0 <= self.spec.num_samples <= len(self._trials):
+            self.exhausted = True
+            return None
+        trial_id = self.spec.naming.id(len(self._trials))
+        suggestion = self.searcher.suggest(trial_id)
+        if suggestion is None:
+            return None
+        if not isinstance(suggestion, dict):
+            self.exhausted = True
+            return None
+        config = suggestion if self._gives_whole_configs else complete(self._space, suggestion)
+        params = dict(searched(self._space, config))
+        if not self._gives_whole_configs:
+            params = {**dict(flat_items(suggestion)), **params}
+        name, directory = self.spec.naming.names(trial_id, len(self._trials), config, params)
+        resources = [dict(bundle) for bundle in self.spec.resources_of(config)]
+        suggested = None if self._gives_whole_configs else suggestion
+        return ev.Added(trial_id, config, params, name, directory, resources, suggested)
+
+    def recover(self) -> list[ev.Event]:
+        """What an earlier driver had decided and not yet carried out. Its processes are gone."""
+        found: list[ev.Event] = []
+        for trial in self._live.values():
+            if trial.awaits:
+                found.append(self.after_the_end(trial))
+        return found
+
+    def after_the_end(self, trial: Trial) -> ev.Event:
+        """What follows for a trial that was stopped, now that its processes are gone."""
+        if trial.awaits == "ERROR":
+            return ev.Ended(trial.trial_id, trial.reason)
+        if trial.awaits == "STOP":
+            return ev.Ended(trial.trial_id, "", trial.reason)
+        return ev.Paused(trial.trial_id)
+
+    # What happened
+
+    def apply(self, event: ev.Event) -> list[Command]:
+        self._commands = []
+        _HANDLERS[type(event)](self, event)
+        return self._commands
+
+    def _began(self, event: ev.Began) -> None:
+        self.epoch, self.is_over = event.epoch, False
+        self.exhausted, self.stopping = False, ""
+        self.spent_s = event.spent_s
+        for trial in self._live.values():
+            if trial.status == RUNNING and not trial.awaits:
+                trial.status = PENDING
+
+    def _added(self, event: ev.Added) -> None:
+        if event.trial in self._trials:
+            return
+        where = event.trial, event.config, event.params, event.name, event.directory
+        trial = self._trials[event.trial] = self._live[event.trial] = Trial(*where, event.resources)
+        self._carry_out(self.scheduler.on_trial_add(self, trial))
+
+    def replay_suggestion(self, event: ev.Added) -> None:
+        """To the searcher, before ``apply``, where an earlier driver had asked it."""
+        self.searcher.replay_suggestion(event.trial, event.config if event.suggested is None else event.suggested)
+
+    def _started(self, event: ev.Started) -> None:
+        trial = self._trials[event.trial]
+        if trial.status == PAUSED:
+            self.searcher.on_unpause(trial.trial_id)
+        trial.status, trial.awaits, trial.reason = RUNNING, "", ""
+        trial.restored_at = (trial.checkpoint_number or 0, trial.time_total_s)
+        self._last_times[trial.trial_id] = event.time
+        self._commands.append(Run(trial.trial_id))
+
+    def _reported(self, event: ev.Reported) -> None:
+        trial = self._trials[event.trial]
+        if trial.status != RUNNING or trial.awaits:
+            return  # it was told to stop before it said that
+        result = self._result(trial, event)
+        trial.last_result, trial.results = result, trial.results + 1
+        if event.checkpoint is not None:
+            trial.checkpoint_number = event.checkpoint
+        decision = self._decide(trial, result)
+        if decision.action == "CONTINUE":
+            self._carry_out(decision.requests)
+            if not trial.awaits:
+                self._commands.append(LetGoOn(trial.trial_id, event.iteration))
+        else:
+            trial.awaits, trial.reason = decision.action, decision.reason
+            self._carry_out(decision.requests)
+            self._commands.append(StopRun(trial.trial_id))
+        if not self.stopping and self.stopper.stop_all():
+            self._commands.append(Decide(ev.StopDecided("the stop criterion of the experiment is met")))
+
+    def _decide(self, trial: Trial, result: dict[str, Any]) -> Decision:
+        missing = self._missing_metric(result)
+        if missing:
+            return Decision("ERROR", missing)
+        self.searcher.on_trial_result(trial.trial_id, result)
+        try:
+            stops = bool(result.get("done")) or self.stopper(trial.trial_id, result)
+        except Exception as error:
+            return Decision("ERROR", f"the stop criterion raised {type(error).__name__}: {error}")
+        if stops:
+            return Decision("STOP", "its stop criterion is met")
+        return Decision.of(self.scheduler.on_trial_result(self, trial, result))
+
+    def _missing_metric(self, result: Mapping[str, Any]) -> str:
+        """What is wrong, if a result lacks what it is to be judged by."""
+        wanted = {"TuneConfig(metric)": self.spec.metric}
+        if not isinstance(self.scheduler, FIFOScheduler):
+            wanted[f"{type(self.scheduler).__name__}(metric)"] = self.scheduler.metric
+        if isinstance(self.searcher.metric, str):
+            wanted[f"{type(self.searcher).__name__}(metric)"] = self.searcher.metric
+        for who, metric in wanted.items():
+            if metric and lookup(result, metric, _MISSING) is _MISSING:
+                known = ", ".join(sorted(set(result) - _ADDED)) or "nothing"
+                return f"a result has no {metric!r}, which {who} names; it has {known}: report it with every result"
+        return ""
+
+    def _result(self, trial: Trial, event: ev.Reported) -> dict[str, Any]:
+        """The metrics with what is added to every result."""
+        last = self._last_times.get(trial.trial_id, event.time)
+        took = max(0.0, event.time - last)
+        self._last_times[trial.trial_id] = event.time
+        trial.time_total_s += took
+        since, time_before = trial.restored_at
+        return {
+            **event.metrics,
+            "timestamp": int(event.time),
+            "checkpoint_dir_name": None if event.checkpoint is None else event.metrics.get("checkpoint_dir_name"),
+            "done": bool(event.metrics.get("done", False)),
+            TRAINING_ITERATION: event.iteration,
+            "trial_id": trial.trial_id,
+            "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(event.time)),
+            "time_this_iter_s": took,
+            "time_total_s": trial.time_total_s,
+            "pid": event.pid,
+            **self.spec.host,
+            "config": trial.config,
+            "time_since_restore": trial.time_total_s - time_before,
+            "iterations_since_restore": max(0, event.iteration - since),
+        }
+
+    def _paused(self, event: ev.Paused) -> None:
+        trial = self._trials[event.trial]
+        was, trial.awaits = trial.awaits, ""
+        trial.status = PENDING if was == "EXPLOIT" else PAUSED
+        self.searcher.on_pause(trial.trial_id)
+
+    def _exploited(self, event: ev.Exploited) -> None:
+        trial = self._trials[event.trial]
+        trial.donor, trial.exploits = None, trial.exploits + 1
+        trial.config, trial.checkpoint_number = event.config, event.checkpoint
+        trial.evaluated_params = {**trial.evaluated_params, **dict(searched(self._space, event.config))}
+
+    def _ended(self, event: ev.Ended) -> None:
+        trial = self._trials[event.trial]
+        if trial.has_ended:
+            return
+        was_running = trial.status == RUNNING
+        trial.status = ERROR if event.error else TERMINATED
+        trial.awaits, trial.donor, trial.reason = "", None, event.reason
+        trial.error = event.error or trial.error
+        trial.failures += bool(event.error)
+        del self._live[trial.trial_id]
+        self._last_times.pop(trial.trial_id, None)
+        if trial.last_result:
+            trial.last_result = {**trial.last_result, "done": True}
+        last = dict(trial.last_result) or None
+        self.searcher.on_trial_complete(trial.trial_id, result=last, error=bool(event.error))
+        if event.error:
+            self._carry_out(self.scheduler.on_trial_error(self, trial))
+        elif was_running:
+            self._carry_out(self.scheduler.on_trial_complete(self, trial, trial.last_result))
+        else:
+            self._carry_out(self.scheduler.on_trial_remove(self, trial))
+        trial.pack()
+        if event.error and self.spec.fail_fast:
+            self._commands.append(FailFast(trial.trial_id))
+
+    def _resumed(self, event: ev.Resumed) -> None:
+        trial = self._trials[event.trial]
+        trial.unpack()
+        trial.status, trial.awaits, trial.error, trial.donor = PENDING, "", None, None
+        if event.anew:
+            trial.life += 1
+            trial.directory = f"{trial.directory.partition('.restart-')[0]}.restart-{trial.life}"
+            trial.last_result, trial.results, trial.time_total_s = {}, 0, 0.0
+            trial.checkpoint_number = None
+        self._live[trial.trial_id] = trial
+        self.searcher.on_trial_resume(trial.trial_id, trial.config)
+        self._carry_out(self.scheduler.on_trial_add(self, trial))
+
+    def _skipped(self, event: ev.Skipped) -> None:
+        self._ended(ev.Ended(event.trial, "", "it was not to be resumed"))
+
+    def _idled(self, _event: ev.Idled) -> None:
+        self._carry_out(self.scheduler.on_idle(self))
+
+    def _stop_decided(self, event: ev.StopDecided) -> None:
+        self.stopping = event.reason
+        for trial in list(self._live.values()):
+            if trial.status == RUNNING and not trial.awaits:
+                trial.awaits, trial.reason = "STOP", event.reason
+                self._commands.append(StopRun(trial.trial_id))
+            elif trial.status != RUNNING:
+                self._commands.append(Decide(ev.Ended(trial.trial_id, "", event.reason)))
+
+    def _over(self, event: ev.Over) -> None:
+        self.is_over, self.spent_s = True, event.spent_s
+
+    def _carry_out(self, requests: Sequence[Request] | None) -> None:
+        for request in requests or ():
+            trial = self._trials[request.trial_id]
+            match request:
+                case SetConfig(config=config):
+                    trial.config = dict(config)
+                    trial.evaluated_params = {**trial.evaluated_params, **dict(searched(self._space, config))}
+                case Save():
+                    pass  # a trainable that can be asked saves with every result where its scheduler may want it
+                case StopTrial(reason=reason):
+                    if not trial.has_ended:
+                        self._commands.append(Decide(ev.Ended(trial.trial_id, "", reason)))
+                case Resize(resources=resources):
+                    trial.resources = [dict(bundle) for bundle in resources]
+                case Exploit():
+                    trial.donor = request
+                    if trial.status == RUNNING and not trial.awaits:
+                        trial.awaits, trial.reason = "EXPLOIT", f"it goes on from {request.donor_id}"
+                        self._commands.append(StopRun(trial.trial_id))
+
+
+def _innermost(searcher: Searcher) -> Searcher:
+    inner = getattr(searcher, "searcher", None)
+    return searcher if inner is None else _innermost(inner)
+
+
+_MISSING = object()
+_ADDED = frozenset({"timestamp", "checkpoint_dir_name", "date", "pid", "hostname", "node_ip", "config", "trial_id"})
+_HANDLERS: dict[type[ev.Event], Callable[[Experiment, Any], None]] = {
+    ev.Began: Experiment._began,
+    ev.Added: Experiment._added,
+    ev.Started: Experiment._started,
+    ev.Reported: Experiment._reported,
+    ev.Paused: Experiment._paused,
+    ev.Exploited: Experiment._exploited,
+    ev.Ended: Experiment._ended,
+    ev.Resumed: Experiment._resumed,
+    ev.Skipped: Experiment._skipped,
+    ev.Idled: Experiment._idled,
+    ev.StopDecided: Experiment._stop_decided,
+    ev.Over: Experiment._over,
+}

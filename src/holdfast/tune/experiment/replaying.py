@@ -1,0 +1,88 @@
+"""The journal of an experiment, taken in again; and what an earlier driver was about to write into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.state import Outcome
+from holdfast.driver.history import LocalReports, RemoteReports, ReportReader, manifests_of
+from holdfast.driver.recovery import read_past
+from holdfast.store.journal import Record
+from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
+
+from . import events as ev
+from .machine import Experiment
+from .storage import OF_TRIAL
+from .stored import config_from_store, config_to_store
+from .trial import Trial
+
+Kept = dict[str, list[Record]]
+
+
+def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The event as the journal has it."""
+    if isinstance(event, (ev.Added, ev.Exploited)):
+        config = config_to_store(event.config, space)
+        params = {"params": config_to_store(event.params, {})} if isinstance(event, ev.Added) else {}
+        event = msgspec.structs.replace(event, config=config, **params)
+    return type(event).__name__, msgspec.to_builtins(event)
+
+
+def event_of(record: Record, space: Mapping[str, Any]) -> ev.Event | None:
+    kind = ev.KINDS.get(record.kind)
+    if kind is None:
+        return None
+    event = msgspec.convert(record.body, kind)
+    if isinstance(event, (ev.Added, ev.Exploited)):
+        event = msgspec.structs.replace(event, config=config_from_store(event.config, space))
+    return event
+
+
+def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str, Any]) -> Kept:
+    """Bring the machine, its scheduler and its searcher to where an earlier driver left them. What is given back are
+    the histories of the trials that may go on."""
+    kept: Kept = {}
+    for record in records:
+        if record.kind == OF_TRIAL:
+            body = record.body
+            kept.setdefault(body["trial"], []).append(Record(0, record.time, body["kind"], body["body"]))
+            continue
+        event = event_of(record, space)
+        if event is None:
+            continue
+        if isinstance(event, ev.Added):
+            experiment.replay_suggestion(event)
+        experiment.apply(event)
+        good_end = isinstance(event, ev.Skipped) or (isinstance(event, ev.Ended) and not event.error)
+        if good_end or (isinstance(event, ev.Resumed) and event.anew):
+            kept.pop(event.trial, None)  # type: ignore[attr-defined]
+    return kept
+
+
+def unheard(trial: Trial, home: Location, records: list[Record], patience_s: float) -> list[ev.Reported]:
+    """Reports that are safe with a checkpoint, or with the run's good end, and that the driver died before it could
+    write down: the trial will not make them again."""
+    past = read_past(records)
+    stored = {manifest.report: manifest.id for manifest in manifests_of(home, patience_s)}
+    last = max(stored, default=0)
+    if past.ended is not None and past.ended.outcome is Outcome.FINISHED:
+        last = 1 << 62
+    known = int(trial.last_result.get("training_iteration", 0))
+    if last <= known or not past.groups:
+        return []
+    reader: ReportReader = RemoteReports(home, patience_s) if home.path is None else LocalReports(RunLayout(home.path))
+    rows: dict[int, dict[str, Any]] = {}
+    for group in past.groups:
+        rows = {number: row for number, row in rows.items() if number <= group.base}
+        rows.update({group.base + row["index"] + 1: row for row in reader.all(group.generation)})
+    found = []
+    for number in sorted(number for number in rows if known < number <= last):
+        id = stored.get(number)
+        metrics = dict(rows[number]["metrics"]) | ({"checkpoint_dir_name": id} if id is not None else {})
+        moment = rows[number]["time"]
+        found.append(ev.Reported(trial.trial_id, number, metrics, None if id is None else number, float(moment)))
+    return found

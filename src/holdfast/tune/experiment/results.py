@@ -1,0 +1,99 @@
+"""The results of an experiment's trials, read when they are asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from holdfast.driver.history import manifests_of
+from holdfast.errors import TrainingFailedError, WorkerGroupError
+from holdfast.store.journal import Record
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.result import Result
+
+from . import events as ev
+from .machine import Experiment
+from .trial import Trial
+
+Rows = list[dict[str, Any]]
+
+
+class Results(Sequence[Result]):
+    """One for each trial, in their order."""
+
+    def __init__(self, experiment: Experiment, records: Callable[[], Iterable[Record]]) -> None:
+        self._experiment, self._records = experiment, records
+        self._trials = experiment.get_trials()
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._result(trial) for trial in self._trials[index]]
+        return self._result(self._trials[index])
+
+    @property
+    def statuses(self) -> list[str]:
+        return [trial.status for trial in self._trials]
+
+    def rows(self, result: Result) -> Rows:
+        """All reports of a trial."""
+        return list(result._rows() if callable(result._rows) else result._rows)
+
+    def _result(self, trial: Trial) -> Result:
+        home = self._experiment.home_of(trial)
+        checkpoints = [(Checkpoint(home / "checkpoints" / m.id), m.metrics or {}) for m in manifests_of(home)]
+        return Result(
+            metrics=dict(trial.last_result) or None,
+            checkpoint=checkpoints[-1][0] if checkpoints else None,
+            error=_error(trial),
+            path=str(home),
+            rows=lambda: self._all_rows.get(trial.trial_id, []),
+            best_checkpoints=checkpoints,
+            config=dict(trial.config),
+            filesystem=home.filesystem,
+        )
+
+    @cached_property
+    def _all_rows(self) -> dict[str, Rows]:
+        """By trial. What was reported again after a failure counts once, and what was undone does not."""
+        return rows_by_trial(self._records())
+
+
+def rows_by_trial(records: Iterable[Record]) -> dict[str, Rows]:
+    rows: dict[str, Rows] = defaultdict(list)
+    began: dict[str, float] = {}
+    for record in records:
+        body: Mapping[str, Any] = record.body
+        if record.kind == ev.Started.__name__:
+            began[body["trial"]] = body["time"]
+        elif record.kind == ev.Resumed.__name__ and body["anew"]:
+            rows.pop(body["trial"], None)
+        elif record.kind == ev.Reported.__name__:
+            own = rows[body["trial"]]
+            while own and own[-1]["training_iteration"] >= body["iteration"]:
+                own.pop()
+            took = max(0.0, body["time"] - began.get(body["trial"], body["time"]))
+            began[body["trial"]] = body["time"]
+            total = (own[-1]["time_total_s"] if own else 0.0) + took
+            own.append(
+                {
+                    **body["metrics"],
+                    "timestamp": int(body["time"]),
+                    "training_iteration": body["iteration"],
+                    "trial_id": body["trial"],
+                    "time_this_iter_s": took,
+                    "time_total_s": total,
+                }
+            )
+    return rows
+
+
+def _error(trial: Trial) -> TrainingFailedError | None:
+    if trial.status != "ERROR":
+        return None
+    text = trial.error or "it failed"
+    return WorkerGroupError(text, {0: RuntimeError(text)})

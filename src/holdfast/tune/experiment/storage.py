@@ -1,0 +1,153 @@
+"""A trial's storage: its checkpoints and reports are its own, its history is part of the experiment's journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.driver.recovery import IDENTITY
+from holdfast.driver.remote_storage import RemoteStorage
+from holdfast.driver.storage import DiskStorage, Entries
+from holdfast.engine.base import Inbox
+from holdfast.errors import StorageError
+from holdfast.store.journal import Record
+from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
+from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.sealed import Damage
+
+OF_TRIAL = "OfTrial"  # the kind of a record that belongs to a trial's own history
+
+Then = Callable[[], None]
+
+
+class Books:
+    """What is to be journalled in this turn of the loop, by the experiment and by all its trials: one write for all."""
+
+    def __init__(self, storage: DiskStorage | RemoteStorage) -> None:
+        self._storage = storage
+        self._entries: list[tuple[str, Mapping[str, Any]]] = []
+        self._thens: list[Then] = []
+
+    def note(self, entries: Entries, then: Then | None = None) -> None:
+        self._entries.extend(entries)
+        if then is not None:
+            self._thens.append(then)
+
+    @property
+    def has_entries(self) -> bool:
+        return bool(self._entries)
+
+    def write(self) -> bool:
+        """Make it durable, and do what waits for that; whether there was anything."""
+        entries, thens, self._entries, self._thens = self._entries, self._thens, [], []
+        if not entries and not thens:
+            return False
+
+        def done() -> None:
+            for then in thens:
+                then()
+
+        self._storage.write(entries, done)
+        return True
+
+
+def _now(then: Then) -> None:
+    then()
+
+
+class TrialHistory:
+    """A trial's part of the journal, in memory as long as the trial has not ended."""
+
+    def __init__(self, trial: str, books: Books, epoch: int, records: Sequence[Record] = ()) -> None:
+        self._trial, self._books = trial, books
+        self.epoch = epoch
+        self.records = list(records)
+        self.deliver: Callable[[Then], None] = _now  # to the trial's driver
+
+    def write(self, entries: Entries, then: Then) -> None:
+        kept = [(kind, body) for kind, body in entries if kind != IDENTITY]
+        if not kept and not self._books.has_entries:
+            then()
+            return
+        now = time.time()
+        self.records += [Record(0, now, kind, dict(body)) for kind, body in kept]
+        own = [(OF_TRIAL, {"trial": self._trial, "kind": kind, "body": dict(body)}) for kind, body in kept]
+        self._books.note(own, lambda: self.deliver(then))
+
+
+class _Shared:
+    """The half of a storage that the experiment sees to."""
+
+    _history: TrialHistory
+
+    def read_identity(self) -> dict[str, Any]:
+        return {}
+
+    def write_identity(self, identity: dict[str, Any]) -> None:
+        """The experiment has said what its trials are."""
+
+    def records(self) -> list[Record]:
+        return self._history.records
+
+    def write_last(self, entries: Entries) -> None:
+        self._history.write(entries, lambda: None)
+
+
+class TrialDiskStorage(_Shared, DiskStorage):
+    def __init__(self, home: Path, inbox: Inbox, score_attribute: str | None, history: TrialHistory) -> None:
+        super().__init__(RunLayout(home), inbox, score_attribute)
+        self._history = history
+
+    def acquire(self) -> int:
+        try:
+            self.home.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.home.root} cannot be written: {error}. Choose another storage_path.") from error
+        return self._history.epoch
+
+    def release(self) -> None:
+        """The lease is the experiment's."""
+
+    def open(self) -> tuple[list[Record], list[Damage]]:
+        return self._history.records, []
+
+    def write(self, entries: Entries, then: Then) -> None:
+        self._history.write(entries, then)
+
+
+class TrialRemoteStorage(_Shared, RemoteStorage):
+    def __init__(
+        self,
+        location: Location,
+        scratch: Path,
+        inbox: Inbox,
+        score_attribute: str | None,
+        patience_s: float,
+        history: TrialHistory,
+    ) -> None:
+        super().__init__(location, scratch, inbox, score_attribute, patience_s)
+        self._history = history
+        self._damage: list[Damage] = []
+
+    def acquire(self) -> int:
+        self._objects = self._location.open(self._patience_s)
+        self._checkpoints = RemoteCheckpoints(self._objects)
+        self._listed = self._pool.submit(self._checkpoints.listing)
+        return self._history.epoch
+
+    def release(self) -> None:
+        self._objects.close()
+
+    def open(self) -> tuple[list[Record], list[Damage]]:
+        self._begin_saving()
+        return self._history.records, []
+
+    def write(self, entries: Entries, then: Then) -> None:
+        self._history.write(entries, then)
+
+    @property
+    def _epoch(self) -> int:
+        return self._history.epoch

@@ -1,0 +1,170 @@
+"""A trial as the experiment knows it, and as schedulers, callbacks and tables see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.store import values
+from holdfast.store.location import Location
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, TERMINATED
+
+
+class Trial:
+    """Written by the machine alone; everybody else reads. One that has ended is kept packed: there may be 100,000."""
+
+    __slots__ = (
+        "_config",
+        "_last_result",
+        "_packed",
+        "_params",
+        "awaits",
+        "checkpoint_number",
+        "directory",
+        "donor",
+        "error",
+        "exploits",
+        "failures",
+        "life",
+        "name",
+        "reason",
+        "resources",
+        "restored_at",
+        "results",
+        "status",
+        "time_total_s",
+        "trial_id",
+    )
+
+    def __init__(
+        self,
+        trial_id: str,
+        config: dict[str, Any],
+        params: dict[str, Any],
+        name: str,
+        directory: str,
+        resources: Sequence[Mapping[str, float]],
+    ) -> None:
+        self.trial_id, self.name, self.directory = trial_id, name, directory
+        self._config: dict[str, Any] | None = config
+        self._params: dict[str, Any] | None = params
+        self._last_result: dict[str, Any] | None = {}
+        self._packed = b""
+        self.resources = resources
+        self.status = PENDING
+        self.checkpoint_number: int | None = None
+        self.error: str | None = None
+        self.reason = ""
+        self.failures = 0
+        self.exploits = 0
+        self.results = 0
+        self.time_total_s = 0.0
+        self.restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
+        self.awaits = ""  # what becomes of it when its processes are gone: "STOP", "PAUSE", "EXPLOIT", "ERROR"
+        self.donor: Any = None  # the exploit that waits for its next start
+        self.life = 0  # how often it began from the beginning
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self._config if self._config is not None else self._unpacked()[0]
+
+    @config.setter
+    def config(self, config: dict[str, Any]) -> None:
+        self._config = config
+
+    @property
+    def evaluated_params(self) -> dict[str, Any]:
+        return self._params if self._params is not None else self._unpacked()[1]
+
+    @evaluated_params.setter
+    def evaluated_params(self, params: dict[str, Any]) -> None:
+        self._params = params
+
+    @property
+    def last_result(self) -> dict[str, Any]:
+        return self._last_result if self._last_result is not None else self._unpacked()[2]
+
+    @last_result.setter
+    def last_result(self, result: dict[str, Any]) -> None:
+        self._last_result = result
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in (TERMINATED, ERROR)
+
+    @property
+    def checkpoint(self) -> int | None:
+        """For schedulers, the number of its newest committed checkpoint."""
+        return self.checkpoint_number
+
+    def pack(self) -> None:
+        """It has ended: keep what it was in few bytes, if that can be written down."""
+        result = dict(self.last_result)
+        has_config = result.pop("config", None) is not None
+        try:
+            packed = values.encode([self.config, self.evaluated_params, result, has_config])
+        except (TypeError, ValueError):
+            return
+        self._packed, self._config, self._params, self._last_result = packed, None, None, None
+
+    def unpack(self) -> None:
+        """It is to run again."""
+        if self._config is None:
+            self._config, self._params, self._last_result = self._unpacked()
+            self._packed = b""
+
+    def _unpacked(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        config, params, result, has_config = values.decode(self._packed)
+        return config, params, {**result, "config": config} if has_config else result
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Trial({self.trial_id!r}, {self.status})"
+
+
+class TrialForCallbacks:
+    """What callbacks, loggers and reporters see: the same trial, whose checkpoint is one that can be read."""
+
+    __slots__ = ("_home", "_trial", "local_path")
+
+    def __init__(self, trial: Trial, home: Location, local_path: str) -> None:
+        self._trial, self._home = trial, home
+        self.local_path = local_path
+
+    @property
+    def trial_id(self) -> str:
+        return self._trial.trial_id
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self._trial.config
+
+    @property
+    def evaluated_params(self) -> Mapping[str, Any]:
+        return self._trial.evaluated_params
+
+    @property
+    def status(self) -> str:
+        return self._trial.status
+
+    @property
+    def last_result(self) -> Mapping[str, Any]:
+        return self._trial.last_result
+
+    @property
+    def error(self) -> str | None:
+        return self._trial.error
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        name = self._trial.last_result.get("checkpoint_dir_name")
+        return None if name is None else Checkpoint(self._home / "checkpoints" / name)
+
+    def __str__(self) -> str:
+        return self._trial.name
+
+    def __repr__(self) -> str:
+        return repr(self._trial)

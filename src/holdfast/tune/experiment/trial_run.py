@@ -1,0 +1,191 @@
+"""A trial while it runs: a run like any other, with a driver of its own, which the experiment's loop drives."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.core import events as ev
+from holdfast.core.state import Outcome
+from holdfast.driver.display import OffDisplay
+from holdfast.driver.loop import Driver
+from holdfast.driver.plan import Ending, Plan
+from holdfast.driver.remote_storage import scratch_of
+from holdfast.engine.base import Inbox
+from holdfast.settings import Settings
+
+from .hub import Hub, Share
+from .storage import TrialDiskStorage, TrialHistory, TrialRemoteStorage
+
+
+class ForTrial(NamedTuple):
+    """Something in the experiment's inbox that is a trial's."""
+
+    run: TrialRun
+    item: Any
+
+
+class Said(NamedTuple):
+    """A report of a trial, whose checkpoint, if it has one, is safe."""
+
+    iteration: int
+    metrics: dict[str, Any]
+    checkpoint: str | None
+
+
+class _Inbox(queue.SimpleQueue[Any]):
+    """What is put in here comes out of the experiment's inbox, marked as the trial's; before the driver has started,
+    out of this one, which it looks into first."""
+
+    shared: Inbox
+    run: TrialRun
+    is_open = False
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if self.is_open:
+            self.shared.put(ForTrial(self.run, item))
+        else:
+            super().put(item)
+
+
+class _Display(OffDisplay):
+    """What a person should know of a trial goes to the experiment's display."""
+
+    def __init__(self, name: str, tell: Callable[[str], None], output: Callable[[str, int, str], None] | None) -> None:
+        self._name, self._tell, self._output = name, tell, output
+
+    def failure(self, text: str, action: str) -> None:
+        self._tell(f"{self._name}: {text}{f'; {action}' if action else ''}")
+
+    def warning(self, text: str) -> None:
+        self._tell(f"{self._name}: {text}")
+
+    def output(self, rank: int, line: str) -> None:
+        if self._output is not None:
+            self._output(self._name, rank, line)
+
+
+class TrialRun:
+    """``said`` fills with reports as they become safe. ``ending`` is there when the run is over; ``is_gone`` when none
+    of its processes is left and its room is free."""
+
+    def __init__(
+        self,
+        trial_id: str,
+        name: str,
+        plan: Plan,
+        hub: Hub,
+        shares: dict[str, Share],
+        history: TrialHistory,
+        settings: Settings,
+        shared: Inbox,
+        tell: Callable[[str], None],
+        output: Callable[[str, int, str], None] | None = None,
+    ) -> None:
+        self.trial_id = trial_id
+        history.deliver = lambda then: self.take_in([then])
+        self.ending: Ending | None = None
+        self.error: Exception | None = None  # of the driver itself
+        self.is_gone = False
+        self.said: list[Said] = []
+        self._remote, self._lockstep = plan.location.is_remote, plan.lockstep
+        inbox = _Inbox()
+        inbox.shared, inbox.run = shared, self
+        self._inbox = inbox
+        self.engine = hub.engine_for(shares, self._left)
+        self._closers = 1 + self._remote  # what is still to be closed
+        plan = replace(plan, on_report=self._reported)
+        self._driver = Driver(
+            plan,
+            self.engine,
+            settings,
+            inbox=inbox,
+            storage=_storage(plan, inbox, history, settings),
+            display=_Display(name, tell, output),
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.ending is not None or self.error is not None
+
+    @property
+    def was_stopped(self) -> bool:
+        return self.ending is not None and self.ending.outcome is Outcome.STOPPED
+
+    def due(self) -> float:
+        return self._driver.due() if not self.is_over else float("inf")
+
+    def start(self) -> None:
+        try:
+            self._driver.open()
+            self._driver.start()
+        except Exception as error:
+            self._failed(error)
+        self._inbox.is_open = True
+        while not self._inbox.empty():
+            self.take_in([self._inbox.get()])
+
+    def take_in(self, items: list[Any]) -> None:
+        if self.is_over:
+            for item in items:
+                if callable(item):
+                    item()
+            return
+        try:
+            self._driver.take_in(items)
+            if self._driver.is_over:
+                self.ending = self._driver.ending()
+                self._close()
+        except Exception as error:
+            self._failed(error)
+
+    def on_time(self, now: float) -> None:
+        if self.due() <= now:
+            self.take_in([])
+
+    def stop(self, at_once: bool = False) -> None:
+        self._inbox.put(ev.StopAsked(at_once, 0.0))
+
+    def go_on(self, iteration: int) -> None:
+        if self._lockstep:
+            self._driver.let_go_on(iteration)
+
+    def _reported(self, index: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
+        iteration = self._driver.state.base + index + 1
+        self.said.append(Said(iteration, dict(metrics[0]), checkpoint))
+
+    def _failed(self, error: Exception) -> None:
+        self.error = self._driver.failed(error)
+        self._close()
+
+    def _close(self) -> None:
+        """The session is closed by the driver at once. What is left to save, far away, must not hold up the others."""
+        if not self._remote:
+            self._driver.close()
+            self._driver.release()
+            return
+        self._driver.close_session()
+
+        def finish() -> None:
+            self._driver.close()
+            self._driver.release()
+            self._inbox.put(self._left)
+
+        threading.Thread(target=finish, name=f"holdfast-close-{self.trial_id}", daemon=True).start()
+
+    def _left(self) -> None:
+        self._closers -= 1
+        self.is_gone = self._closers <= 0
+
+
+def _storage(
+    plan: Plan, inbox: Inbox, history: TrialHistory, settings: Settings
+) -> TrialDiskStorage | TrialRemoteStorage:
+    if plan.location.path is not None:
+        return TrialDiskStorage(Path(plan.location.path), inbox, plan.score_attribute, history)
+    scratch = scratch_of(str(plan.location), settings.scratch_dir)
+    return TrialRemoteStorage(plan.location, scratch, inbox, plan.score_attribute, settings.storage_patience_s, history)

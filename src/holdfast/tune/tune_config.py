@@ -1,0 +1,80 @@
+"""How an experiment searches, and what becomes of its trials when it is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from holdfast.train.checks import check_int, check_number
+from holdfast.tune.schedulers.trial_scheduler import TrialScheduler
+from holdfast.tune.search.searcher import Searcher
+
+
+@dataclass
+class TuneConfig:
+    """``metric`` and ``mode`` say what is best. ``num_samples``: how many trials, or how often the whole grid is gone
+    through; -1 goes on until something stops it. ``max_concurrent_trials`` limits what runs at once, beside the
+    resources. ``time_budget_s``: then the experiment stops. ``reuse_actors`` is accepted and has no effect: a trial's
+    process costs a fork."""
+
+    mode: str | None = None
+    metric: str | None = None
+    search_alg: Searcher | None = None
+    scheduler: TrialScheduler | None = None
+    num_samples: int = 1
+    max_concurrent_trials: int | None = None
+    time_budget_s: float | timedelta | None = None
+    reuse_actors: bool = False
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, "min", "max"):
+            raise ValueError(f'TuneConfig(mode={self.mode!r}): use "min" or "max"')
+        if self.metric is not None and not isinstance(self.metric, str):
+            raise TypeError(f"TuneConfig(metric={self.metric!r}): pass the name of a metric")
+        check_int("TuneConfig(num_samples", self.num_samples, least=-1, note="; -1 goes on until something stops it")
+        if self.num_samples == 0:
+            raise ValueError("TuneConfig(num_samples=0): there would be no trial; give 1 or more, or -1")
+        if self.max_concurrent_trials is not None:
+            check_int("TuneConfig(max_concurrent_trials", self.max_concurrent_trials, least=0, note=" (0: any number)")
+        if self.time_budget_s is not None and not isinstance(self.time_budget_s, timedelta):
+            check_number("TuneConfig(time_budget_s", self.time_budget_s, above=0)
+        if self.scheduler is not None and not isinstance(self.scheduler, TrialScheduler):
+            raise TypeError(f"TuneConfig(scheduler={self.scheduler!r}): pass one of holdfast.tune.schedulers")
+        if self.search_alg is not None and not isinstance(self.search_alg, Searcher):
+            raise TypeError(f"TuneConfig(search_alg={self.search_alg!r}): pass a holdfast.tune.search.Searcher")
+
+    @property
+    def budget_s(self) -> float | None:
+        if isinstance(self.time_budget_s, timedelta):
+            return self.time_budget_s.total_seconds()
+        return None if self.time_budget_s is None else float(self.time_budget_s)
+
+
+@dataclass
+class ResumeConfig:
+    """What a restore does with trials that had finished, had not, or had failed."""
+
+    class ResumeType(str, Enum):
+        """RESUME goes on from the latest checkpoint, RESTART from the beginning, SKIP leaves the trial as it is."""
+
+        RESUME = "resume"
+        RESTART = "restart"
+        SKIP = "skip"
+
+    finished: str = ResumeType.SKIP
+    unfinished: str = ResumeType.RESUME
+    errored: str = ResumeType.SKIP
+
+    def __post_init__(self) -> None:
+        for name in ("finished", "unfinished", "errored"):
+            try:
+                setattr(self, name, self.ResumeType(getattr(self, name)))
+            except ValueError:
+                raise ValueError(
+                    f"ResumeConfig({name}={getattr(self, name)!r}): use ResumeConfig.ResumeType.RESUME, RESTART or SKIP"
+                ) from None
