@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from random import Random
 from typing import IO
@@ -27,7 +27,7 @@ from .fake_driver import DriverKilled, FakeDriver
 from .fake_engine import FakeEngine
 from .fake_store import FakeStore
 from .fates import Violation
-from .schedule import KINDS, OCCASIONS, Faults, draw
+from .schedule import KINDS, OCCASIONS, Faults, Schedule, draw
 
 MOST_TURNS = 20_000
 CHUNK = 250
@@ -90,10 +90,13 @@ def simulate(seed: int, trace: list[str] | None = None) -> Tally:
     raise Violation("9 the run ends", f"it goes on after {MOST_TURNS} turns")
 
 
-def simulate_range(start: int, count: int) -> Tally:
-    """Play the schedules of consecutive seeds; stops at the first that breaks an invariant."""
+def simulate_range(start: int, count: int, where: Callable[[Schedule], bool] | None = None) -> Tally:
+    """Play the schedules of consecutive seeds, or those of them that are asked for; stops at the first that breaks an
+    invariant."""
     total = Tally()
     for seed in range(start, start + count):
+        if where is not None and not where(draw(Random(seed))):
+            continue
         try:
             total.add(simulate(seed))
         except Violation as violation:
