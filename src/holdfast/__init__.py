@@ -7,7 +7,7 @@ if sys.platform == "win32":
 
 __version__ = "0.1.0"
 
-_LATER = {"data", "put", "get"}
+_LATER = {"data"}
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +19,10 @@ def __getattr__(name: str) -> object:
         from holdfast.engine import initial
 
         return getattr(initial, name)
+    if name in ("put", "get"):
+        from holdfast import objects
+
+        return getattr(objects, name)
     if name in _LATER:
         raise AttributeError(f"holdfast.{name} is not there yet in version {__version__}; holdfast.train is")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

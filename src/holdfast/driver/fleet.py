@@ -334,11 +334,21 @@ def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:
 
 def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes) -> wire.Configure:
     """What all nodes of the run are told first. ``storage`` is the pickled location, if that is remote."""
+    own: dict[str, Any] = {
+        "run_name": plan.name,
+        "run_dir": str(run_dir),
+        "payload": plan.payload,
+        "metadata": dict(plan.metadata),
+        "validates": plan.validation is not None,
+        "storage": storage,
+        "storage_url": str(plan.location) if storage else "",
+        "preemption_grace_s": plan.preemption_grace_s or settings.preemption_grace_s,
+        "lockstep": plan.lockstep,
+    }
+    if plan.like is not None and not plan.env:
+        return structs.replace(plan.like, **own)
     return wire.Configure(
         node_id="",
-        run_name=plan.name,
-        run_dir=str(run_dir),
-        payload=plan.payload,
         env={os.fsencode(name): os.fsencode(value) for name, value in {**os.environ, **plan.env}.items()},
         sys_path=[os.fsencode(path) for path in sys.path],
         argv=[os.fsencode(argument) for argument in sys.argv],
@@ -347,14 +357,9 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         preload=list(plan.preload),
         start_method=settings.start_method,
         stop_grace_s=settings.stop_grace_s,
-        metadata=dict(plan.metadata),
-        validates=plan.validation is not None,
-        storage=storage,
-        storage_url=str(plan.location) if storage else "",
         patience_s=settings.storage_patience_s,
-        preemption_grace_s=plan.preemption_grace_s or settings.preemption_grace_s,
         node_timeout_s=settings.node_timeout_s,
-        lockstep=plan.lockstep,
+        **own,
     )
 
 

@@ -254,7 +254,8 @@ class Driver:
     def close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""
         all_stored = self._finish is not None and not self._state.unsaved and not self._left_on_nodes
-        for close in (self._fleet.close, self._book.close, partial(self._storage.close, all_stored)):
+        close_book = partial(self._book.close, sync=not self._storage.has_reports_too)
+        for close in (self._fleet.close, close_book, partial(self._storage.close, all_stored)):
             try:
                 close()
             except Exception as error:  # the others are closed all the same

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.errors import TrainingFailedError
 from holdfast.store.location import Location
+from holdfast.wire.messages import Configure
 
 from .reports import Callback
 
@@ -36,6 +37,7 @@ class Plan:
     on_report: Callback | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
     display: str = "auto"
+    like: Configure | None = None  # what other runs of this process were configured with: the rest is the same
     lockstep: bool = False  # report() returns when the driver says so
     how_to_go_on: str = "run the same command again"
 

@@ -78,8 +78,8 @@ class ReportBook:
     def sync(self) -> None:
         self._writer.sync()
 
-    def close(self) -> None:
-        self._writer.close()
+    def close(self, sync: bool = True) -> None:
+        self._writer.close(sync)
 
 
 def metrics_in(line: bytes) -> dict[str, Any]:

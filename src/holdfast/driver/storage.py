@@ -36,6 +36,7 @@ class Storage(ABC):
     """``home`` holds what the driver writes on its own machine: all of the run, or what is yet to be uploaded."""
 
     remote: bool
+    has_reports_too = False  # they are also in the journal, so that nobody waits for their files to be on disk
 
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
         self.home = home
@@ -146,6 +147,15 @@ class DiskStorage(Storage):
     def write_last(self, entries: Entries) -> None:
         assert self._journal is not None
         self._journal.append(entries, time.time())
+
+    def write_soon(self, entries: Entries) -> None:
+        """Journal them so that they outlive this process; ``sync`` makes them outlive a power cut."""
+        assert self._journal is not None
+        self._journal.append(entries, time.time(), sync=False)
+
+    def sync(self) -> None:
+        assert self._journal is not None
+        self._journal.sync()
 
     def records(self) -> list[Record]:
         return journal.read(self.home)[0]

@@ -68,8 +68,11 @@ class Journal:
         next_seq = max((record.seq for record in records), default=0) + 1
         return cls(file, disk, next_seq), records, damage
 
-    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]], time: float) -> None:
-        """Make all entries durable with one write and one sync. After an error none of them counts as written."""
+    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]], time: float, sync: bool = True) -> None:
+        """Make all entries durable with one write and one sync. After an error none of them counts as written.
+
+        Without the sync they outlive this process, but not a power cut before the next sync.
+        """
         data = b"".join(line(seq, time, kind, body) for seq, (kind, body) in enumerate(entries, start=self._next_seq))
         if not data:
             return
@@ -77,10 +80,14 @@ class Journal:
             self._cut()
         self._torn = True
         self._disk.append(self._file, data)
-        self._disk.sync(self._file)
+        if sync:
+            self._disk.sync(self._file)
         self._torn = False
         self._good_size += len(data)
         self._next_seq += len(entries)
+
+    def sync(self) -> None:
+        self._disk.sync(self._file)
 
     def close(self) -> None:
         try:

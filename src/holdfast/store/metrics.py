@@ -56,9 +56,10 @@ class MetricsWriter:
         for key in [key for key in self._files if key[0] < newest]:
             self._files.pop(key).close()
 
-    def close(self) -> None:
+    def close(self, sync: bool = True) -> None:
         try:
-            self.sync()
+            if sync:
+                self.sync()
         finally:
             for file in self._files.values():
                 file.close()

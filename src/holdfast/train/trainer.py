@@ -78,12 +78,12 @@ class DataParallelTrainer:
 
         Raises ``TrainingFailedError`` when the failures are more than ``FailureConfig`` allows.
         """
-        warn_unused_in_training(self.scaling_config, self.run_config)
         location = self.run_config.location
         in_force = settings.load()
-        wanted = demand_of(self.scaling_config, self.run_config)
-        in_process = self.scaling_config.num_workers == 0
-        engine = choose(self.run_config.engine or in_force.engine, in_process, wanted)
+        wanted = self.run_config.engine or in_force.engine
+        warn_unused_in_training(self.scaling_config, self.run_config, on_ray=wanted == "ray")
+        demand = demand_of(self.scaling_config, self.run_config)
+        engine = choose(wanted, self.scaling_config.num_workers == 0, demand)
         if location.is_in_memory and self.scaling_config.num_workers != 0:
             raise ValueError(
                 f"RunConfig(storage_path={str(location.parent)!r}): workers cannot reach the memory of this process; "
@@ -159,8 +159,8 @@ class DataParallelTrainer:
             return False
         return True
 
-    def plan(self, location: Location, in_force: settings.Settings) -> Plan:
-        """What the driver is asked to run."""
+    def plan(self, location: Location, in_force: settings.Settings, identified: bool = True) -> Plan:
+        """What the driver is asked to run; not ``identified``: without what ``restore`` would need to know."""
         run, scaling = self.run_config, self.scaling_config
         entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
         datasets = self.data_config.mark(self.datasets)
@@ -173,7 +173,7 @@ class DataParallelTrainer:
             payload=_pickled(
                 "the train function", payload, train_loop_config=self.train_loop_config, datasets=self.datasets
             ),
-            identity=self._identity(),
+            identity=self._identity() if identified else {},
             essential=(*self.backend_config.preload[:1], "holdfast.train.payload", "holdfast.train.api"),
             preload=(*self.backend_config.preload[1:], *run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},

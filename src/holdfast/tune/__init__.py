@@ -32,7 +32,7 @@ from holdfast.tune.search_space import (
     uniform,
 )
 from holdfast.tune.stopper import Stopper
-from holdfast.tune.trainable import PlacementGroupFactory, Trainable, with_resources
+from holdfast.tune.trainable import PlacementGroupFactory, Trainable, with_parameters, with_resources
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 from holdfast.tune.tuner import Tuner
 
@@ -71,5 +71,6 @@ __all__ = [
     "report",
     "sample_from",
     "uniform",
+    "with_parameters",
     "with_resources",
 ]

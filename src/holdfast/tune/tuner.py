@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast import settings
+from holdfast import objects, settings
 from holdfast.core.state import RunSpec
 from holdfast.driver.fleet import configuration
 from holdfast.driver.history import read_identity, read_records
@@ -39,6 +39,7 @@ from holdfast.tune.experiment.machine import Experiment, Spec
 from holdfast.tune.experiment.naming import Naming
 from holdfast.tune.experiment.replaying import replay
 from holdfast.tune.experiment.results import Results
+from holdfast.tune.experiment.sent import Sent
 from holdfast.tune.experiment.stored import missing_in
 from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.logger import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
@@ -52,7 +53,7 @@ from holdfast.tune.schedulers import (
     MedianStoppingRule,
 )
 from holdfast.tune.stopper import NoopStopper
-from holdfast.tune.trainable import entry_of, resources_of
+from holdfast.tune.trainable import check_refs, entry_of, resources_of, trainer_resources, trial_trainer
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 
 _NEVER_PAUSE = (FIFOScheduler, AsyncHyperBandScheduler, ASHAScheduler, MedianStoppingRule)
@@ -92,6 +93,7 @@ class Tuner:
     def fit(self) -> ResultGrid:
         """Run all trials to their ends. A trial that fails has its error in the results; see ``FailureConfig`` for
         ``fail_fast``."""
+        check_refs(self._definition.param_space)
         location = self._definition.run_config.location
         in_force = settings.load()
         engine = choose(self._definition.run_config.engine or in_force.engine, in_process=False)
@@ -199,9 +201,11 @@ class _Session:
         self._trainable, self._definition, self._location = trainable, definition, location
         self._settings, self._resumption = in_force, resumption
         self._driver: ExperimentDriver | None = None
+        self._entry: Sent | None = None
         self._asked: tuple[int, bool] | None = None
 
     def run(self, engine: Any) -> str:
+        objects.open_session()
         inbox: Inbox = queue.SimpleQueue()
         self._storage = self._open_storage(inbox)
         epoch = self._storage.acquire()
@@ -309,6 +313,7 @@ class _Session:
     def _make_driver(self, definition: Definition, inbox: Inbox, engine: Any) -> ExperimentDriver:
         run, config = definition.run_config, definition.tune_config
         total = definition.total_samples
+        self._configured = self._configure(run)
         self._audience = Audience(
             [*_callbacks(run), *_default_loggers(run)],
             _reporter(run, self._settings),
@@ -327,7 +332,7 @@ class _Session:
             self._audience,
             space=definition.param_space,
             plan_of=self._plan,
-            configure=self._configure(run),
+            configure=self._configured,
             resumption=self._resumption,
             max_concurrent=config.max_concurrent_trials or 0,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
@@ -349,10 +354,7 @@ class _Session:
 
     def _bundles(self, config: dict[str, Any]) -> list[dict[str, float]]:
         if isinstance(self._trainable, DataParallelTrainer):
-            from holdfast.tune.trainable import trial_trainer
-
-            scaling = trial_trainer(self._trainable, config).scaling_config
-            return [dict(scaling.worker_resources) for _ in range(max(1, scaling.max_workers))]
+            return trainer_resources(self._trainable, config).bundles
         return resources_of(self._trainable, config).bundles
 
     @property
@@ -375,11 +377,17 @@ class _Session:
             "experiment": self._definition.run_config.name,
             "resources": total,
         }
-        plan = trainer.plan(location, self._settings)
+        plan = trainer.plan(location, self._settings, identified=False)
         metadata = {**plan.metadata, TRIAL: about}
         how = "use Tuner.restore(..., resume_errored=True)"
         return replace(
-            plan, name=trial.name, display="off", lockstep=self._lockstep, metadata=metadata, how_to_go_on=how
+            plan,
+            name=trial.name,
+            display="off",
+            lockstep=self._lockstep,
+            metadata=metadata,
+            how_to_go_on=how,
+            like=self._configured,
         )
 
     def _trainer(self, trial: Trial) -> DataParallelTrainer:
@@ -396,17 +404,14 @@ class _Session:
             preload=run.preload,
         )
         if isinstance(self._trainable, DataParallelTrainer):
-            from holdfast.tune.trainable import trial_trainer
-
-            trainer = trial_trainer(self._trainable, trial.config)
-            trainer.run_config = replace(own, checkpoint_config=trainer.run_config.checkpoint_config)
-            return trainer
+            return trial_trainer(self._trainable, trial.config, own)
         checkpoint = run.checkpoint_config
         if isinstance(self._trainable, type) and not checkpoint.checkpoint_frequency and self._pauses:
             checkpoint = replace(checkpoint, checkpoint_frequency=1)
-        entry = entry_of(self._trainable, checkpoint)
+        if self._entry is None:
+            self._entry = Sent(entry_of(self._trainable, checkpoint))
         scaling = scaling_of([dict(bundle) for bundle in trial.resources])
-        return DataParallelTrainer(entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
+        return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
 
     @property
     def _pauses(self) -> bool:

@@ -44,7 +44,6 @@ class Reported(Event, frozen=True):
     metrics: dict[str, Any]
     checkpoint: int | None
     time: float
-    pid: int = 0
 
 
 class Paused(Event, frozen=True):

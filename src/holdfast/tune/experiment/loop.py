@@ -185,7 +185,7 @@ class ExperimentDriver:
         self._turn([])
 
     def _close(self) -> None:
-        for close in (self._hub.close, lambda: self._storage.close(True)):
+        for close in (self._hub.close, lambda: self._books.sync_if_due(math.inf), lambda: self._storage.close(True)):
             try:
                 close()
             except Exception as error:
@@ -216,7 +216,7 @@ class ExperimentDriver:
         return self._spent_before + time.monotonic() - self._began_at
 
     def _wait(self) -> list[Any]:
-        due = min([time.monotonic() + _TICK_S, *(run.due() for run in self._runs.values())])
+        due = min([time.monotonic() + _TICK_S, self._books.due(), *(run.due() for run in self._runs.values())])
         try:
             items = [self._inbox.get(timeout=max(0.0, due - time.monotonic()))]
         except queue.Empty:
@@ -234,6 +234,7 @@ class ExperimentDriver:
         while self._books.write():
             self._hear(self._heard())
             self._settle()
+        self._books.sync_if_due(time.monotonic())
         self._audience.turned()
         self._look_at_the_clock()
 

@@ -273,7 +273,6 @@ class Experiment:
             "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(event.time)),
             "time_this_iter_s": took,
             "time_total_s": trial.time_total_s,
-            "pid": event.pid,
             **self.spec.host,
             "config": trial.config,
             "time_since_restore": trial.time_total_s - time_before,

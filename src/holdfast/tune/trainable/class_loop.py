@@ -8,12 +8,12 @@ the driver who stops the trial then, but what it had done must be saved by that 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -79,12 +79,12 @@ class ClassEntry:
         done = False
         while not done:
             result = trainable.train()
-            done = bool(result[DONE])
+            done = bool(result.get(DONE))
             metrics = {name: value for name, value in result.items() if name not in _NOT_REPORTED}
             _report(trainable, metrics, save=self._is_due(trainable, result))
 
     def _is_due(self, trainable: Trainable, result: dict[str, Any]) -> bool:
-        if result.get(SHOULD_CHECKPOINT) or (self.checkpoint_at_end and (result[DONE] or self._is_to_stop(result))):
+        if result.get(SHOULD_CHECKPOINT) or (self.checkpoint_at_end and (result.get(DONE) or self._is_to_stop(result))):
             return True
         if self.checkpoint_frequency and trainable.iteration % self.checkpoint_frequency == 0:
             return True
@@ -99,11 +99,8 @@ def _report(trainable: Trainable, metrics: dict[str, Any], save: bool) -> None:
     if not save:
         report(metrics)
         return
-    checkpoint = trainable.save().checkpoint
-    try:
-        report(metrics, checkpoint=checkpoint)
-    finally:
-        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as directory:
+        report(metrics, checkpoint=trainable.save(directory).checkpoint)
 
 
 class _Terminated(BaseException):
@@ -128,7 +125,8 @@ def _cleaned_up_at_sigterm() -> Iterator[None]:
         yield
     except _Terminated:
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with suppress(Exception):  # the trainable may have put anything in their place
+                stream.flush()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
         raise

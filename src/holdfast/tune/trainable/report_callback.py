@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from holdfast.train.api import report, session_for
@@ -24,4 +29,23 @@ class TuneReportCallback(UserCallback):
         told = dict(metrics[0])
         if checkpoint is not None:
             told[CHECKPOINT_PATH_KEY] = checkpoint.path
-        report(told)
+        with _ended_by_sigterm():
+            report(told)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A trial is stopped in its report. This one is made by the inner run's driver, to which a SIGTERM is a request that
+    it looks at later: it would go on waiting."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,22 @@
+"""What all trials of an experiment run, pickled once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+
+class Sent:
+    def __init__(self, entry: Callable[[dict[str, Any]], Any]) -> None:
+        try:
+            self._data = cloudpickle.dumps(entry)
+        except Exception as error:
+            raise TypeError(
+                f"the trainable cannot be sent to trials: {error}. It must not hold locks, open files, sockets or "
+                "running threads: make those inside it, or pass large objects with tune.with_parameters"
+            ) from error
+
+    def __call__(self, config: dict[str, Any]) -> Any:
+        return cloudpickle.loads(self._data)(config)
