@@ -6,6 +6,7 @@ what it says of itself in its lease, so that none that comes later is stopped by
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -53,8 +54,12 @@ def withdraw(objects: ObjectStore) -> None:
 
 
 @contextlib.contextmanager
-def watched(location: Location, ask_to_stop: Callable[[int, bool], None]) -> Iterator[None]:
-    """Call ``ask_to_stop(SIGTERM, at_once)``, from another thread, for each request to the driver of this process."""
+def watched(location: Location, ask_to_stop: Callable[[int, bool], None], in_process: bool = False) -> Iterator[None]:
+    """Call ``ask_to_stop(SIGTERM, at_once)``, from another thread, for each request to the driver of this process.
+
+    ``in_process``: the train function is in this process too, and ends as at a Ctrl+C.
+    """
+    interrupts = in_process and threading.current_thread() is threading.main_thread()
     over = threading.Event()
     every_s = LOOKS_FAR_AWAY_EVERY_S if location.is_remote else LOOKS_EVERY_S
     began = time.time() - _CLOCK_GOES_BACK_S
@@ -67,7 +72,10 @@ def watched(location: Location, ask_to_stop: Callable[[int, bool], None]) -> Ite
                 request = _parse(_content(objects[0]))
                 if request is not None and _is_ours(request, began):
                     withdraw(objects[0])
-                    ask_to_stop(signal.SIGTERM, request.at_once)
+                    if interrupts:
+                        _thread.interrupt_main()
+                    else:
+                        ask_to_stop(signal.SIGTERM, request.at_once)
 
     thread = threading.Thread(target=look, name="holdfast-stop-requests", daemon=True)
     thread.start()
