@@ -73,14 +73,17 @@ def test_a_pid_that_another_process_has_now_does_not_save_what_was_left() -> Non
     namespace, pid, start_time = mine.split("-")
     stale = Path(session._roots()[0], f"{namespace}-{pid}-{int(start_time) + 1}")
     elsewhere = Path(session._roots()[0], f"1{namespace}-{pid}-{start_time}")  # of another container: not ours to judge
-    for path in (stale, elsewhere):
+    strange = Path(session._roots()[0], f"{namespace}-of-somebody")
+    for path in (stale, elsewhere, strange):
         path.mkdir(mode=0o700)
     try:
         session.sweep()
         assert not stale.exists()
         assert elsewhere.exists()
+        assert strange.exists()
     finally:
         elsewhere.rmdir()
+        strange.rmdir()
 
 
 def test_a_process_below_puts_into_the_session_above() -> None:

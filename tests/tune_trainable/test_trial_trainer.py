@@ -142,6 +142,37 @@ def test_a_killed_trial_takes_its_inner_run_along_and_goes_on_with_it(tmp_path: 
     assert [row["start"] for row in rows(result)][-3:-1] == [2, 2]  # it went on from the second step
 
 
+def test_a_sigterm_ends_a_trial_that_waits_in_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a stopped trial does, in the callback of its inner run."""
+    module = "holdfast.tune.trainable.report_callback"
+    monkeypatch.setattr(f"{module}.session_for", lambda _function: None)
+    told: list[dict[str, Any]] = []
+
+    def report(metrics: dict[str, Any]) -> None:
+        told.append(metrics)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(WITHIN_S)
+
+    def asked(_number: int, _frame: Any) -> None:
+        """As the inner driver takes a SIGTERM, and would here make the test wait."""
+
+    monkeypatch.setattr(f"{module}.report", report)
+    before = signal.signal(signal.SIGTERM, asked)
+    try:
+        context: Any = None
+        with pytest.raises(SystemExit) as ended:
+            TuneReportCallback().after_report(context, [{"x": 1}, {"x": 2}], None)
+        assert signal.getsignal(signal.SIGTERM) is asked
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (told, ended.value.code) == ([{"x": 1}], 128 + signal.SIGTERM)
+
+
+def test_the_callback_is_for_trials() -> None:
+    with pytest.raises(RuntimeError, match=r"TuneReportCallback.* works only inside"):
+        TuneReportCallback()
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -21,6 +21,9 @@ _MAGIC = b"holdfast-object1"
 _HEADER = struct.Struct("<16sQQ")  # the magic, the length of the pickle, the number of buffers
 _BUFFER = struct.Struct("<QQQ")  # where it is, its length, whether it may be written to
 _ALIGNMENT = 64
+_ACCESS: dict[str, Any] = {"access": mmap.ACCESS_COPY}
+if sys.version_info >= (3, 13):
+    _ACCESS["trackfd"] = False  # else each mapping keeps a file descriptor
 
 
 def pack(value: Any) -> list[memoryview]:
@@ -47,7 +50,7 @@ def write(fd: int, parts: Sequence[memoryview]) -> None:
 def unpack(fd: int) -> Any:
     """The object in the file. Its arrays and tensors keep the mapping alive; the file may be closed and removed."""
     size = os.fstat(fd).st_size
-    mapping = mmap.mmap(fd, size, access=mmap.ACCESS_COPY)
+    mapping = mmap.mmap(fd, size, **_ACCESS)
     memory = memoryview(mapping)
     magic, length, count = _HEADER.unpack_from(memory)
     if magic != _MAGIC:

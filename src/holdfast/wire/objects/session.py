@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -23,6 +24,7 @@ from holdfast.errors import StorageError, StorageFullError
 from . import packing
 
 _MEMORY = "/dev/shm"
+_NAME = re.compile(r"\d+-\d+-\d+")
 
 
 class ObjectSession:
@@ -84,7 +86,7 @@ def sweep() -> None:
     ours = f"{_namespace()}-"
     for root in _roots():
         for entry in root.iterdir() if root.is_dir() else ():
-            if entry.name.startswith(ours) and not _lives(entry.name):
+            if _NAME.fullmatch(entry.name) and entry.name.startswith(ours) and not _lives(entry.name):
                 shutil.rmtree(entry, ignore_errors=True)
 
 
