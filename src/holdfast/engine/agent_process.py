@@ -66,7 +66,7 @@ class AgentProcess:
         self._workers: dict[tuple[int, int], int] = {}  # pids by (generation, rank): of those that may have left files
         self._link: Link | None = None
         self._door: Door | None = None
-        self._killed = False
+        self._killed = self._has_reported = False
         try:
             self._start()
         except BaseException:
@@ -148,6 +148,15 @@ class AgentProcess:
                 self._workers[generation, rank] = pid
             case wire.WorkerHasReturned(generation, rank):
                 self._workers.pop((generation, rank), None)  # what it leaves is its user's
+            case wire.Reports() if not self._has_reported:
+                self._has_reported = True
+                self._warm_the_seed()
+
+    def _warm_the_seed(self) -> None:
+        """For nodes that join from now on: their workers must not import at first what others have ready."""
+        planted = seed.planted() if self._configure.start_method == "fork" and self._configure.preload else None
+        if planted is not None and math.isfinite(self._node.cpus):  # else no other will join
+            planted.warm(self._configure.preload)
 
     @property
     def _is_starting(self) -> bool:

@@ -50,6 +50,7 @@ class Nursery:
         """Modules that a run's workers import, and that take long."""
         self._to_preload += [name for name in modules if name not in self._known]
         self._known.update(modules)
+        self.warm_later()  # also where no worker starts: the node may be a reserve
 
     def share(self) -> None:
         """There is more than one run from now on."""

@@ -3,15 +3,19 @@
 A zygote that had to import torch anew would double the time to the first step. The seed costs a fork: it shares the
 script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
 no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
+Nodes that join later need more at once, which a copy of the seed imports meanwhile: it takes over when it has.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import importlib
+import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -23,6 +27,8 @@ from typing import NoReturn
 from . import posix, zygote
 
 _TORCH_DEFAULT_SEED = 67280421310721
+_WITHIN_S = 10.0
+_GROW, _WARM = b"grow", b"warm"
 _seed: Seed | None = None
 _inside = False  # this process is a seed, or descends from one
 
@@ -35,15 +41,37 @@ class Seed:
         self._owner = os.getpid()
         self._wire = wire
         self._one_at_a_time = threading.Lock()  # an answer does not say whose it is
+        self._copy: Seed | None = None
+        self._copy_is_warm = False
 
     def grow(self) -> tuple[int, socket.socket] | None:
         """Fork a zygote; its pid and control socket, or None if there is no seed (any more)."""
+        with self._one_at_a_time:
+            warm = self._copy.grow() if self._copy is not None and self._has_warm_copy() else None
+            return warm or self._ask(_GROW)
+
+    def warm(self, modules: Sequence[str]) -> None:
+        """Have a copy import these too, once; until it has, this one goes on."""
+        with self._one_at_a_time:
+            found = self._ask(json.dumps(list(modules)).encode()) if self._copy is None else None
+            if found is not None:
+                self._copy = Seed(*found)
+                self._copy._wire.settimeout(_WITHIN_S)
+
+    def _has_warm_copy(self) -> bool:
+        if self._copy is not None and not self._copy_is_warm and select.select([self._copy._wire], [], [], 0)[0]:
+            with contextlib.suppress(OSError):
+                self._copy_is_warm = self._copy._wire.recv(64) == _WARM
+        return self._copy_is_warm
+
+    def _ask(self, what: bytes) -> tuple[int, socket.socket] | None:
+        """Fork a process for that."""
         if os.getpid() != self._owner:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._one_at_a_time:
+        with theirs:
             try:
-                socket.send_fds(self._wire, [b"grow"], [theirs.fileno()])
+                socket.send_fds(self._wire, [what], [theirs.fileno()])
                 return int(self._wire.recv(64)), ours
             except (OSError, ValueError):
                 self._wire.close()  # it is gone, or so late that its answers would be taken for later ones
@@ -76,7 +104,7 @@ def plant(modules: Sequence[str]) -> None:
             os._exit(0)
     gc.unfreeze()
     theirs.close()
-    ours.settimeout(10.0)
+    ours.settimeout(_WITHIN_S)
     atexit.register(ours.close)
     _seed = Seed(pid, ours)
 
@@ -136,8 +164,12 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     for name in modules:
         importlib.import_module(name)
     sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
+    _serve(wire)
+
+
+def _serve(wire: socket.socket) -> NoReturn:
     while True:
-        data, fds, _, _ = socket.recv_fds(wire, 64, 1)
+        data, fds, _, _ = socket.recv_fds(wire, 1 << 16, 1)
         if not data:
             os._exit(0)
         me = os.getpid()
@@ -146,6 +178,17 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
             wire.close()
             os.setsid()
             posix.die_with_parent(me, signal.SIGHUP)
-            zygote.serve(socket.socket(fileno=fds[0]))
+            own = socket.socket(fileno=fds[0])
+            zygote.serve(own) if data == _GROW else _warm_up(own, json.loads(data))
         os.close(fds[0])
         wire.send(str(pid).encode())
+
+
+def _warm_up(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
+    for name in modules:
+        with contextlib.suppress(Exception, SystemExit):  # who needs it hears of that
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    wire.send(_WARM)
+    _serve(wire)
