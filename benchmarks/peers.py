@@ -65,7 +65,7 @@ def work_directory(base: Path | None) -> Iterator[Path]:
 def script_for(system: str, job: str, directory: Path) -> Path:
     """Write the job's text, with the system's import root, into ``directory``."""
     text = re.sub(r"\bholdfast\b", ROOTS[system], (HERE / "jobs" / f"{job}.py").read_text())
-    if system == "ray":
+    if system == "ray" and "nodes_of" not in text:  # else it has a cluster of its own
         text = text.replace(MAIN, RAY_START.format(temp=str(directory / "ray")))
     path = directory / f"{job}.py"
     path.write_text(text)
@@ -105,11 +105,10 @@ class Job:
             name: value,
             "TMPDIR": str(self.directory / "tmp"),
             "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(HERE),
             "RAY_TRAIN_V2_ENABLED": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
         }
-        if self.system == "torchrun":
-            environment["PYTHONPATH"] = str(HERE)
         with self.output.open("wb") as output:
             self.started = time.monotonic()
             self.process = subprocess.Popen(

@@ -15,6 +15,7 @@ import checkpoint_stall
 import cold_start
 import linear
 import memory
+import nodes
 import recovery
 import remote_storage
 import report_rate
@@ -22,6 +23,7 @@ from measure import Findings, Options, options, parser, progress
 
 BENCHMARKS = {
     "recovery": recovery.run,
+    "nodes": nodes.run,
     "cold_start": cold_start.run,
     "report_rate": report_rate.run,
     "checkpoint_stall": checkpoint_stall.run,
