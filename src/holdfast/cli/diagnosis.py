@@ -1,0 +1,32 @@
+"""What a look at the machine finds: a grade, what was seen, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Grade(str, Enum):
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    grade: Grade
+    text: str
+    remedy: str = ""
+
+
+def good(what: str, text: str) -> Finding:
+    return Finding(what, Grade.GOOD, text)
+
+
+def warning(what: str, text: str, remedy: str) -> Finding:
+    return Finding(what, Grade.WARNING, text, remedy)
+
+
+def bad(what: str, text: str, remedy: str) -> Finding:
+    return Finding(what, Grade.BAD, text, remedy)

@@ -1,0 +1,145 @@
+"""Is a storage path fit to keep runs in? What is written for that, in a place of its own there, is taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from holdfast.cli.diagnosis import Finding, bad, good, warning
+from holdfast.cli.output import size_text
+from holdfast.cli.paths import PATIENCE_S
+from holdfast.errors import ObjectExistsError, StorageError
+from holdfast.store.location import Location
+
+Look = Callable[[], Iterator[Finding]]
+_SYNCS, _SLOW_SYNC_S = 9, 0.1
+_BLOCK, _BLOCKS, _SLOW_BYTES_A_SECOND = 1 << 20, 32, 20e6
+_LITTLE_SPACE = 5 << 30
+_SLOW_REQUEST_S = 1.0
+
+
+def looks(location: Location) -> list[Look]:
+    return [partial(_disk, location.path) if location.path is not None else partial(_objects, location)]
+
+
+def _disk(path: Path) -> Iterator[Finding]:
+    """Where nothing is yet, the nearest directory above is looked at: the disk is the same."""
+    place = next(parent for parent in (path, *path.parents) if parent.exists())
+    shown = str(path) if place == path else f"{path} (not there yet; {place} is)"
+    if not place.is_dir():
+        yield bad("storage", f"{place} is a file", "give a directory")
+        return
+    free = shutil.disk_usage(place).free
+    try:
+        with tempfile.TemporaryDirectory(prefix=".holdfast-doctor-", dir=place) as directory:
+            if free < _LITTLE_SPACE:
+                yield warning("storage", f"{shown}: {size_text(free)} free", "checkpoints may not fit: make room")
+            else:
+                yield good("storage", f"{shown}: writable, {size_text(free)} free")
+            yield _locks(Path(directory, "lock"))
+            yield _syncs(Path(directory, "small"))
+            yield _writes(Path(directory, "large"), free)
+    except OSError as error:
+        yield bad("storage", f"{shown}: {error.strerror or error}", "make it writable for this user, or give another")
+
+
+def _locks(path: Path) -> Finding:
+    try:
+        with open(path, "wb") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return bad("locks", f"the file system has none: {error.strerror}", "on NFS, switch its lock service on")
+    return good("locks", "the file system has POSIX locks")
+
+
+def _syncs(path: Path) -> Finding:
+    """Every turn of a driver waits for one."""
+    times = []
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(_SYNCS):
+            file.write(b"x" * 512)
+            began = time.monotonic()
+            os.fsync(file.fileno())
+            times.append(time.monotonic() - began)
+    median = statistics.median(times)
+    text = f"a sync takes {median * 1000:.2g} ms (slowest {max(times) * 1000:.2g} ms)"
+    if median > _SLOW_SYNC_S:
+        return warning("syncs", text, "commits of checkpoints wait for it: use a local disk")
+    return good("syncs", text)
+
+
+def _writes(path: Path, free: int) -> Finding:
+    blocks = min(_BLOCKS, free // _BLOCK // 2)
+    block = os.urandom(_BLOCK)  # which no file system can make small
+    began = time.monotonic()
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(blocks):
+            file.write(block)
+        os.fsync(file.fileno())
+    speed = blocks * _BLOCK / max(1e-6, time.monotonic() - began)
+    text = f"{size_text(int(speed))}/s, with a sync at the end"
+    if speed < _SLOW_BYTES_A_SECOND:
+        return warning("write speed", text, "large checkpoints will take long: use a faster disk")
+    return good("write speed", text)
+
+
+def _objects(location: Location) -> Iterator[Finding]:
+    """With one key of its own: it is created, created again (which must fail), read, listed and deleted."""
+    objects = location.open(PATIENCE_S)
+    key = f".holdfast-doctor-{uuid4().hex}"
+    content = uuid4().hex.encode()
+    try:
+        times = [_timed(lambda: objects.put(key, content)), _timed(lambda: _same(objects.get(key), content))]
+        try:
+            times.append(_timed(lambda: objects.list(key)))
+            yield _reached(location, times)
+            safe = objects.creates_safely and _refuses(lambda: objects.create(key, b"another"))
+            if safe:
+                yield good("creation", "an object that is there is not created again: two drivers cannot both begin")
+            else:
+                remedy = "runs are kept apart by a slower way; a store with conditional writes does it by itself"
+                yield warning("creation", "the store has no conditional writes (If-None-Match)", remedy)
+        finally:
+            with contextlib.suppress(StorageError):
+                objects.delete([key])
+    except StorageError as error:
+        yield bad("storage", str(error), "runs cannot be kept there as long as this is so")
+    finally:
+        objects.close()
+
+
+def _reached(location: Location, times: list[float]) -> Finding:
+    spelled = ", ".join(
+        f"{name} {took * 1000:.0f} ms" for name, took in zip(("put", "get", "list"), times, strict=True)
+    )
+    if max(times) > _SLOW_REQUEST_S:
+        return warning("storage", f"{location}: {spelled}", "it is slow, or far away; training goes on meanwhile")
+    return good("storage", f"{location}: {spelled}")
+
+
+def _refuses(create: Callable[[], None]) -> bool:
+    try:
+        create()
+    except ObjectExistsError:
+        return True
+    return False
+
+
+def _same(found: bytes, expected: bytes) -> None:
+    if found != expected:
+        raise StorageError("what was read is not what was written")
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began

@@ -1,0 +1,113 @@
+"""Ask the driver of a run to stop, wherever it runs, and wait until it has.
+
+It stops as at a SIGTERM: the workers may go on for FailureConfig(preemption_grace_s) for a last checkpoint, what is
+staged is made durable, and the same script goes on with the run later. A run that nobody drives is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from holdfast.cli import output, paths, reading, runs
+from holdfast.cli.lease_probe import LivingDriver
+from holdfast.cli.runs import Run
+from holdfast.driver import stop_requests
+from holdfast.driver.stop_requests import StopRequest
+from holdfast.errors import HoldfastError, StorageError, StorageUnavailableError
+from holdfast.store.objects.base import ObjectStore
+
+HELP = "ask the driver of a run to stop"
+_POLL_S = 0.1
+_REMOTE_POLL_S = 2.0
+_SAYS_WHO_IT_IS_WITHIN_S = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
+    parser.add_argument("--now", action="store_true", help="without a last checkpoint: the workers are ended at once")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=120.0, metavar="S", help="how long to wait for its end (default: 120)"
+    )
+    parser.add_argument("--no-wait", action="store_true", help="only ask: the driver hears of it within some seconds")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    stored = runs.open_run(paths.run_location(arguments.run_path))
+    driver = _driver(stored)
+    if driver is None:
+        state = reading.read(stored, with_manifests=False).state
+        return _tell(
+            arguments, stored, False, state, f"nothing to stop: nobody drives {stored.location}, it is {state}"
+        )
+    who = f"process {driver.pid} on {driver.host}"
+    if driver.pid is None or driver.host is None or driver.since is None:
+        raise HoldfastError(f"{stored.location} has a driver, but its lease does not say who: stop it where it runs")
+    objects = stored.location.open(paths.READ_PATIENCE_S)
+    try:
+        stop_requests.leave(objects, StopRequest(driver.host, driver.pid, driver.since, arguments.now))
+    except StorageUnavailableError:
+        raise
+    except StorageError as error:
+        raise HoldfastError(
+            f"the request cannot be left in {stored.location}, so ask {who} another way: {error}"
+        ) from None
+    if arguments.no_wait:
+        return _tell(arguments, stored, True, "running", f"asked {who} to stop")
+    if not arguments.json:
+        output.note(f"asked {who} to stop; waiting for it")
+    if not _await_end(stored, driver, arguments.timeout):
+        return _give_up(arguments, stored, objects, who)
+    state = reading.read(stored, with_manifests=False).state
+    return _tell(arguments, stored, True, state, f"{stored.location} is {state}")
+
+
+def _driver(stored: Run) -> LivingDriver | None:
+    """One that has just taken the lease says within a moment who it is."""
+    deadline = time.monotonic() + _SAYS_WHO_IT_IS_WITHIN_S
+    driver = stored.driver()
+    while driver is not None and driver.since is None and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        driver = stored.driver()
+    return driver
+
+
+def _await_end(stored: Run, driver: LivingDriver, timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    poll_s = _REMOTE_POLL_S if stored.location.is_remote else _POLL_S
+    while time.monotonic() < deadline:
+        found = stored.driver()
+        if found is None or found.since not in (None, driver.since):  # another one has begun since
+            return True
+        time.sleep(poll_s)
+    return False
+
+
+def _give_up(arguments: argparse.Namespace, stored: Run, objects: ObjectStore, who: str) -> int:
+    """A request that nobody has heard of must not stop the run at some later time."""
+    unheard = stop_requests.is_waiting(objects)
+    if unheard:
+        stop_requests.withdraw(objects)
+        why = "did not hear of it (it hangs, or is of an older version), and the request is withdrawn"
+    else:
+        why = "is still stopping. Ask again with --now to end its workers at once"
+    return _tell(arguments, stored, not unheard, "running", f"after {arguments.timeout:g} s {who} {why}", code=1)
+
+
+def _tell(arguments: argparse.Namespace, stored: Run, asked: bool, state: str, text: str, code: int = 0) -> int:
+    if arguments.json:
+        output.print_json({"path": str(stored.location), "asked": asked, "state": state, "text": text})
+    else:
+        print(text, file=sys.stderr if code else sys.stdout)
+    return code
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: give seconds")
+    return seconds
