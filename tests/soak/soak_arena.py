@@ -18,7 +18,7 @@ from soak_plan import Plan
 from soak_run import Ended, SoakRun
 from soak_switch import Port, switch
 from soak_table import table
-from soak_verdict import Cost, costs, judge, sample_counts, shards
+from soak_verdict import Cost, costs, judge, sample_counts
 
 PORTS = 10
 
@@ -44,7 +44,7 @@ class Arena:
 
     def __init__(self, home: Path, number: int, slots: int) -> None:
         self._home, self._number, self._slots = home, number, slots
-        self._lock = threading.Lock()
+        self._lock, self._reference_lock = threading.Lock(), threading.Lock()
         self._references: dict[Any, dict[str, Any]] = {}
         self._ports: queue.SimpleQueue[list[Port]] = queue.SimpleQueue()
         self.can_cut = True
@@ -109,11 +109,10 @@ class Arena:
             return None
         undisturbed = plan.undisturbed
         key = (plan.torch, undisturbed.workers, plan.samples, plan.batch)
-        with self._lock:
+        with self._reference_lock:
             if key not in self._references:
                 home = self._home / f"undisturbed-{len(self._references)}"
                 ended = SoakRun(undisturbed, home, []).go()
                 assert not (wrong := judge(ended, home, None)), wrong
                 self._references[key] = ended.outcome
-                shards(ended.outcome)
             return self._references[key]

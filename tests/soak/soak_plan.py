@@ -75,8 +75,9 @@ class Plan:
 
     @property
     def undisturbed(self) -> Plan:
-        """On one node. An elastic run ends with the same chain whatever its sizes were, and with torch it need not."""
-        return replace(self, faults=(), switched=False, nodes=(self.most,), workers=self.most, in_step=True, every=5)
+        """On one node. An elastic run ends with the same chain whatever its sizes were."""
+        workers = self.most if self.is_fixed else 1
+        return replace(self, faults=(), switched=False, nodes=(workers,), workers=workers, in_step=True, every=5)
 
 
 def draw(seed: int, can_cut: bool = True) -> Plan:
