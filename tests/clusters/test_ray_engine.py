@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import driver_shell
 import pytest
-from ray_machines import Machines, RayScene, left_over, wait_until
+from ray_machines import Machines, RayScene, cluster_job, left_over, name_of, wait_until
+
+import holdfast.train as train
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -91,3 +96,42 @@ def test_the_same_command_goes_on_with_a_run_whose_driver_was_killed(machines: M
     driver.communicate()
     wait_until(lambda: not left_over(), "the end of all that the killed driver had")
     assert driver_shell.finish(driver_shell.start(tmp_path, machines.address)) == driver_shell.expected()
+
+
+def test_workers_get_the_gpus_the_labels_and_the_variables_that_they_ask_for(
+    machines: Machines, scene: RayScene
+) -> None:
+    wanted = machines.add(2, num_gpus=1, labels={"zone": "b"})
+    trainer = train.DataParallelTrainer(
+        cluster_job.tell_devices,
+        train_loop_config={"notes": str(scene.home / "notes")},
+        scaling_config=train.ScalingConfig(
+            num_workers=2,
+            use_gpu=True,
+            resources_per_worker={"CPU": 1, "GPU": 0.5},
+            label_selector={"zone": "b"},
+        ),
+        run_config=train.RunConfig(
+            name="run",
+            storage_path=str(scene.home),
+            engine="ray",
+            worker_runtime_env={"env_vars": {"OF_THE_RUNTIME_ENV": "yes"}},
+            verbose=0,
+        ),
+    )
+    trainer.fit()
+    assert sorted(scene.notes("devices")) == [(0, 0, "0", [0]), (1, 1, "0", [0])]
+    assert sorted(scene.notes("env")) == [(rank, "yes", name_of(wanted)) for rank in (0, 1)]
+
+
+def test_cluster_check_counts_what_the_cluster_has(machines: Machines) -> None:
+    machines.top_up(2)
+    command = [sys.executable, "-m", "holdfast", "cluster", "check", "--address", machines.address, "--json"]
+    roomy = subprocess.run([*command, "--workers", "1:99"], capture_output=True, text=True, timeout=120)
+    assert roomy.returncode == 0, roomy.stderr
+    found = json.loads(roomy.stdout)
+    assert found["room"]["now"] >= 2
+    assert {node["name"] for node in found["nodes"]} >= {name_of(id) for id in machines.nodes}
+    assert "never has more than" in found["verdict"]
+    scarce = subprocess.run([*command, "--workers", "1", "--gpus", "9"], capture_output=True, text=True, timeout=120)
+    assert scarce.returncode == 1, scarce.stderr

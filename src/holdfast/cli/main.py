@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import holdfast
-from holdfast.cli import checkpoints, drill, logs, ls, run, show, verify, watch
+from holdfast.cli import checkpoints, cluster, drill, logs, ls, run, show, verify, watch
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
-COMMANDS: tuple[Any, ...] = (run, ls, show, watch, logs, checkpoints, verify, drill)
+COMMANDS: tuple[Any, ...] = (run, ls, show, watch, logs, checkpoints, verify, drill, cluster)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

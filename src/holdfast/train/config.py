@@ -412,14 +412,14 @@ _NESTED: dict[str, type] = {
 }
 
 
-def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig) -> None:
+def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool = False) -> None:
     """Say once, for each option that a train function cannot make use of, that it is set in vain."""
     files = not isinstance(run.log_to_file, bool)
-    other = sorted(set(run.worker_runtime_env) - {"env_vars"})
+    other = [] if on_ray else sorted(set(run.worker_runtime_env) - {"env_vars"})
     for option, given, reason in (
         ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
-        ("ScalingConfig(accelerator_type)", scaling.accelerator_type, _ONE_MACHINE),
-        ("ScalingConfig(label_selector)", scaling.label_selector, _ONE_MACHINE),
+        ("ScalingConfig(accelerator_type)", scaling.accelerator_type and not on_ray, _ONE_MACHINE),
+        ("ScalingConfig(label_selector)", scaling.label_selector and not on_ray, _ONE_MACHINE),
         ("ScalingConfig(use_tpu)", scaling.use_tpu, "TPUs are not supported yet"),
         ("ScalingConfig(topology)", scaling.topology, "TPUs are not supported yet"),
         (f"RunConfig(worker_runtime_env={other})", other, "workers run in the script's own environment"),

@@ -1,0 +1,122 @@
+"""Compare the workers that a run asks for with what the Ray cluster can give: now, and when it has grown."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+from holdfast.cli import output, paths
+from holdfast.driver.history import read_identity
+from holdfast.engine.demand import Demand
+from holdfast.engine.ray.capacity import Capacity, capacity
+from holdfast.engine.ray.connection import connect, disconnect
+from holdfast.train.config import RunConfig, ScalingConfig
+from holdfast.train.demand import demand_of
+
+HELP = "compare a run's workers with what the cluster can give"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_path", metavar="RUN", nargs="?", help=f"{paths.RUN_HELP}; else say what it asks for:")
+    parser.add_argument("--workers", metavar="N or MIN:MAX", type=_workers, help="as ScalingConfig(num_workers=...)")
+    parser.add_argument("--cpus", metavar="N", type=float, help="of each worker (default: 1, with --gpus 0)")
+    parser.add_argument("--gpus", metavar="N", type=float, default=0.0, help="of each worker")
+    parser.add_argument("--address", metavar="HOST:PORT", default="auto", help="of the cluster (default: the one here)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    demand = _demand(arguments)
+    try:
+        connect(arguments.address, log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as error:
+        raise ValueError(
+            f"no Ray cluster answers at {arguments.address!r}: {error}. Start one: ray start --head"
+        ) from None
+    try:
+        found = capacity(demand)
+    finally:
+        disconnect()
+    verdict, fine = judge(demand, found)
+    if arguments.json:
+        output.print_json(_as_json(demand, found, verdict, fine))
+    else:
+        _print(demand, found)
+        print(verdict)
+    return 0 if fine else 1
+
+
+def judge(demand: Demand, found: Capacity) -> tuple[str, bool]:
+    """In words, and whether the run can start."""
+    asked = f"{demand.least} to {demand.most} workers" if demand.least < demand.most else f"{demand.most} workers"
+    if found.in_time < demand.least:
+        room = f"{found.in_time:g}" if found.types else f"{found.now}"
+        remedy = "raise the maximum of a node type" if found.types else "add nodes"
+        return f"The run asks for {asked}, and there is room for {room} at most: {remedy}, or ask for fewer.", False
+    if found.now < demand.least:
+        return f"The run asks for {asked}: it waits until the autoscaler has added nodes (room now: {found.now}).", True
+    if found.free < demand.least:
+        return (
+            f"The run asks for {asked}: it waits until others have left (free now: {found.free} of {found.now}).",
+            True,
+        )
+    if found.in_time < demand.most:
+        return (
+            f"The run asks for {asked}: it starts, and never has more than {found.in_time:g}. "
+            "Let the maximum of the node types and of the run agree.",
+            True,
+        )
+    if found.free < demand.most:
+        return f"The run asks for {asked}: it starts with {found.free}, and grows as nodes join or others leave.", True
+    return f"The run asks for {asked}: there is room for all of them now.", True
+
+
+def _demand(arguments: argparse.Namespace) -> Demand:
+    if arguments.run_path is not None:
+        return demand_of(ScalingConfig(**read_identity(paths.run_location(arguments.run_path))["scaling"]), RunConfig())
+    if arguments.workers is None:
+        raise ValueError("give a RUN, or --workers N or --workers MIN:MAX")
+    resources = {name: n for name, n in (("CPU", arguments.cpus), ("GPU", arguments.gpus)) if n}
+    scaling = ScalingConfig(
+        num_workers=arguments.workers, use_gpu=arguments.gpus > 0, resources_per_worker=resources or None
+    )
+    return demand_of(scaling, RunConfig())
+
+
+def _workers(text: str) -> int | tuple[int, int]:
+    low, _, high = text.partition(":")
+    return (int(low), int(high)) if high else int(low)
+
+
+def _print(demand: Demand, found: Capacity) -> None:
+    each = ", ".join(f"{amount:g} {name}" for name, amount in demand.resources.items())
+    print(f"A worker needs {each}.")
+    rows = [
+        (node.name, str(free), str(room), "draining" if node.drain_by is not None else "")
+        for node, free, room in found.nodes
+    ]
+    output.print_table(("NODE", "ROOM FREE", "ROOM", ""), rows)
+    if found.types:
+        print()
+        kinds = [
+            (kind.name, str(kind.seats), str(kind.least), "no limit" if kind.most is None else str(kind.most))
+            for kind in found.types
+        ]
+        output.print_table(("NODE TYPE", "ROOM EACH", "MIN NODES", "MAX NODES"), kinds)
+    else:
+        print("No autoscaler says how far the cluster can grow.")
+
+
+def _as_json(demand: Demand, found: Capacity, verdict: str, fine: bool) -> dict[str, Any]:
+    in_time = found.in_time if math.isfinite(found.in_time) else None
+    return {
+        "asked": {"min": demand.least, "max": demand.most, "resources": dict(demand.resources)},
+        "room": {"free": found.free, "now": found.now, "in_time": in_time},
+        "nodes": [
+            {"name": node.name, "free": free, "room": room, "draining": node.drain_by is not None}
+            for node, free, room in found.nodes
+        ],
+        "node_types": [vars(kind) for kind in found.types],
+        "verdict": verdict,
+        "can_start": fine,
+    }

@@ -1,0 +1,85 @@
+"""How many workers a cluster has room for: now, when it is empty, and when its autoscaler has done all it may."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.engine.demand import Demand
+
+from .connection import ray_module
+from .nodes import RayNode, look
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """A kind of node that the autoscaler may add."""
+
+    name: str
+    seats: int  # of one node
+    least: int
+    most: int | None  # None: nobody says
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Seats are rooms for one worker each. ``nodes``: each with its free ones, and all."""
+
+    nodes: Sequence[tuple[RayNode, int, int]]
+    types: Sequence[NodeType]  # none if the cluster has no autoscaler that says so
+
+    @property
+    def free(self) -> int:
+        return sum(free for node, free, _ in self.nodes if node.drain_by is None)
+
+    @property
+    def now(self) -> int:
+        return sum(room for node, _, room in self.nodes if node.drain_by is None)
+
+    @property
+    def in_time(self) -> float:
+        """When the autoscaler has added all nodes that it may; those that are there may be of these types."""
+        most = sum(math.inf if kind.most is None else kind.seats * kind.most for kind in self.types if kind.seats)
+        return max(self.now, most)
+
+
+def capacity(demand: Demand) -> Capacity:
+    state = ray_module()._private.state.state  # what each node has left is not public
+    left = state.available_resources_per_node()
+    nodes = [
+        (node, seats(left.get(node.id, {}), demand), seats(node.resources, demand))
+        if fits(node, demand)
+        else (node, 0, 0)
+        for node in sorted(look().values(), key=lambda node: node.name)
+    ]
+    return Capacity(nodes, _types(state, demand))
+
+
+def seats(resources: Mapping[str, float], demand: Demand) -> int:
+    rooms = [resources.get(name, 0.0) / amount + _ROUNDING for name, amount in demand.resources.items() if amount]
+    return math.floor(min(rooms, default=0.0))
+
+
+def fits(node: RayNode, demand: Demand) -> bool:
+    """Whether it has the labels, as far as a plain value asks for one; what says more is left to Ray."""
+    selector = demand.labels_of(0)
+    plain = {name: value for name, value in selector.items() if not value.startswith(("!", "in("))}
+    return all(node.labels.get(name) == value for name, value in plain.items())
+
+
+def _types(state: object, demand: Demand) -> list[NodeType]:
+    config = state.get_cluster_config()  # type: ignore[attr-defined]
+    if config is None:
+        return []
+    return [
+        NodeType(
+            kind.name,
+            seats(dict(kind.resources), demand),
+            max(0, kind.min_count),
+            kind.max_count if kind.max_count >= 0 else None,
+        )
+        for kind in config.node_group_configs
+    ]
