@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,6 +34,10 @@ class CSVLoggerCallback(LoggerCallback):
         table = self._tables.pop(trial.trial_id, None)
         if table is not None:
             table.close()
+
+    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        while self._tables:  # of trials that were left unfinished
+            self._tables.popitem()[1].close()
 
 
 class _Table:

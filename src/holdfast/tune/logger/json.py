@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,6 +47,10 @@ class JsonLoggerCallback(LoggerCallback):
         file = self._files.pop(trial.trial_id, None)
         if file is not None:
             file.close()
+
+    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        while self._files:  # of trials that were left unfinished
+            self._files.popitem()[1].close()
 
     def _open(self, trial: Trial) -> None:
         path = Path(trial.local_path, RESULTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.tune.callback import Trial
@@ -45,6 +45,10 @@ class TBXLoggerCallback(LoggerCallback):
         if file is not None:
             file.add_end(failed, self._clock())
             file.close()
+
+    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        while self._files:  # of trials that were left unfinished
+            self._files.popitem()[1].close()
 
 
 def curves(result: Mapping[str, Any]) -> dict[str, float]:
