@@ -1,6 +1,7 @@
 """A job without a framework that starts in a fraction of a second. ``python drill_job.py [FLAW] [--name NAME]``.
 
-FLAW: none, ignores (the checkpoint is never read), forgets (a part of the state is not restored), unseeded, failing.
+FLAW: none, ignores (the checkpoint is never read), forgets (a part of the state is not restored), unseeded; failing or
+hanging when it is restored; broken.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -26,6 +28,8 @@ def train_fn(config: dict[str, Any]) -> None:
         with checkpoint.as_directory() as directory:
             saved = json.loads(Path(directory, f"rank-{rank}.json").read_text())
         state = saved | ({"momentum": 0} if flaw == "forgets" else {})
+        if flaw == "hanging":
+            signal.pause()
         if flaw == "failing":
             raise ValueError("this checkpoint is of no use")
     while state["step"] < STEPS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,25 @@ def test_a_good_script_passes_and_nothing_is_left(tmp_path: Path) -> None:
     assert "yes, run 2 times" in done.stdout
     assert "not compared: seconds" in done.stdout  # a metric that differs by itself
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_bad_script_fails_in_json_and_html_too(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    faults = ["--fault", "exception@rank=0,step=4"]
+    done = drill("--json", "--html", str(page), *faults, str(JOB), "ignores", temp=temp)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    assert report["passed"] is False
+    assert [finding["code"] for finding in report["findings"]] == ["checkpoint-ignored", "noise"]
+    assert report["faults"][0]["recovered"] is True
+    assert report["faults"][0]["struck_at_step"] == 4
+    text = page.read_text()
+    assert "an offered checkpoint was never read" in text
+    assert "<svg" in text
+    assert list(temp.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="NAMES", help="only the faults of these names, with commas between")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="that each run may take")
     parser.add_argument("--keep", metavar="DIR", help="leave the runs, their logs and storage there")
+    parser.add_argument("--html", metavar="FILE", help="write a report with plots there")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="a script that calls fit() of a trainer")
     parser.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
 
@@ -36,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _list(arguments.json)
-    from holdfast.drill import table
+    from holdfast.drill import html, table
+    from holdfast.drill.as_json import as_json
     from holdfast.drill.rehearsal import Rehearsal
 
     if arguments.script is None:
@@ -51,10 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
         tell=lambda text: output.note(f"drill: {text}"),
     )
     report = rehearsal.run()
-    output.print_table(table.HEADER, map(table.cells, report.results))
-    print()
-    for line in table.verdict_lines(report):
-        print(line)
+    if arguments.html is not None:
+        Path(arguments.html).write_text(html.page(report))
+    if arguments.json:
+        output.print_json(as_json(report))
+    else:
+        print(table.text(report))
     return 0 if report.passed else 1
 
 

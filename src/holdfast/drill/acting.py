@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from holdfast.drill import disk
+from holdfast.drill import disk, nodes
 from holdfast.drill.rehearsed import Rehearsed
 from holdfast.drill.stage import Stage
 from holdfast.driver.plan import Plan
 from holdfast.engine.base import Engine, Inbox, Session
+from holdfast.engine.cluster import LocalCluster
 from holdfast.wire import messages as wire
 
 T = TypeVar("T")
@@ -30,21 +31,25 @@ def on_stage(directory: str, plan: Plan, engine: Engine) -> tuple[Plan, Engine]:
     stage = Stage(Path(directory))
     rehearsed = replace(plan, payload=cloudpickle.dumps(Rehearsed(directory, plan.payload)))
     disk.install(stage)
-    return rehearsed, StagedEngine(engine, Director(stage, plan))
+    cluster = None
+    if stage.fault is not None and stage.fault.kind.where == "nodes":
+        cluster = nodes.cluster_for(engine, plan, stage)
+    return rehearsed, StagedEngine(cluster or engine, Director(stage, plan, engine, cluster))
 
 
 class Director:
     """Knows how far the run is, and lets what is not a worker's fault strike."""
 
-    def __init__(self, stage: Stage, plan: Plan) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, plan: Plan, engine: Engine, cluster: LocalCluster | None) -> None:
+        self._stage, self._cluster = stage, cluster
         self._run = plan.name
-        self._has_hang_timeout = plan.spec.hang_timeout_s > 0
+        has_nodes = isinstance(engine, LocalCluster) and plan.gpus_per_worker == 0
+        self._facts = {"hang_timeout": plan.spec.hang_timeout_s > 0, "nodes": has_nodes}
         self._bases: dict[int, int] = {}
 
     def group_starts(self, order: wire.StartWorkers) -> None:
         self._bases[order.generation] = order.base
-        self._stage.note_group(self._run, order.generation, order.base, self._has_hang_timeout)
+        self._stage.note_group(self._run, order.generation, {**self._facts, "base": order.base})
 
     def hear(self, node: str, message: wire.Message) -> None:
         fault = self._stage.fault
@@ -55,11 +60,10 @@ class Director:
             return
         if self._stage.strike(step, message.generation):
             print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
-            self._act(node)
-
-    def _act(self, node: str) -> None:
-        if self._stage.fault is not None and self._stage.fault.name == "driver-kill":
-            os.kill(os.getpid(), signal.SIGKILL)
+            if fault.name == "driver-kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self._cluster is not None:
+                nodes.strike(fault, self._stage, self._cluster, node)
 
 
 class StagedEngine:

@@ -107,6 +107,22 @@ def counterparts(expected: list[RunOutcome], found: list[RunOutcome]) -> list[Ru
     return found[-len(expected) :]
 
 
+def noise_before(expected: RunOutcome, found: RunOutcome) -> Differences | None:
+    """What differs by itself, seen in the steps before anything was restored; None if they do not tell.
+
+    Where checkpoints and batches were the same up to there, the script repeats itself, and later differences count.
+    """
+    if not found.groups or set(found.world_sizes) != set(expected.world_sizes):
+        return None
+    first = found.groups[0].generation
+    notes = [note for note in _notes(expected, found) if note[3]["generation"] == first]
+    saved = [note for note in notes if note[2]["files"]]
+    if not saved or any(before[what] != after[what] for _, _, before, after in notes for what in ("files", "batches")):
+        return None
+    steps = max(step for _, step, _, _ in saved)
+    return Differences(metrics=list(_metrics(expected.rows[:steps], found.rows[:steps])))
+
+
 def _metrics(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> Iterator[Point]:
     seen: set[str] = set()
     for step, (before, after) in enumerate(zip(expected, found, strict=False), start=1):

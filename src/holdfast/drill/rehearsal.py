@@ -41,6 +41,7 @@ class Result:
     lost: int
     differences: Differences
     findings: list[Finding]
+    struck_at: int | None = None  # the step
     runs: list[RunOutcome] = field(default_factory=list)
 
     @property
@@ -63,6 +64,13 @@ class Report:
     def passed(self) -> bool:
         problems = [finding for finding in self.findings if finding.severity == PROBLEM]
         return not problems and all(result.passed for result in self.results)
+
+    def check(self) -> None:
+        """AssertionError with all that a person wants to know, unless the drill passed."""
+        if not self.passed:
+            from holdfast.drill.table import text
+
+            raise AssertionError(f"the drill of {self.script} failed\n{text(self)}")
 
     @property
     def verdicts(self) -> list[tuple[Finding, list[Fault]]]:
@@ -145,7 +153,7 @@ class Rehearsal:
         runs, struck = outcome.read(stage), stage.struck()
         differences = compare.compare_all(self._undisturbed, runs)
         if not differences.is_none and take.is_good:
-            differences = differences.without(self._noise_of_the_script())
+            differences = differences.without(self._noise_in(runs))
         seen = Seen(fault, take, struck, self._undisturbed, runs, differences, self._limit_s, last_words(stage))
         nexts = [run.next_report(struck) for run in runs] if struck is not None else []
         result = Result(
@@ -157,14 +165,17 @@ class Rehearsal:
             lost=sum(run.lost for run in runs) + _abandoned(self._undisturbed, runs),
             differences=differences,
             findings=verdict.judge(seen),
+            struck_at=None if struck is None else struck["step"],
             runs=runs,
         )
         if self._keep is None:
             shutil.rmtree(stage.directory, ignore_errors=True)
         return result
 
-    def _noise_of_the_script(self) -> Differences:
-        """What differs between two undisturbed runs; found out when it is first needed."""
+    def _noise_in(self, runs: list[RunOutcome]) -> Differences:
+        """What differs by itself: found before the fault, or else by an undisturbed run more, once."""
+        if self._noise is None and len(runs) == len(self._undisturbed) == 1:
+            self._noise = compare.noise_before(self._undisturbed[0], runs[0])
         if self._noise is None:
             self._tell("undisturbed, once more: what differs by itself does not count")
             stage = Stage.build(self._top / "undisturbed-2", None)
@@ -215,9 +226,13 @@ def plan(
     workers = min(longest.world_sizes, default=1)
     steps = len(longest.rows)
     first = min(longest.checkpoint_steps, default=0) + 1
-    faults = []
+    faults: list[Fault] = []
+    skipped: list[tuple[str, str]] = []
     for number, address in enumerate(addresses):
         kind = KINDS[address.name]
+        if kind.where == "nodes" and not longest.has_nodes:
+            skipped.append((address.name, "the run's nodes are not logical ones of this machine, or have GPUs"))
+            continue
         chance = random.Random(f"{seed} {address.name} {number if address in addresses[:number] else 0}")
         step = chance.randint(min(first + 1, steps), max(min(first + 1, steps), steps - 1))
         rank, point = chance.randrange(workers), chance.choice(kind.points)
@@ -230,7 +245,7 @@ def plan(
                 seconds=kind.seconds if address.seconds is None else address.seconds,
             )
         )
-    return faults, []
+    return faults, skipped
 
 
 def last_words(stage: Stage) -> str:

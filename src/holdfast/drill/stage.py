@@ -103,10 +103,13 @@ class Stage:
     def _strike_file(self) -> Path:
         return self.directory / "strike.json"
 
-    def note_group(self, run: str, generation: int, base: int, hang_timeout: bool) -> None:
+    def cut_file(self, node: str) -> Path:
+        """When it is there, the node is cut off."""
+        return self.directory / f"cut-{node}"
+
+    def note_group(self, run: str, generation: int, facts: dict[str, Any]) -> None:
         """Called before the group's processes start."""
-        path = self._group_file(run, generation)
-        path.write_text(json.dumps({"base": base, "hang_timeout": hang_timeout}))
+        self._group_file(run, generation).write_text(json.dumps(facts))
 
     def group(self, run: str, generation: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._group_file(run, generation).read_text())

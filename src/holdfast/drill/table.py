@@ -18,6 +18,13 @@ def cells(result: Result) -> tuple[str, ...]:
     return str(result.fault), recovered, next_step, lost, str(result.differences)
 
 
+def text(report: Report) -> str:
+    rows = [HEADER, *map(cells, report.results)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "", *verdict_lines(report)])
+
+
 def verdict_lines(report: Report) -> Iterator[str]:
     for finding, faults in report.verdicts:
         label = "PROBLEM" if finding.severity == PROBLEM else "advice"
@@ -25,6 +32,8 @@ def verdict_lines(report: Report) -> Iterator[str]:
         yield f"{label}: {finding.text}{shown}"
         if finding.remedy:
             yield f"    to mend it: {finding.remedy}"
+    for name, why in report.skipped:
+        yield f"skipped: {name}: {why}"
     passed = sum(result.passed for result in report.results)
     total = len(report.results)
     yield f"{passed} of {total} faults passed" + ("" if report.passed else ": the drill FAILED")

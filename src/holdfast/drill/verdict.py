@@ -210,7 +210,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
         )
     for run in seen.found:
         fell = [group for group in run.groups[1:] if group.resumed is None and group.base == 0]
-        if fell and run.checkpoint_steps and seen.struck is not None and run.checkpoint_steps[0] < seen.struck["step"]:
+        if fell and run.quarantined:
             yield Finding(
                 "from-the-beginning",
                 ADVICE,

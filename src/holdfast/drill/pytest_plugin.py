@@ -1,0 +1,32 @@
+"""The fixture ``holdfast_drill`` for pytest: a drill as a test.
+
+def test_recovers(holdfast_drill):
+    holdfast_drill("train.py", "--epochs", "3", faults=["worker-kill@step=2", "driver-kill"]).check()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.drill.rehearsal import Report
+
+
+@pytest.fixture
+def holdfast_drill() -> Callable[..., Report]:
+    """``holdfast_drill(script, *args, faults=(), seed=0, timeout_s=None) -> Report``; ``Report.check()`` fails the test
+    with the table and what to mend, unless every fault passed. Without ``faults``, all of them."""
+
+    def run(
+        script: Any, *args: str, faults: Sequence[str] = (), seed: int = 0, timeout_s: float | None = None
+    ) -> Report:
+        from holdfast.drill.faults import parse
+        from holdfast.drill.rehearsal import Rehearsal
+
+        addresses = [parse(fault) for fault in faults]
+        return Rehearsal(str(script), args, seed=seed, addresses=addresses, timeout_s=timeout_s).run()
+
+    return run

@@ -1,0 +1,81 @@
+"""Checkpoints compared value by value, without ever running what is in them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from holdfast.drill.content import compare
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "a", tmp_path / "b"
+
+
+def state(**changes: Any) -> dict[str, Any]:
+    weights = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    return {"model": {"w": weights, "b": torch.zeros(2)}, "scheduler": {"last_epoch": 9}, "step": 9} | changes
+
+
+def test_equal_checkpoints(pair: tuple[Path, Path]) -> None:
+    for directory in pair:
+        torch.save(state(), directory / "state.pt")
+    assert compare(*pair) == (1, [])
+
+
+def test_a_tensor_that_differs_is_named_and_measured(pair: tuple[Path, Path]) -> None:
+    torch.save(state(), pair[0] / "state.pt")
+    other = state()
+    other["model"]["w"][1, 2] += 0.5
+    torch.save(other, pair[1] / "state.pt")
+    compared = compare(*pair)
+    assert compared.differences == [("state.pt: model.w", "off by up to 0.5")]
+    assert compared.values == 4
+
+
+def test_equal_values_in_other_bytes_are_equal(pair: tuple[Path, Path]) -> None:
+    torch.save(state(), pair[0] / "state.pt")
+    torch.save(state(), pair[1] / "state.pt", _use_new_zipfile_serialization=False)
+    assert compare(*pair).differences == []
+
+
+def test_signs_of_zero_and_nan_are_bits(pair: tuple[Path, Path]) -> None:
+    torch.save({"x": torch.tensor([0.0, float("nan")])}, pair[0] / "state.pt")
+    torch.save({"x": torch.tensor([-0.0, float("nan")])}, pair[1] / "state.pt")
+    assert [where for where, _ in compare(*pair).differences] == ["state.pt: x"]
+
+
+def test_values_of_json(pair: tuple[Path, Path]) -> None:
+    (pair[0] / "state.json").write_text(json.dumps({"step": 3, "rates": [0.1, 0.2]}))
+    (pair[1] / "state.json").write_text(json.dumps({"step": 3, "rates": [0.1, 0.3]}))
+    assert compare(*pair).differences == [("state.json: rates[1]", "0.2 became 0.3")]
+
+
+def test_a_file_in_one_of_the_two(pair: tuple[Path, Path]) -> None:
+    for directory in pair:
+        (directory / "common").write_bytes(b"x")
+    (pair[0] / "rank-0.bin").write_bytes(b"x")
+    assert compare(*pair).differences == [("rank-0.bin", "only in one of the two")]
+
+
+@pytest.mark.parametrize("name", ["state.pt", "state.pkl", "state"])
+def test_what_would_run_code_is_compared_by_its_bytes(pair: tuple[Path, Path], name: str, tmp_path: Path) -> None:
+    class Trap:
+        def __init__(self, mark: str) -> None:
+            self.mark = mark
+
+        def __reduce__(self) -> Any:
+            return Path.touch, (Path(self.mark),)
+
+    for directory in pair:
+        (directory / name).write_bytes(pickle.dumps(Trap(f"{tmp_path}/sprung-{directory.name}")))
+    assert compare(*pair).differences == [(name, "other bytes")]
+    assert not list(tmp_path.glob("sprung-*"))
