@@ -88,6 +88,17 @@ def test_closing_a_run_ends_what_is_left_of_it_and_of_no_other(shared: AgentAtWo
     assert not [said for said in shared.seen if isinstance(said.message, wire.WorkerHasFailed)]
 
 
+def test_what_multiprocessing_makes_bears_the_workers_mark(shared: AgentAtWork, tmp_path: Path) -> None:
+    env = {os.fsencode(k): os.fsencode(v) for k, v in {**os.environ, "TMPDIR": str(tmp_path)}.items()}
+    shared.open(1, tmp_path / "one", trial_work.share_between_processes, env=env)
+    (pid,) = shared.start(1)
+    directory = Path(shared.take(wire.Output, 1).lines[0])
+    assert directory.is_dir()
+    assert directory.name.startswith(f"holdfast-{pid}-")
+    shared.close(1)
+    assert not directory.exists()
+
+
 def test_what_a_worker_leaves_behind_goes_with_it_though_others_live(shared: AgentAtWork, tmp_path: Path) -> None:
     shared.open(1, tmp_path / "one", trial_work.wait_for_ever)
     shared.open(2, tmp_path / "two", trial_work.leave_a_daemon)

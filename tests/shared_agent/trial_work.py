@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import subprocess
@@ -41,6 +43,26 @@ def leave_a_daemon() -> int:
     """Its pid."""
     session.current().ready()
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
+
+
+def leave_a_file() -> str:
+    session.current().ready()
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    return path
+
+
+def share_between_processes() -> None:
+    """A directory of multiprocessing's own, and a child that has one too."""
+    multiprocessing.util.get_temp_dir()
+    child = multiprocessing.get_context("spawn").Process(target=_say_directory)
+    child.start()
+    child.join()
+    wait_for_ever()
+
+
+def _say_directory() -> None:
+    print(multiprocessing.util.get_temp_dir())
 
 
 def fail() -> None:

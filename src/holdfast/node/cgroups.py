@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+_MOST_KNOWN = 64
 _FILES = {"cgroup2": "memory.events", "cgroup": "memory.oom_control"}
 
 
@@ -17,29 +18,44 @@ class OomWatch:
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before: dict[int, dict[Path, int]] = {}
+        self._groups: dict[int, str] = {}  # as they were when last looked at
+        self._known: dict[str, list[Path]] = {}  # the counters of groups: most processes are in the same ones
 
     def look(self, pid: int) -> None:
         """Now and again while it lives: it may be moved from one group to another."""
+        try:
+            groups = (self._proc / str(pid) / "cgroup").read_text()
+        except OSError:
+            return
+        if self._groups.get(pid) == groups:
+            return
+        self._groups[pid] = groups
         before = self._before.setdefault(pid, {})
-        for path in self._counters(pid):
+        for path in self._counters(groups):
             before.setdefault(path, _oom_kills(path) or 0)
 
     def has_killed(self, pid: int) -> bool:
         """Whether a counter of one of its groups has gone up since. Forgets the process."""
-        before = self._before.pop(pid, {})
+        before = self._before.get(pid, {})
+        self.forget(pid)
         return any((_oom_kills(path) or 0) > count for path, count in before.items())
 
     def forget(self, pid: int) -> None:
         self._before.pop(pid, None)
+        self._groups.pop(pid, None)
 
-    def _counters(self, pid: int) -> list[Path]:
-        try:
-            groups = (self._proc / str(pid) / "cgroup").read_text().splitlines()
-            mounts = (self._proc / "self" / "mountinfo").read_text().splitlines()
-        except OSError:
-            return []
-        found = [counter for group in groups for counter in _counter_files(group, mounts)]
-        return [path for path in found if _oom_kills(path) is not None] or [self._proc / "vmstat"]
+    def _counters(self, groups: str) -> list[Path]:
+        if groups not in self._known:
+            try:
+                mounts = (self._proc / "self" / "mountinfo").read_text().splitlines()
+            except OSError:
+                return []
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            files = [counter for group in groups.splitlines() for counter in _counter_files(group, mounts)]
+            self._known[groups] = files
+        found = [path for path in self._known[groups] if _oom_kills(path) is not None]
+        return found or [self._proc / "vmstat"]
 
 
 def _counter_files(group: str, mounts: list[str]) -> list[Path]:

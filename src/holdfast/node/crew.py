@@ -18,7 +18,6 @@ from holdfast.wire import messages as wire
 from holdfast.worker.temporary import remove_temporary_files
 
 from . import posix
-from .cgroups import OomWatch
 from .line import RunLine
 from .nursery import Nursery
 from .process import Process
@@ -44,9 +43,8 @@ class Crew:
         self._processes: dict[int, Process] = {}  # by token
         self._raised: list[Process] = []  # exceptions not yet passed on
         self._unswept: set[int] = set()  # processes whose temporary files may still be there
-        self._oom = OomWatch()
         self._pressure = False
-        nursery.want(session.preload)
+        nursery.want([*session.essential, *session.preload])
 
     @property
     def is_empty(self) -> bool:
@@ -136,7 +134,7 @@ class Crew:
         if process.ended:
             return
         wanted = selectors.EVENT_WRITE if process.has_unsent else 0
-        if self._line.listening and not process.silent:
+        if self._line.listening and process.forked and not process.silent:  # first that it started, then what it says
             wanted |= selectors.EVENT_READ
         key = self._selector.get_map().get(process.channel)
         if key is None and wanted:
@@ -157,8 +155,9 @@ class Crew:
 
     def has_forked(self, process: Process) -> None:
         self._unswept.add(process.pid)
-        self._oom.look(process.pid)
+        self._nursery.oom.look(process.pid)
         self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid))
+        self._watch(process)
 
     def has_paused(self, process: Process, stopped: bool) -> None:
         self._line.say(wire.WorkerIsStopped(process.generation, process.rank, stopped))
@@ -174,7 +173,7 @@ class Crew:
         if not (process.returned or process.raised or process.failed or process.stopping):
             self._tell_failure(process)
         process.close()
-        self._oom.forget(process.pid)
+        self._nursery.oom.forget(process.pid)
         del self._processes[process.token]
         if process.pid in self._unswept:
             self._submit(lambda: self._sweep(process.pid))
@@ -205,7 +204,7 @@ class Crew:
         match message:
             case wire.Ready():
                 process.started = True
-                self._oom.look(process.pid)
+                self._nursery.oom.look(process.pid)
                 if not process.task:
                     self._line.say(wire.WorkerIsReady(generation, rank))
             case wire.Returned():
@@ -249,7 +248,7 @@ class Crew:
             how = process.raised.traceback if process.raised else f"it ended with code {code}, signal {number}"
             self._line.say(wire.TaskDone(process.task, b"", how, timed_out=process.timed_out))
             return
-        oom = number == signal.SIGKILL and self._oom.has_killed(process.pid)
+        oom = number == signal.SIGKILL and self._nursery.oom.has_killed(process.pid)
         where = (process.generation, process.rank, process.raised, code, number)
         self._line.say(wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines)))
 
@@ -258,7 +257,7 @@ class Crew:
 
         A peer's death makes the others raise, and a person wants to read of the cause first.
         """
-        for other in list(self._processes.values()) if self._raised else ():
+        for other in [p for p in self._processes.values() if p.forked] if self._raised else ():
             self._hear_worker(other)
         for process in sorted(self._raised, key=lambda p: p.raised.at if p.raised else 0.0):
             assert process.raised is not None

@@ -15,6 +15,7 @@ from typing import Protocol
 from holdfast.wire import messages as wire
 
 from . import posix
+from .cgroups import OomWatch
 from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
 from .process import Process
 
@@ -38,6 +39,7 @@ class Nursery:
         self._launcher = launcher  # the one that starts processes now
         self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
         self._watch(launcher)
+        self.oom = OomWatch()
         self._tokens = 0
         self._unborn: dict[int, tuple[Owner, Process]] = {}  # by token
         self._living: dict[int, tuple[Owner, Process]] = {}  # by pid

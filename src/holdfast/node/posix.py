@@ -63,13 +63,18 @@ def adopt_orphans() -> None:
 
 def forget_exit_functions() -> None:
     """In a fork that runs exit functions of its own: what the parent registered is the parent's to do, once."""
-    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
-        finalizer.atexit = False  # a TemporaryDirectory of the parent's, say
+    forget_finalizers()
     atexit._clear()
     for module, name in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
         if module in sys.modules:
             atexit.register(getattr(sys.modules[module], name))
     atexit.register(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
+
+
+def forget_finalizers() -> None:
+    """What there is now is not finalized at exit, in no fork: a TemporaryDirectory, or torch's hundred libraries."""
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
 
 
 def set_name(name: str) -> None:

@@ -91,6 +91,7 @@ class _Zygote:
                 importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
+        posix.forget_finalizers()
         gc.collect()
         gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
         if modules:

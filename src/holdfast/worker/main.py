@@ -17,13 +17,14 @@ from typing import Any
 
 import cloudpickle
 
-from holdfast.wire.channel import Channel
+from holdfast.wire.channel import Channel, Unpacker
 from holdfast.wire.messages import TO_WORKER, Assignment, Raised, Returned
 
 from . import session as sessions
 from . import stacks
 from .temporary import mark_temporary_files
 
+Unpacker(TO_WORKER)  # once, before anything is forked: what it learns of the messages it keeps
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -86,8 +87,7 @@ def leave(code: int) -> None:
 
 def _adopt(assignment: Assignment) -> None:
     """Become what a fresh process of the script's environment would be: its variables, paths and randomness."""
-    os.environ.clear()
-    os.environb.update(assignment.env)
+    _set_environment(assignment.env)
     if assignment.place.sees:
         os.environ["CUDA_VISIBLE_DEVICES"] = assignment.place.sees
     with contextlib.suppress(OSError):  # it may have been removed
@@ -101,9 +101,18 @@ def _adopt(assignment: Assignment) -> None:
     sys.argv[:] = [os.fsdecode(argument) for argument in assignment.argv]
     mark_temporary_files(os.getpid())
     random.seed()
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+    if "numpy.random" in sys.modules:  # else it seeds itself when it is imported
+        sys.modules["numpy.random"].seed()
     threading.current_thread().name = f"rank-{assignment.place.rank}"
+
+
+def _set_environment(env: dict[bytes, bytes]) -> None:
+    """Only where it differs: there is much in it that a zygote has as well."""
+    for name in [name for name in os.environb if name not in env]:
+        del os.environb[name]
+    for name, value in env.items():
+        if os.environb.get(name) != value:
+            os.environb[name] = value
 
 
 def _read_all(fd: int) -> bytes:

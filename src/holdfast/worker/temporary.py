@@ -21,9 +21,23 @@ def mark_temporary_files(pid: int) -> None:
     """In the worker: let what it and its data loaders make be found by the worker's pid."""
     tempfile.tempdir = None  # found anew, as the variables may be others than the zygote's
     tempfile.template = _prefix(pid)
-    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    config["tempdir"] = directory = tempfile.mkdtemp()
-    multiprocessing.util.Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=-100)
+    process: Any = multiprocessing.current_process()
+    process._config = _Config(process._config, tempdir=None)
+
+
+class _Config(dict[str, Any]):
+    """Of the worker as a process of ``multiprocessing``, with a directory for all that it makes, once it is wanted."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key == "tempdir" and self[key] is None:
+            self[key] = directory = tempfile.mkdtemp()
+            multiprocessing.util.Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=-100)
+        return super().get(key, default)
+
+    def copy(self) -> dict[str, Any]:
+        """For a child, which has no mark of its own."""
+        self.get("tempdir")
+        return dict(self)
 
 
 def remove_temporary_files(pid: int, env: Mapping[bytes, bytes]) -> None:
