@@ -1,4 +1,4 @@
-"""Each test begins and ends without a session, and leaves no object behind."""
+"""Each test begins and ends without a session, in places of its own: others' sessions come and go at the same time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ import pytest
 from holdfast.wire.objects import refs, session
 
 
-def left() -> set[Path]:
-    return {path for root in session._roots() if root.is_dir() for path in root.iterdir() if _is_ours(path)}
-
-
-def _is_ours(path: Path) -> bool:
-    return int(path.name.split("-")[1]) == os.getpid() or not session._lives(path.name)
-
-
 @pytest.fixture(autouse=True)
-def _no_session_is_left() -> Iterator[None]:
-    session.sweep()
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    own = [tmp_path / "memory", tmp_path / "disk"]
     refs.close()
-    yield
+    monkeypatch.setattr(session, "_roots", lambda: own)
+    yield own
     refs.close()
-    assert left() == set()
+    assert [path for root in own if root.is_dir() for path in root.iterdir() if str(os.getpid()) in path.name] == []

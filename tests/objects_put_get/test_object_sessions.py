@@ -20,22 +20,23 @@ from holdfast.wire.objects import session
 WITHIN_S = 60.0
 SCRIPT = """
 import os, pickle, sys
+from pathlib import Path
 from holdfast.objects import get, put
-from holdfast.wire.objects import refs
+from holdfast.wire.objects import session
+session._roots = lambda: [Path(place) for place in {places!r}]
 {before}
 reference = put({{"pid": os.getpid()}})
 sys.stdout.buffer.write(pickle.dumps(reference))
 sys.stdout.flush()
 sys.stdin.read()
 """
-ALONE = "from holdfast.wire.objects import session; session._ancestors = lambda: iter(())"
+ALONE = "session._ancestors = lambda: iter(())"
 
 
 def start(before: str = "") -> tuple[subprocess.Popen[bytes], Any]:
     """A script that puts something; it ends when its input does."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(before=before)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    script = SCRIPT.format(before=before, places=[str(root) for root in session._roots()])
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     return process, pickle.load(process.stdout)
 
@@ -119,7 +120,8 @@ def test_a_process_whose_session_was_ended_begins_another() -> None:
     assert (exists(first), get(second)) == (False, 2)
 
 
-def test_workers_share_with_their_driver_and_each_other(tmp_path: Path) -> None:
+def test_workers_share_with_their_driver_and_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the workers know of the real places only
     data = put(np.arange(1000.0))
 
     def fn(config: dict[str, Any]) -> Any:
@@ -141,3 +143,5 @@ def test_workers_share_with_their_driver_and_each_other(tmp_path: Path) -> None:
     assert (result.metrics["sum"], result.metrics["first"], result.metrics["writeable"]) == (499500.0, 0.0, False)
     assert get(result.return_value) == 0.0  # the worker has gone, what it put is there
     assert result.return_value.session == data.session
+    close()
+    assert not Path(data.place).exists()

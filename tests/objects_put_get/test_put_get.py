@@ -172,36 +172,40 @@ def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch)
     assert os.listdir(reference.place) == [reference.name]
 
 
-def test_what_has_no_room_in_memory_goes_to_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    memory, disk = tmp_path / "memory", tmp_path / "disk"
-    monkeypatch.setattr(session, "_roots", lambda: [memory, disk])
-    monkeypatch.setattr(session, "_free", lambda root: 10_000 if root == memory else 10_000_000)
+def test_what_has_no_room_in_memory_goes_to_the_disk(places: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_free", lambda root: 10_000 if root == places[0] else 10_000_000)
     small, large = put(np.zeros(10)), put(np.zeros(1000))
-    assert Path(small.place).parent == memory
-    assert Path(large.place).parent == disk
+    assert [Path(ref.place).parent for ref in (small, large)] == places
     assert get([small, large])[1].shape == (1000,)
     close()
-    assert [os.listdir(root) for root in (memory, disk)] == [[], []]
+    assert [os.listdir(root) for root in places] == [[], []]
 
 
-def test_nothing_is_written_to_or_read_from_what_others_can_change(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(session, "_roots", lambda: [tmp_path / "root"])
+def test_nothing_is_written_to_or_read_from_what_others_can_change(places: list[Path], tmp_path: Path) -> None:
     reference = put(1)
     os.chmod(reference.place, 0o777)
     with pytest.raises(ObjectLostError):
         get(reference)
     os.chmod(reference.place, 0o700)
-    os.chmod(tmp_path / "root", 0o770)
+    os.chmod(places[0], 0o770)
     with pytest.raises(ObjectLostError):
         get(reference)
     with pytest.raises(StorageError, match="others may write to it"):
         put(1)
-    os.chmod(tmp_path / "root", 0o700)
+    os.chmod(places[0], 0o700)
     (tmp_path / "link").symlink_to(reference.place)
     with pytest.raises(ObjectLostError):
         get(ObjectRef(reference.session, reference.name, place=str(tmp_path / "link")))
+
+
+def test_the_places_are_memory_first_and_then_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    own = f"holdfast-objects-{os.geteuid()}"
+    monkeypatch.setattr(session, "_MEMORY", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", "/elsewhere")
+    assert session._roots() == [tmp_path / own, Path("/elsewhere", own)]
+    monkeypatch.setattr(session, "_MEMORY", str(tmp_path / "missing"))
+    assert session._roots() == [Path("/elsewhere", own)]
 
 
 class Drawer:

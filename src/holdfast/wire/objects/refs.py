@@ -17,7 +17,7 @@ from typing import Any, Protocol, overload
 from holdfast.errors import HoldfastError
 
 from . import packing
-from .session import ObjectSession, is_private, open_session
+from .session import ObjectSession, is_private, session_here
 
 LOCAL = "local"
 
@@ -68,7 +68,7 @@ class LocalShelf:
             self._session, self._pid, self._opening = None, os.getpid(), threading.Lock()
         with self._opening:
             if self._session is None or not self._session.is_open:
-                self._session = open_session()
+                self._session = session_here()
             return self._session
 
     def put(self, value: Any) -> ObjectRef:
@@ -166,6 +166,11 @@ def get(object_refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None =
     if not isinstance(object_refs, ObjectRef):
         raise TypeError(f"get({object_refs!r:.200}): pass what holdfast.put() returned, or a list of such references")
     return _shelf_of(object_refs).get(object_refs)
+
+
+def open_session() -> str:
+    """Begin the session before workers start, so that what they put outlives them; its name is returned."""
+    return local.session().name
 
 
 def exists(ref: ObjectRef) -> bool:

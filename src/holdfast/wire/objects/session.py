@@ -68,7 +68,7 @@ class ObjectSession:
                 shutil.rmtree(root / self.name, ignore_errors=True)
 
 
-def open_session() -> ObjectSession:
+def session_here() -> ObjectSession:
     """The session of the process tree, or else a new one of this process."""
     for name in _ancestors():
         session = ObjectSession(name, None)
