@@ -23,13 +23,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import obstore
 import pytest
+from kill_case import children
 from matrix_job import KEPT, STEPS, expected
 from proxy import REQUEST_CLASSES, Fault, FaultKind, FaultProxy, RequestClass
 from servers import S3Server, free_port, unconditional_s3_server
 
-pytestmark = pytest.mark.soak  # make storms
 JOB = Path(__file__).with_name("matrix_job.py")
 PATIENCE_S = 300.0
+LIMIT_S = 1000.0  # above what two drivers, and a look at what they left, may take: one that hangs is to say where
 Row = Literal["reset", "lost reply", "503 storm", "outage", "hang", "slow trickle", "truncated", "server killed"]
 ROWS: tuple[Row, ...] = get_args(Row)
 TOGETHER: list[tuple[Row, ...]] = [
@@ -162,6 +163,7 @@ def ministack(program: Path, directory: Path) -> Iterator[S3Server]:
         server.kill()
 
 
+@pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("rows", TOGETHER, ids=lambda rows: "-".join(rows).replace(" ", "-"))
 def test_a_run_survives_faults_at_every_kind_of_request(
     rows: tuple[Row, ...], s3: S3Server, matrix: Matrix, tmp_path: Path
@@ -226,6 +228,7 @@ def run_with_faults(
     assert not left_in(tmp_path / "second"), "the machine that finished the run keeps something of it"
 
 
+@pytest.mark.timeout(LIMIT_S)
 def test_a_bit_that_flips_on_the_way_costs_another_download(s3: S3Server, tmp_path: Path) -> None:
     bucket = s3.make_bucket()
     with FaultProxy(s3.port) as proxy:
@@ -243,18 +246,27 @@ def drive(proxy: FaultProxy, server: S3Server, url: str, tmp_path: Path, machine
     scratch, temporary, marks = tmp_path / machine / "scratch", tmp_path / machine / "tmp", tmp_path / "marks"
     for directory in (scratch, temporary, marks):
         directory.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **server.environment, "AWS_ENDPOINT_URL": proxy.url}
+    environment = {**os.environ, **server.environment, "AWS_ENDPOINT_URL": proxy.url, "PYTHONFAULTHANDLER": "1"}
     environment |= {"HOLDFAST_SCRATCH_DIR": str(scratch), "TMPDIR": str(temporary)}
     command = [sys.executable, str(JOB), url, "run", str(marks)]
     with open(tmp_path / machine / "output", "w+") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
         try:
             code = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            code = end_with_stacks(process)
         finally:
             process.kill()
             process.wait()
         output.seek(0)
         return code, output.read()
+
+
+def end_with_stacks(driver: subprocess.Popen[bytes]) -> int:
+    """Of one that hangs: it and its agent write where they are."""
+    for pid in [*children(driver.pid), driver.pid]:
+        os.kill(pid, signal.SIGABRT)
+    return driver.wait(PATIENCE_S)
 
 
 def check_storage(server: S3Server, bucket: str, url: str) -> None:
