@@ -76,7 +76,7 @@ class Nodes:
             group = self.group(world, since)
             return len(group) == world and all(len(attempt.steps) >= steps for attempt in group.values())
 
-        self.job.wait_for(made, f"{steps} steps with {world} workers", 300)
+        self.job.wait_for(made, f"{steps} steps with {world} workers", 600)
         return list(self.group(world, since).values())
 
     def warm_up(self, world: int, chance: random.Random) -> None:

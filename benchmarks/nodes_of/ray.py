@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ray
+import ray._private.utils
 from ray.cluster_utils import Cluster
 
 _SMALL = {"object_store_memory": 100 << 20}
@@ -16,6 +17,7 @@ class Nodes:
         self.run_options: dict[str, Any] = {}
         for _ in range(count):
             self.add()
+        ray._private.utils.set_sigterm_handler = lambda _handler: None  # later nodes are added in another thread
         ray.init(address=self._cluster.address, log_to_driver=False)
 
     def add(self) -> None:
