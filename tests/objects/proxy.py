@@ -26,6 +26,7 @@ FaultKind = Literal[
     "reset",  # the connection is reset before anything is passed on
     "lost reply",  # the request is carried out, then the connection is reset
     "503",  # SlowDown, at once
+    "expired",  # the credentials are refused as too old, at once
     "outage",  # nobody listens, open connections are reset: for all requests
     "hang",  # connections are taken and nothing moves, then they are reset: for all requests
     "trickle",  # the request's body and the whole reply come slowly
@@ -35,7 +36,10 @@ FaultKind = Literal[
 ]
 REQUEST_CLASSES: tuple[RequestClass, ...] = ("upload", "commit", "journal", "download", "delete")
 PACE_S = 0.05
-SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+REFUSALS: dict[str, tuple[str, bytes]] = {
+    "503": ("503 Slow Down", b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"),
+    "expired": ("400 Bad Request", b"<Error><Code>ExpiredToken</Code><Message>It has expired.</Message></Error>"),
+}
 
 FILE = re.compile(r"/checkpoints/[^/]+/.")
 MANIFEST = re.compile(r"/checkpoints/[^/]+\.json$")
@@ -188,7 +192,7 @@ class FaultProxy:
             requests = classify(request.start[0], request.start[1])
             armed = self._due(requests)
             fault = armed.fault if armed is not None else None
-            if fault is not None and fault.kind in ("reset", "503", "outage", "hang"):
+            if fault is not None and fault.kind in ("reset", "outage", "hang", *REFUSALS):
                 self.strike(requests, fault)
                 await self._refuse(client, request, fault)
                 continue
@@ -219,12 +223,13 @@ class FaultProxy:
             self.strikes[requests, fault.kind] += 1
 
     async def _refuse(self, client: Wire, request: Head, fault: Fault) -> None:
-        if fault.kind == "503":
+        if fault.kind in REFUSALS:
+            status, body = REFUSALS[fault.kind]
             async for _ in client.body(request.length or 0, request.chunked):
                 pass
-            lines = ["HTTP/1.1 503 Slow Down", "content-type: application/xml", f"content-length: {len(SLOW_DOWN)}"]
+            lines = [f"HTTP/1.1 {status}", "content-type: application/xml", f"content-length: {len(body)}"]
             head = "".join(f"{line}\r\n" for line in [*lines, ""])
-            await client.send(head.encode() + (SLOW_DOWN if request.start[0] != "HEAD" else b""))
+            await client.send(head.encode() + (body if request.start[0] != "HEAD" else b""))
             return
         if fault.kind == "hang" and self._outage is None:
             self._moving.clear()

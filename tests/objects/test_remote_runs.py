@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy import Fault, FaultProxy
+from proxy import Fault, FaultProxy, RequestClass
 from remote_job import expected, load, train_fn, trainer
 from servers import S3Server
 
@@ -49,6 +49,17 @@ def proxy(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
 def marks(tmp_path: Path) -> str:
     (tmp_path / "marks").mkdir()
     return str(tmp_path / "marks")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    mount = tmp_path / "tiny"
+    mount.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("a file system of 4 MB can only be mounted by root")
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
 
 
 def run_job(storage: str, config: dict[str, Any]) -> subprocess.CompletedProcess[str]:
@@ -156,6 +167,45 @@ def test_when_storage_stays_away_the_run_ends_with_a_clear_error_and_nothing_is_
     result = trainer(bucket, "run", {"steps": last + 5, "marks": marks}).fit()
     assert state_of(result) == (expected(last + 5), last + 5)
     assert starts(marks)[-1] >= last - 1, "what was whole on the node was not taken up again"
+
+
+@pytest.mark.parametrize("requests", ["upload", "commit", "journal"])
+def test_credentials_that_expire_and_are_renewed_are_not_noticed(
+    requests: RequestClass, bucket: str, proxy: FaultProxy, marks: str
+) -> None:
+    proxy.arm(requests, Fault("expired", skip=3, seconds=0.5))
+    result = trainer(bucket, "run", {"steps": 6, "marks": marks}).fit()
+    assert state_of(result) == (expected(6), 6)
+    assert proxy.strikes[requests, "expired"]
+    assert starts(marks) == [0]
+
+
+def test_credentials_that_stay_expired_end_the_run_with_what_to_check(
+    bucket: str, proxy: FaultProxy, marks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_STORAGE_PATIENCE_S", "0.5")
+    proxy.arm("upload", Fault("expired", skip=6, seconds=3600))
+    with pytest.raises(ControllerError, match=r"(?s)ExpiredToken.*Check the credentials"):
+        trainer(bucket, "run", {"steps": 400, "marks": marks, "pace_s": 0.02}).fit()
+    proxy.disarm()
+    last = max(int(step) for _, step, _ in notes(marks, "report"))
+    result = trainer(bucket, "run", {"steps": last + 2, "marks": marks}).fit()
+    assert state_of(result) == (expected(last + 2), last + 2)
+    assert starts(marks)[-1] >= 2, "what was stored was not taken up again"
+
+
+def test_a_full_disk_while_staging_is_a_clear_error_and_hurts_nothing(
+    bucket: str, marks: str, tiny_disk: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The node has room for some small checkpoints, and then comes a large one."""
+    monkeypatch.setenv("HOLDFAST_SCRATCH_DIR", str(tiny_disk))
+    assert state_of(trainer(bucket, "run", {"steps": 2, "marks": marks, "size": 100_000}).fit())[1] == 2
+    with pytest.raises((ControllerError, train.TrainingFailedError), match=r"[Nn]o space"):
+        trainer(bucket, "run", {"steps": 4, "marks": marks, "size": 6_000_000}).fit()
+    assert state_of(train.Result.from_path(f"{bucket}/run")) == (expected(2), 2)
+    monkeypatch.setenv("HOLDFAST_SCRATCH_DIR", str(tmp_path / "scratch"))
+    assert state_of(trainer(bucket, "run", {"steps": 4, "marks": marks, "size": 6_000_000}).fit()) == (expected(4), 4)
+    assert starts(marks)[-1] == 2
 
 
 def test_reports_wait_when_storage_is_too_far_behind(
