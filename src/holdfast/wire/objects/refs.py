@@ -26,7 +26,7 @@ class ObjectLostError(HoldfastError):
     """What a reference refers to is gone: it lives as long as the session that put it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ObjectRef:
     """What ``put`` returns. Two are equal if they refer to the same object."""
 
@@ -34,10 +34,13 @@ class ObjectRef:
     name: str
     kind: str = LOCAL
     place: str = field(default="", compare=False)  # where its shelf finds it
-    handle: Any = field(default=None, compare=False, repr=False)  # what a shelf of another kind needs besides
+    handle: Any = field(default=None, compare=False)  # what a shelf of another kind needs besides
 
     def hex(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self.name})"
 
 
 class Shelf(Protocol):
