@@ -27,6 +27,7 @@ KINDS = {
 }
 ELASTIC_KINDS = {"node joins": 4.0}
 CUTS = {"link cut": 4.0, "link cut for a moment": 2.0, "link cut one way": 2.5}
+SHAPES = {(96, 6): 16, (101, 7): 15, (120, 8): 15}  # samples and global batch, and how many steps an epoch has
 STEPS_LEFT = 0.7  # no fault waits for a step behind this part of the run
 
 
@@ -70,6 +71,10 @@ class Plan:
         return self.workers if isinstance(self.workers, int) else self.workers[1]
 
     @property
+    def steps(self) -> int:
+        return SHAPES[self.samples, self.batch] * self.epochs
+
+    @property
     def is_fixed(self) -> bool:
         return self.least == self.most
 
@@ -85,7 +90,7 @@ def draw(seed: int, can_cut: bool = True) -> Plan:
     torch, switched, elastic = rng.random() < 0.05, rng.random() < 0.3, rng.random() < 0.5
     least = rng.choice((1, 1, 2)) if elastic else rng.choice((1, 2, 2, 3))
     workers = (least, least + rng.choice((1, 2, 3))) if elastic else least
-    samples, batch = rng.choice(((96, 6), (101, 7), (120, 8)))
+    samples, batch = rng.choice(list(SHAPES))
     plan = Plan(
         seed=seed,
         torch=torch,
@@ -106,7 +111,9 @@ def draw(seed: int, can_cut: bool = True) -> Plan:
     kinds = {**KINDS, **(ELASTIC_KINDS if elastic else {}), **(CUTS if plan.switched else {})}
     if torch:
         del kinds["worker hangs"]
-    return replace(plan, faults=draw_faults(rng, kinds, elastic))
+    faults = draw_faults(rng, kinds, elastic)
+    joins = any(fault.kind == "node joins" for fault in faults)
+    return replace(plan, faults=faults, pause_s=0.05 if joins else 0.02)  # a new node must come before the end
 
 
 def draw_nodes(rng: random.Random, least: int, elastic: bool) -> tuple[int, ...]:

@@ -19,8 +19,6 @@ from soak_notes import Notes
 from soak_plan import Fault, Plan
 from soak_switch import Port
 
-from holdfast.train.torch.shares import Cut
-
 DRIVER = Path(__file__).with_name("soak_driver.py")
 PATIENCE_S = 300.0
 ENDED_WITHIN_S = 15.0  # what a killed driver leaves; a node that is cut off counts on its driver for a while
@@ -78,8 +76,7 @@ class SoakRun:
         self._drivers = 0
         (home / "tmp").mkdir(parents=True)
         self._notes = Notes(home / "notes")
-        steps = Cut(plan.batch, False, 1).count_parts(plan.samples) * plan.epochs
-        self._due = [round(fault.part * steps) for fault in plan.faults]
+        self._due = [round(fault.part * plan.steps) for fault in plan.faults]
         for cpus in plan.nodes:
             self._new_node(cpus)
 

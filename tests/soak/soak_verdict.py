@@ -18,7 +18,6 @@ from soak_notes import Group, Step
 from soak_run import Ended, Struck
 
 from holdfast.driver.history import load
-from holdfast.train.torch.shares import Cut
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,10 @@ def judge(run: Ended, home: Path, reference: dict[str, Any] | None) -> list[str]
     """What is wrong, in words; ``reference`` is the outcome of the undisturbed run, if it must be the same."""
     if not run.outcome:
         return [*run.wrong, "the driver told no outcome"]
-    steps = Cut(run.plan.batch, False, 1).count_parts(run.plan.samples) * run.plan.epochs
     rows = [row["step"] for row in load(home / "run").rows]
     parts, whole = run.outcome["ledger"]
     wrong = list(run.wrong)
-    if rows != list(range(1, steps + 1)):
+    if rows != list(range(1, run.plan.steps + 1)):
         wrong.append(f"the history has the steps {rows}")
     if not math.isclose(parts, whole, abs_tol=1e-3):
         wrong.append(f"the ledger has {parts} s of {whole} s")
