@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -209,16 +210,18 @@ def test_a_full_disk_while_staging_is_a_clear_error_and_hurts_nothing(
 
 
 def test_reports_wait_when_storage_is_too_far_behind(
-    bucket: str, proxy: FaultProxy, marks: str, monkeypatch: pytest.MonkeyPatch
+    bucket: str, proxy: FaultProxy, marks: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOLDFAST_STAGING_LIMIT_GB", "0.001")
     proxy.arm("upload", Fault("503", times=24))
-    result = trainer(bucket, "run", {"steps": 8, "marks": marks, "size": 400_000}).fit()
+    result = trainer(bucket, "run", {"steps": 8, "marks": marks, "size": 400_000, "verbose": 1}).fit()
     assert state_of(result) == (expected(8), 8)
     records = journal.read(Location.parse("run", f"{bucket}/run").open(10))[0]
     stalled = [record.body["stalled"] for record in records if record.kind == "StorageLags"]
     assert stalled[0] is True, "no report had to wait"
     assert stalled[-1] is False
+    shown = "".join(capfd.readouterr())
+    assert re.search(r"training waits for storage, which is behind by \d+ checkpoints?, \S+ GB, the oldest for", shown)
 
 
 def test_uploads_wait_for_the_sync_period_but_not_beyond_the_end(bucket: str, proxy: FaultProxy, marks: str) -> None:
