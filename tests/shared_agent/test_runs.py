@@ -118,6 +118,32 @@ def test_a_run_that_is_told_to_close_while_its_worker_is_being_forked(shared: Ag
     assert is_gone(shared.take(wire.WorkerStarted, 1).pid)
 
 
+def test_more_workers_at_once_than_a_zygote_is_asked_for(shared: AgentAtWork, tmp_path: Path) -> None:
+    shared.open(1, tmp_path / "many", trial_work.return_name)
+    shared.open(2, tmp_path / "one", trial_work.wait_for_ever)
+    places = [wire.Place(rank, rank, 40, 0) for rank in range(40)]
+    shared.order(1, wire.StartWorkers(1, 40, 0, None, places))
+    shared.order(2, one_worker())
+    for rank in range(40):
+        shared.take(wire.WorkerHasReturned, 1, rank=rank)
+    shared.take(wire.WorkersGone, 1)
+    shared.take(wire.WorkerIsReady, 2)
+    shared.close(1)
+    shared.close(2)
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_a_worker_that_is_told_to_stop_before_it_runs(shared: AgentAtWork, tmp_path: Path, forked: bool) -> None:
+    shared.open(1, tmp_path / "one", trial_work.wait_for_ever, stop_grace_s=1000.0)
+    for generation in range(1, 9):
+        shared.order(1, one_worker(generation))
+        if forked:
+            shared.take(wire.WorkerStarted, 1, generation=generation)
+        shared.order(1, wire.StopWorkers(generation, graceful=True))
+        shared.take(wire.WorkersGone, 1, generation=generation)
+    shared.close(1)
+
+
 def test_one_runs_failing_workers_do_not_touch_anothers(shared: AgentAtWork, tmp_path: Path) -> None:
     shared.open(1, tmp_path / "steady", trial_work.wait_for_ever)
     (steady,) = shared.start(1)

@@ -74,7 +74,7 @@ class Crew:
         group = self._group(order.generation)
         for process in group:
             process.stopping = True
-            if not order.graceful:
+            if not order.graceful or not process.forked:  # nothing has begun that could end in good order
                 process.kill_at = 0.0
             else:
                 process.kill_at = time.monotonic() + self._session.stop_grace_s

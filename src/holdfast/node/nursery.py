@@ -6,9 +6,11 @@ preloaded are imported in a successor of the zygote, behind the first report; it
 
 from __future__ import annotations
 
+import os
 import selectors
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,6 +22,7 @@ from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
 from .process import Process
 
 _WARM_AFTER_S = 15.0
+_MOST_UNBORN = 32  # that a zygote is asked for at a time: the socket to it holds only so much
 
 
 class Owner(Protocol):
@@ -41,6 +44,7 @@ class Nursery:
         self._watch(launcher)
         self.oom = OomWatch()
         self._tokens = 0
+        self._waiting: deque[tuple[Owner, Process, int]] = deque()
         self._unborn: dict[int, tuple[Owner, Process]] = {}  # by token
         self._living: dict[int, tuple[Owner, Process]] = {}  # by pid
         self._known = {*session.essential}  # modules that are imported or will be
@@ -64,10 +68,17 @@ class Nursery:
         return self._tokens
 
     def launch(self, owner: Owner, process: Process, payload: int) -> None:
-        self._unborn[process.token] = owner, process
-        fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
-        self._launcher.launch(process.token, fds, bool(process.task))
-        process.handed_over()
+        self._waiting.append((owner, process, os.dup(payload)))
+        self._launch_waiting()
+
+    def _launch_waiting(self) -> None:
+        while self._waiting and len(self._unborn) < _MOST_UNBORN:
+            owner, process, payload = self._waiting.popleft()
+            self._unborn[process.token] = owner, process
+            fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
+            self._launcher.launch(process.token, fds, bool(process.task))
+            process.handed_over()
+            os.close(payload)
 
     def warm_later(self) -> None:
         """Workers start; what they do first must not be slowed down."""
@@ -92,6 +103,9 @@ class Nursery:
 
     def close(self) -> None:
         """The agent ends, and with the zygotes all that they forked."""
+        for _, process, payload in self._waiting:
+            process.handed_over()
+            os.close(payload)
         for launcher in self._launchers:
             launcher.close()
 
@@ -122,6 +136,7 @@ class Nursery:
                 owner, process = self._living[pid] = self._unborn.pop(token)
                 process.pid, process.forked = pid, True
                 owner.has_forked(process)
+                self._launch_waiting()
             case wire.Paused(pid, stopped) if pid in self._living:
                 owner, process = self._living[pid]
                 owner.has_paused(process, stopped)

@@ -28,6 +28,7 @@ from holdfast.worker import main as worker
 from . import posix
 
 _GONE_WITHIN_S = 0.5
+_KEPT = (signal.SIGTERM,)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
 answers: msgspec.msgpack.Decoder[Forked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
@@ -115,6 +116,7 @@ class _Zygote:
     def _fork(self, request: Fork, fds: list[int]) -> None:
         channel, output, payload, stacks = fds
         parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT)  # one that comes before the child is ready for it is not lost
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -125,6 +127,7 @@ class _Zygote:
                 code = worker.run(channel, payload, stacks)
             finally:
                 worker.leave(code)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
         for fd in fds:
             os.close(fd)
         self._children[pid] = request.adopts
@@ -136,6 +139,7 @@ class _Zygote:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
         posix.die_with_parent(parent)
         os.setsid()
         os.close(self._wake)
