@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast import objects, settings
+from holdfast import settings
 from holdfast.core.state import RunSpec
 from holdfast.driver.fleet import configuration
 from holdfast.driver.history import read_identity, read_records
 from holdfast.driver.plan import Plan
+from holdfast.driver.recovery import IDENTITY
 from holdfast.driver.remote_storage import RemoteStorage, scratch_of
 from holdfast.driver.storage import DiskStorage
 from holdfast.engine import choose
@@ -26,6 +27,7 @@ from holdfast.train.config import RunConfig
 from holdfast.train.context import TRIAL
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.callback import Callback
+from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.audience import Audience
 from holdfast.tune.experiment.definition import (
     KIND,
@@ -34,6 +36,7 @@ from holdfast.tune.experiment.definition import (
     restored,
     scaling_of,
 )
+from holdfast.tune.experiment.events import KINDS
 from holdfast.tune.experiment.loop import ExperimentDriver, Resumption
 from holdfast.tune.experiment.machine import Experiment, Spec
 from holdfast.tune.experiment.naming import Naming
@@ -55,6 +58,7 @@ from holdfast.tune.schedulers import (
 from holdfast.tune.stopper import NoopStopper
 from holdfast.tune.trainable import check_refs, entry_of, resources_of, trainer_resources, trial_trainer
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
+from holdfast.wire.objects.refs import open_session
 
 _NEVER_PAUSE = (FIFOScheduler, AsyncHyperBandScheduler, ASHAScheduler, MedianStoppingRule)
 
@@ -205,7 +209,7 @@ class _Session:
         self._asked: tuple[int, bool] | None = None
 
     def run(self, engine: Any) -> str:
-        objects.open_session()
+        open_session()
         inbox: Inbox = queue.SimpleQueue()
         self._storage = self._open_storage(inbox)
         epoch = self._storage.acquire()
@@ -276,9 +280,12 @@ class _Session:
         except StorageUnavailableError:
             raise
         except StorageError:
-            if not records:
-                return None
-            identity = _identity(self._location)
+            copy = next((record.body for record in reversed(records) if record.kind == IDENTITY), None)
+            if copy is None and any(record.kind in KINDS for record in records):
+                raise
+            if copy is None:
+                return None  # nothing has been begun yet
+            identity = copy
         if identity.get("kind") != KIND:
             raise TuneError(f"{self._location} is a training run, not an experiment: give another RunConfig(name=...)")
         return identity
@@ -288,7 +295,7 @@ class _Session:
         if known != identity:
             self._storage.write_identity(identity)
         if known != identity:
-            self._storage.write([("RunConfigured", identity)], lambda: None)
+            self._storage.write([(IDENTITY, identity)], lambda: None)
 
     def _machine(self, definition: Definition) -> Experiment:
         config = definition.tune_config
@@ -314,10 +321,13 @@ class _Session:
         run, config = definition.run_config, definition.tune_config
         total = definition.total_samples
         self._configured = self._configure(run)
+        logs = self._storage.home.root / "trials"
+        far = (self._location, logs, self._settings.storage_patience_s)
         self._audience = Audience(
             [*_callbacks(run), *_default_loggers(run)],
             _reporter(run, self._settings),
-            str(self._storage.home.root / "trials"),
+            str(logs),
+            artifacts=Artifacts(*far) if self._storage.remote else None,
             quiet=run.verbose == 0,
             shows_output=(run.verbose or 0) >= 3,
             total_samples=total,
@@ -409,7 +419,7 @@ class _Session:
         if isinstance(self._trainable, type) and not checkpoint.checkpoint_frequency and self._pauses:
             checkpoint = replace(checkpoint, checkpoint_frequency=1)
         if self._entry is None:
-            self._entry = Sent(entry_of(self._trainable, checkpoint))
+            self._entry = Sent(entry_of(self._trainable, checkpoint, run.stop))
         scaling = scaling_of([dict(bundle) for bundle in trial.resources])
         return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
 

@@ -13,6 +13,7 @@ from holdfast.tune.callback import Callback
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 
+from .artifacts import Artifacts
 from .machine import Experiment
 from .trial import Trial, TrialForCallbacks
 
@@ -30,6 +31,7 @@ class Audience:
         shows_output: bool = False,
         total_samples: float | None = None,
         num_samples: int | None = None,
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._callbacks, self._reporter = list(callbacks), reporter
         self._local_root = local_root
@@ -38,6 +40,7 @@ class Audience:
         self._experiment: Experiment | None = None
         self._views: dict[str, TrialForCallbacks] = {}  # of trials that have not ended
         self._turns = 0
+        self._artifacts = artifacts
 
     def began(self, experiment: Experiment) -> None:
         self._experiment = experiment
@@ -63,6 +66,8 @@ class Audience:
     def ended(self, trial: Trial) -> None:
         self._tell("on_trial_error" if trial.status == ERROR else "on_trial_complete", trial)
         self._views.pop(trial.trial_id, None)
+        if self._artifacts is not None:
+            self._artifacts.ended(trial.directory)
         if trial.status == ERROR:
             first = (trial.error or "").partition("\n")[0]
             self.warn(f"{trial} failed: {first}")
@@ -95,6 +100,8 @@ class Audience:
         for callback in self._callbacks:
             with _named(callback, "on_experiment_end"):
                 callback.on_experiment_end(self._trials)
+        if self._artifacts is not None:
+            self._artifacts.close()
         if self._reporter is not None and self._reporter.should_report(_Lazy(self), done=True):
             self._reporter.report(self._trials, True)
 

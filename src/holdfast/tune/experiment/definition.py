@@ -77,8 +77,6 @@ class Definition:
         )
         if not takes and isinstance(searcher, BasicVariantGenerator):
             raise ValueError("TuneConfig(search_alg=BasicVariantGenerator(...)): it was used by another experiment")
-        if config.max_concurrent_trials:
-            searcher.set_max_concurrency(config.max_concurrent_trials)
         return searcher
 
     @property

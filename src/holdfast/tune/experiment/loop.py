@@ -127,8 +127,11 @@ class ExperimentDriver:
             text = str(error)
             raise
         finally:
-            self._close()
-            self._audience.finished(outcome, text)
+            self._close(self._hub.close)
+            try:
+                self._audience.finished(outcome, text)
+            finally:
+                self._close(lambda: self._books.sync_if_due(math.inf), lambda: self._storage.close(True))
 
     def replay(self, records: Iterable[Record]) -> None:
         """Bring the machine to where an earlier driver left it, and take in what that was about to write."""
@@ -184,8 +187,8 @@ class ExperimentDriver:
         self._is_ready_by = time.monotonic() + _NODES_JOIN_WITHIN_S
         self._turn([])
 
-    def _close(self) -> None:
-        for close in (self._hub.close, lambda: self._books.sync_if_due(math.inf), lambda: self._storage.close(True)):
+    def _close(self, *closers: Callable[[], None]) -> None:
+        for close in closers:
             try:
                 close()
             except Exception as error:

@@ -8,7 +8,7 @@ from .class_loop import class_entry
 from .entry import entry_of
 from .function import function_entry
 from .prepared import resources_of, with_parameters, with_resources
-from .references import check_refs, find_refs, has_marks, load_refs, store_refs
+from .references import check_refs, find_refs
 from .report_callback import TuneReportCallback
 from .trainable import Trainable, TrainingResult
 
@@ -25,10 +25,7 @@ __all__ = [
     "entry_of",
     "find_refs",
     "function_entry",
-    "has_marks",
-    "load_refs",
     "resources_of",
-    "store_refs",
     "trainer_resources",
     "trial_trainer",
     "with_parameters",

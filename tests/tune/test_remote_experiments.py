@@ -1,0 +1,54 @@
+"""Experiments whose storage is an S3 server: the same, killed and restored there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import counting
+import pytest
+
+from holdfast import tune
+from holdfast.store.location import Location
+
+SCRIPT = Path(counting.__file__)
+WITHIN_S = 100.0
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_killed_experiment_on_s3_goes_on(bucket: str, tmp_path: Path) -> None:
+    url = f"{bucket}/runs"
+    process = subprocess.Popen([sys.executable, SCRIPT, url, "pbt"])
+    deadline = time.monotonic() + WITHIN_S
+    while not tune.Tuner.can_restore(f"{url}/counted") or not has_checkpoints(url):
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait(WITHIN_S)
+    grid = tune.Tuner.restore(f"{url}/counted", counting.count).fit()
+    assert len(grid) == 4
+    assert grid.num_errors == 0
+    assert max(result.metrics["epoch"] for result in grid) == counting.EPOCHS
+    best = grid.get_best_result(metric="total", mode="max")
+    with best.checkpoint.as_directory() as directory:
+        assert f"[{counting.EPOCHS}, {best.metrics['total']}]" == Path(directory, "state.json").read_text()
+    objects = Location.parse("url", f"{url}/counted").open(10.0)
+    try:
+        names = {info.key.rpartition("/")[2] for info in objects.list("")}
+    finally:
+        objects.close()
+    assert {"params.json", "result.json", "progress.csv", "run.json"} <= names
+    left = [path for path in (tmp_path / "scratch").rglob("*") if path.is_file() and path.name != "epochs.log"]
+    assert not left, "files were left in the scratch directory"
+
+
+def has_checkpoints(url: str) -> bool:
+    objects = Location.parse("url", f"{url}/counted").open(10.0)
+    try:
+        return any("/checkpoints/" in info.key for info in objects.list(""))
+    finally:
+        objects.close()
