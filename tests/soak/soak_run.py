@@ -20,7 +20,7 @@ from soak_plan import Fault, Plan
 from soak_switch import Port
 
 DRIVER = Path(__file__).with_name("soak_driver.py")
-PATIENCE_S = 300.0
+PATIENCE_S = 300.0  # without a new step; a busy machine takes minutes to import torch
 ENDED_WITHIN_S = 15.0  # what a killed driver leaves; a node that is cut off counts on its driver for a while
 TORCH_CACHE = "torchinductor_"  # which torch makes to keep it
 TOLD = {
@@ -84,7 +84,7 @@ class SoakRun:
         began = time.monotonic()
         self._start_driver()
         try:
-            wrong = self._until_the_end(began + PATIENCE_S)
+            wrong = self._until_the_end()
         finally:
             for _, act in self._later:
                 act()
@@ -93,9 +93,12 @@ class SoakRun:
         seconds = time.monotonic() - began
         return Ended(self._plan, self._notes, self._struck, seconds, self._outcome(), wrong, len(still))
 
-    def _until_the_end(self, deadline: float) -> list[str]:
+    def _until_the_end(self) -> list[str]:
+        reached, deadline = 0, time.monotonic() + PATIENCE_S
         while True:
             self._notes.read_on()
+            if self._notes.reached > reached:
+                reached, deadline = self._notes.reached, time.monotonic() + PATIENCE_S
             code = self._process.poll()
             if code == 0:
                 return []
@@ -104,8 +107,9 @@ class SoakRun:
             if code is not None:
                 self._close_stdin()
                 self._start_driver()
+                deadline = time.monotonic() + PATIENCE_S
             if time.monotonic() > deadline:
-                return [f"it did not end within {PATIENCE_S:.0f} s: {self._stacks()}"]
+                return [f"no new step for {PATIENCE_S:.0f} s: {self._stacks()}"]
             self._do_what_is_due()
             self._strike_if_due()
             self._look_for_orphans()

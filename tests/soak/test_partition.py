@@ -36,7 +36,7 @@ def plan(kind: str) -> Plan:
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["link cut", "link cut one way"])
 def test_two_groups_never_train_at_once(kind: str, tmp_path: Path) -> None:
     with switch(os.getpid() % (64 * 256), ports=3) as made:

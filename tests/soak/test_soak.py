@@ -50,6 +50,6 @@ def draw_sample(number: int, can_cut: bool) -> Plan:
     return replace(draw(number), **shape, pause_s=0.05 if kind == "node joins" else 0.02, faults=(fault,))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_sample(tmp_path: Path) -> None:
     soak(tmp_path, draw_sample, range(len(SAMPLE)), minutes=10)
