@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from cli_shell import PATIENCE_S, holdfast
 
-COMMANDS = ["run", "ls", "show", "watch", "logs", "checkpoints", "verify", "drill"]
+COMMANDS = ["run", "ls", "show", "watch", "logs", "stop", "checkpoints", "verify", "doctor"]
+COMMANDS += ["drill", "cluster", "completion"]
+ACTION = {"checkpoints": ["list"], "cluster": ["check"]}
 LOOKING = ["show", "logs", "checkpoints", "verify"]  # and change nothing, and say the same each time
-ON_A_RUN = ["show", "watch", "logs", "checkpoints", "verify"]
+ON_A_RUN = ["show", "watch", "logs", "stop", "checkpoints", "verify"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -29,7 +31,7 @@ def test_help_lists_the_commands_and_the_exit_codes() -> None:
     assert re.findall(r"^    (\w+)\b", text, re.MULTILINE) == COMMANDS
     assert "Exit codes" in text
     for command in COMMANDS:
-        help_of_one = holdfast(command, *(["list"] if command == "checkpoints" else []), "--help").stdout
+        help_of_one = holdfast(command, *ACTION.get(command, ()), "--help").stdout
         assert "--json" in help_of_one
         assert "Exit codes" in help_of_one
 
@@ -135,6 +137,7 @@ AS_NOBODY = """
 import os, sys
 from holdfast.cli import main
 import locale  # what is imported later may not be readable then
+main._module(sys.argv[1])
 if os.geteuid() == 0:
     os.setegid(65534); os.seteuid(65534)
 sys.exit(main.main(sys.argv[1:]))

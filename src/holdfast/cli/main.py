@@ -7,6 +7,7 @@ that it names cannot be reached. 128 and the number of a signal: stopped by it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import re
 import signal
@@ -15,10 +16,23 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import holdfast
-from holdfast.cli import checkpoints, cluster, drill, logs, ls, run, show, verify, watch
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
-COMMANDS: tuple[Any, ...] = (run, ls, show, watch, logs, checkpoints, verify, drill, cluster)
+# Each is a module of this package. What a command needs is imported when it is the one that was asked for.
+COMMANDS = (
+    "run",
+    "ls",
+    "show",
+    "watch",
+    "logs",
+    "stop",
+    "checkpoints",
+    "verify",
+    "doctor",
+    "drill",
+    "cluster",
+    "completion",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,8 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name must not be more than the terminal can show
-    parser = _parser()
-    arguments = _parse(parser, _with_default_action(list(sys.argv[1:] if argv is None else argv)))
+    arguments = _parse(list(sys.argv[1:] if argv is None else argv))
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -54,18 +67,23 @@ class _Parser(argparse.ArgumentParser):
         super().error(re.sub(r"\?\S*", "?...", message))  # a URL's options may be secrets
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """Of all commands, which the completion of shells is made from too, or of one."""
+    top = _Parser(
         prog="holdfast",
         description="Run scripts that survive failures, look at runs and what they left, stop them, clear them up.",
         epilog="Exit codes: 0 all is well; 1 something is damaged, cannot be read, or has failed; 2 the command was "
         "wrong, or the storage cannot be reached; 128 + N stopped by signal N.",
     )
-    parser.add_argument("--version", action="version", version=f"holdfast {holdfast.__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        _add(commands, module.__name__.rpartition(".")[2], module, parser.epilog)
-    return parser
+    top.add_argument("--version", action="version", version=f"holdfast {holdfast.__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for name in [only] if only in COMMANDS else COMMANDS:
+        _add(commands, name, _module(name), top.epilog)
+    return top
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"holdfast.cli.{name}")
 
 
 def _add(commands: Any, name: str, module: Any, epilog: str | None) -> None:
@@ -81,11 +99,13 @@ def _add(commands: Any, name: str, module: Any, epilog: str | None) -> None:
     command.set_defaults(run=module.run)
 
 
-def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
+def _parse(argv: list[str]) -> argparse.Namespace:
     """argparse takes a list of names for empty when an option comes before it: what it leaves over is that list."""
-    arguments, rest = parser.parse_known_args(argv)
+    command = argv[0] if argv else ""
+    top = parser(command)
+    arguments, rest = top.parse_known_args(_with_default_action(argv) if command in COMMANDS else argv)
     if rest and (not hasattr(arguments, "ids") or any(word.startswith("-") for word in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         arguments.ids = [*arguments.ids, *rest]
     return arguments
@@ -93,12 +113,11 @@ def _parse(parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespa
 
 def _with_default_action(argv: list[str]) -> list[str]:
     """``checkpoints RUN`` is short for ``checkpoints list RUN``."""
-    for module in COMMANDS:
-        default = getattr(module, "DEFAULT_ACTION", None)
-        if default and argv[:1] == [module.__name__.rpartition(".")[2]]:
-            known = {*module.ACTIONS, "-h", "--help"}
-            return argv if len(argv) > 1 and argv[1] in known else [argv[0], default, *argv[1:]]
-    return argv
+    module = _module(argv[0])
+    default = getattr(module, "DEFAULT_ACTION", None)
+    if default is None or (len(argv) > 1 and argv[1] in (*module.ACTIONS, "-h", "--help")):
+        return argv
+    return [argv[0], default, *argv[1:]]
 
 
 def _complain(error: object, code: int) -> int:
