@@ -14,6 +14,8 @@ from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 
+from holdfast.tune.search.suggestion import searched
+
 from . import events as ev
 from .machine import Experiment
 from .storage import OF_TRIAL
@@ -39,6 +41,9 @@ def event_of(record: Record, space: Mapping[str, Any]) -> ev.Event | None:
     event = msgspec.convert(record.body, kind)
     if isinstance(event, (ev.Added, ev.Exploited)):
         event = msgspec.structs.replace(event, config=config_from_store(event.config, space))
+    if isinstance(event, ev.Added):
+        params = {**config_from_store(event.params, {}), **searched(space, event.config)}
+        event = msgspec.structs.replace(event, params=params)
     return event
 
 
