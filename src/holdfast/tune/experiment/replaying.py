@@ -13,7 +13,6 @@ from holdfast.driver.recovery import read_past
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
-
 from holdfast.tune.search.suggestion import searched
 
 from . import events as ev
