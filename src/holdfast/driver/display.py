@@ -105,6 +105,8 @@ class BackgroundDisplay:
     The thread reads the picture while the loop changes it: every field is replaced whole, never changed in place.
     """
 
+    noun = "run"
+
     def __init__(
         self,
         make_painter: Callable[[], Painter],
@@ -130,7 +132,7 @@ class BackgroundDisplay:
         picture = self._picture
         picture.name, picture.path, picture.resumed = run_name, path, resumed
         picture.started = picture.state_since = self._clock()
-        self._tell("start", f"run {run_name} in {path}" + (f", goes on from {resumed}" if resumed else ""))
+        self._tell("start", f"{self.noun} {run_name} in {path}" + (f", goes on from {resumed}" if resumed else ""))
         thread = threading.Thread(target=self._run, name="holdfast-display", daemon=True)
         try:
             thread.start()

@@ -42,13 +42,15 @@ WORKER_STYLES = {"running": "green", "dead": "red"}
 class LivePainter:
     """Draws the panel; between two paints the cursor rests in the first column of the line below it."""
 
+    max_width = MAX_WIDTH
+
     def __init__(self, sink: Sink) -> None:
         from rich.console import Console
 
         self._sink = sink
         self._console = Console(file=sink.stream, force_terminal=True, highlight=False, markup=False, emoji=False)
         self._colour = self._console.color_system is not None and not self._console.no_color
-        self._plain = PlainPainter(sink, sink) if self._console.is_dumb_terminal else None
+        self._plain = self._make_plain(sink) if self._console.is_dumb_terminal else None
         self._rate = Rate()
         self._drawn: list[str] = []
         self._drawn_width = 1
@@ -59,19 +61,27 @@ class LivePainter:
             self._plain.paint(picture, news, now, final)
             return
         columns, rows = terminal_size(self._sink.stream)
-        width = max(20, min(columns - 1, MAX_WIDTH))
+        width = max(20, min(columns - 1, self.max_width))
         drawn = self._drawn
         if final or width != self._drawn_width or now >= self._drawn_at + PANEL_EVERY_S:
-            panel = draw_panel(picture, self._rate.update(now, picture.reports), now, width)
-            drawn = self._to_text(panel, width).splitlines()
+            drawn = self._to_text(self._panel(picture, now, width), width).splitlines()
             self._drawn_at = now
         if not final:
             drawn = drawn[: max(1, rows - 1)]  # what has scrolled off the top cannot be drawn over
         above = [text for text in map(self._above, news) if text is not None]
-        below = [clean(line) for line in picture.last_words.splitlines()] if final else []
+        below = [clean(line) for line in self._last_words(picture).splitlines()] if final else []
         if drawn != self._drawn or above or below:
             self._sink.write(self._frame(above, drawn, below, columns))
         self._drawn, self._drawn_width = drawn, width
+
+    def _make_plain(self, sink: Sink) -> PlainPainter:
+        return PlainPainter(sink, sink)
+
+    def _panel(self, picture: Picture, now: float, width: int) -> Panel:
+        return draw_panel(picture, self._rate.update(now, picture.reports), now, width)
+
+    def _last_words(self, picture: Picture) -> str:
+        return picture.last_words
 
     def _frame(self, above: list[str], drawn: list[str], below: list[str], columns: int) -> str:
         rows_each = -(-self._drawn_width // max(1, columns))  # a terminal made narrower has wrapped the old panel

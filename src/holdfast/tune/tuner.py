@@ -36,6 +36,8 @@ from holdfast.tune.experiment.definition import (
     restored,
     scaling_of,
 )
+from holdfast.tune.experiment.display import TrialsDisplay
+from holdfast.tune.experiment.display import make as make_display
 from holdfast.tune.experiment.events import KINDS
 from holdfast.tune.experiment.loop import ExperimentDriver, Resumption
 from holdfast.tune.experiment.machine import Experiment, Spec
@@ -46,7 +48,6 @@ from holdfast.tune.experiment.sent import Sent
 from holdfast.tune.experiment.stored import missing_in
 from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.logger import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
-from holdfast.tune.progress_reporter import CLIReporter, ProgressReporter
 from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.schedulers import (
@@ -325,13 +326,15 @@ class _Session:
         far = (self._location, logs, self._settings.storage_patience_s)
         self._audience = Audience(
             [*_callbacks(run), *_default_loggers(run)],
-            _reporter(run, self._settings),
+            run.progress_reporter,
             str(logs),
+            display=_display(run, self._settings),
             artifacts=Artifacts(*far) if self._storage.remote else None,
             quiet=run.verbose == 0,
-            shows_output=(run.verbose or 0) >= 3,
+            shows_output=run.verbose not in (0, 1),
             total_samples=total,
             num_samples=config.num_samples,
+            budget_s=config.budget_s,
         )
         driver = ExperimentDriver(
             self._experiment,
@@ -466,13 +469,11 @@ def _default_loggers(run: RunConfig) -> list[Callback]:
     return [kind() for kind in kinds if not any(isinstance(callback, kind) for callback in run.callbacks)]
 
 
-def _reporter(run: RunConfig, in_force: settings.Settings) -> ProgressReporter | None:
-    if run.progress_reporter is not None:
-        reporter: ProgressReporter = run.progress_reporter
-        return reporter
-    if run.verbose == 0 or in_force.display == "off":
+def _display(run: RunConfig, in_force: settings.Settings) -> TrialsDisplay | None:
+    """None where the script has a reporter of its own, or wants silence."""
+    if run.progress_reporter is not None or run.verbose == 0:
         return None
-    return CLIReporter(max_report_frequency=10)
+    return make_display(in_force.display)
 
 
 def _check_same_keys(identity: Mapping[str, Any], space: Mapping[str, Any]) -> None:

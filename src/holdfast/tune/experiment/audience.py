@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.tune.callback import Callback
@@ -14,12 +14,16 @@ from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 
 from .artifacts import Artifacts
+from .display import TrialsDisplay
+from .display_picture import failure_text
 from .machine import Experiment
+from .tally import row_of
 from .trial import Trial, TrialForCallbacks
 
 
 class Audience:
-    """A callback that raises ends the experiment with an error that names it: what it does may matter."""
+    """A callback that raises ends the experiment with an error that names it: what it does may matter. A reporter that
+    does is not asked again."""
 
     def __init__(
         self,
@@ -27,13 +31,16 @@ class Audience:
         reporter: ProgressReporter | None,
         local_root: str,
         *,
+        display: TrialsDisplay | None = None,
         quiet: bool = False,
         shows_output: bool = False,
         total_samples: float | None = None,
         num_samples: int | None = None,
+        budget_s: float | None = None,
         artifacts: Artifacts | None = None,
     ) -> None:
-        self._callbacks, self._reporter = list(callbacks), reporter
+        self._callbacks, self._reporter, self._display = list(callbacks), reporter, display
+        self._budget_s = budget_s
         self._local_root = local_root
         self._quiet, self._shows_output = quiet, shows_output
         self._total_samples, self._num_samples = total_samples, num_samples
@@ -50,6 +57,8 @@ class Audience:
                 callback.setup(stop=experiment.stopper, num_samples=self._num_samples, total_num_samples=total)
         if self._reporter is not None:
             self._reporter.setup(time.time(), self._total_samples, experiment.spec.metric, experiment.spec.mode)
+        if self._display is not None:
+            self._display.begin(experiment, self._total_samples, self._budget_s)
 
     def started(self, trial: Trial) -> None:
         self._tell("on_trial_start", trial)
@@ -57,6 +66,8 @@ class Audience:
             self._tell("on_trial_restore", trial)
 
     def reported(self, trial: Trial, result: dict[str, Any]) -> None:
+        if self._display is not None:
+            self._display.reported()
         self._tell("on_trial_result", trial, result=dict(result))
         checkpoint = self._view(trial).checkpoint if result.get("checkpoint_dir_name") else None
         if checkpoint is not None:
@@ -68,47 +79,77 @@ class Audience:
         self._views.pop(trial.trial_id, None)
         if self._artifacts is not None:
             self._artifacts.ended(trial.directory)
-        if trial.status == ERROR:
-            first = (trial.error or "").partition("\n")[0]
-            self.warn(f"{trial} failed: {first}")
+        if self._display is not None:
+            self._display.ended(trial)
+        elif trial.status == ERROR:
+            self.warn(failure_text(row_of(trial)))
+
+    def stopping(self, text: str) -> None:
+        """All that runs is stopped."""
+        if self._display is not None:
+            self._display.state("stopping", text)
+        self.warn(text)
 
     def warn(self, text: str) -> None:
-        if not self._quiet:
-            with contextlib.suppress(OSError, ValueError):
-                print(f"holdfast: {text}", file=sys.stderr, flush=True)
+        if self._quiet:
+            return
+        if self._display is not None and self._display.has_begun:
+            self._display.warning(text)
+            return
+        with contextlib.suppress(OSError, ValueError):
+            print(f"holdfast: {text}", file=sys.stderr, flush=True)
 
     def output(self, name: str, rank: int, line: str) -> None:
-        if self._shows_output:
-            with contextlib.suppress(OSError, ValueError):
-                print(f"({name}) {line}", flush=True)
+        if not self._shows_output:
+            return
+        if self._display is not None:
+            self._display.output_of(name, line)
+            return
+        with contextlib.suppress(OSError, ValueError):
+            print(f"({name}) {line}", flush=True)
 
     def turned(self) -> None:
         self._turns += 1
+        trials = _Lazy(self)
         for callback in self._callbacks:
             if type(callback).on_step_end is not Callback.on_step_end:
                 with _named(callback, "on_step_end"):
-                    callback.on_step_end(self._turns, self._trials)
+                    callback.on_step_end(self._turns, trials)
             if type(callback).on_step_begin is not Callback.on_step_begin:
                 with _named(callback, "on_step_begin"):
-                    callback.on_step_begin(self._turns + 1, self._trials)
-        if self._reporter is not None and self._reporter.should_report(_Lazy(self), done=False):
-            self._reporter.report(self._trials, False)
+                    callback.on_step_begin(self._turns + 1, trials)
+        if self._display is not None:
+            self._display.turned()
+        self._report(done=False)
 
     def finished(self, outcome: str, text: str) -> None:
         if self._experiment is None:
             return
-        for callback in self._callbacks:
-            with _named(callback, "on_experiment_end"):
-                callback.on_experiment_end(self._trials)
-        if self._artifacts is not None:
-            self._artifacts.close()
-        if self._reporter is not None and self._reporter.should_report(_Lazy(self), done=True):
-            self._reporter.report(self._trials, True)
+        try:
+            for callback in self._callbacks:
+                with _named(callback, "on_experiment_end"):
+                    callback.on_experiment_end(_Lazy(self))
+            if self._artifacts is not None:
+                self._artifacts.close()
+            self._report(done=True)
+        finally:
+            if self._display is not None:
+                self._display.finish(outcome, text)
 
-    @property
-    def _trials(self) -> list[TrialForCallbacks]:
-        assert self._experiment is not None
-        return [self._view(trial) for trial in self._experiment.get_trials()]
+    def _report(self, done: bool) -> None:
+        if self._reporter is None:
+            return
+        trials = _Lazy(self)
+        try:
+            if self._reporter.should_report(trials, done=done):
+                self._reporter.report(trials, done)
+        except Exception as error:
+            who = type(self._reporter).__name__
+            self.warn(f"{who} raised {type(error).__name__}: {error}; it is not asked to report again")
+            self._reporter = None
+
+    def _trials(self) -> Sequence[Trial]:
+        return () if self._experiment is None else self._experiment.get_trials()
 
     def _view(self, trial: Trial) -> TrialForCallbacks:
         view = self._views.get(trial.trial_id)
@@ -140,7 +181,11 @@ class _Lazy(Sequence[TrialForCallbacks]):
         return 0 if experiment is None else experiment.count
 
     def __getitem__(self, index: Any) -> Any:
-        return self._audience._trials[index]
+        found = self._audience._trials()[index]
+        return self._audience._view(found) if isinstance(found, Trial) else list(map(self._audience._view, found))
+
+    def __iter__(self) -> Iterator[TrialForCallbacks]:
+        return map(self._audience._view, self._audience._trials())
 
 
 @contextlib.contextmanager

@@ -54,6 +54,7 @@ class Audience(Protocol):
     def started(self, trial: Trial) -> None: ...
     def reported(self, trial: Trial, result: dict[str, Any]) -> None: ...
     def ended(self, trial: Trial) -> None: ...
+    def stopping(self, text: str) -> None: ...
     def warn(self, text: str) -> None: ...
     def output(self, name: str, rank: int, line: str) -> None: ...
     def turned(self) -> None:
@@ -210,6 +211,7 @@ class ExperimentDriver:
     def _let_go(self, why: str, at_once: bool = False) -> None:
         """Stop what runs, with what it has reported safe, and leave it to be resumed."""
         self._letting_go = self._letting_go or why
+        self._audience.stopping(f"{why}: {_running(len(self._runs))} stopped{' at once' if at_once else ''}")
         for run in self._runs.values():
             run.stop(at_once)
 
@@ -477,6 +479,10 @@ class ExperimentDriver:
             self._happen(ev.StopDecided("the experiment's stop criterion is met"))
             while self._books.write():
                 self._settle()
+
+
+def _running(count: int) -> str:
+    return "the trial that runs is" if count == 1 else f"the {count} trials that run are"
 
 
 def _reported(trial_id: str, said: Said) -> ev.Reported:

@@ -85,9 +85,7 @@ class Tally:
 
 def row_of(trial: Trial) -> TrialRow:
     """With the parameters that were searched; all, if none was."""
-    return TrialRow(
-        trial.name, trial.status, trial.evaluated_params or trial.config, trial.last_result, trial.error
-    )
+    return TrialRow(trial.name, trial.status, trial.evaluated_params or trial.config, trial.last_result, trial.error)
 
 
 def iteration(row: TrialRow) -> int | None:

@@ -59,7 +59,8 @@ class _Display(OffDisplay):
         self._name, self._tell, self._output = name, tell, output
 
     def failure(self, text: str, action: str) -> None:
-        self._tell(f"{self._name}: {text}{f'; {action}' if action else ''}")
+        if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
+            self._tell(f"{self._name}: {text}{f'; {action}' if action else ''}")
 
     def warning(self, text: str) -> None:
         self._tell(f"{self._name}: {text}")

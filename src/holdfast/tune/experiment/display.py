@@ -1,0 +1,122 @@
+"""What a person at the terminal sees of an experiment.
+
+As with a run's display, the loop only notes down what it tells, and a thread writes it out. What is shown of all trials
+is kept up by a tally; those that have not ended are looked at some times a second, and more seldom if that takes long.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from holdfast.driver.display import BackgroundDisplay, Painter
+from holdfast.driver.display_picture import Failure
+from holdfast.driver.display_streams import Sink, is_foreground, is_terminal, terminal_size
+
+from .display_live import MAX_ROWS, TrialsLivePainter
+from .display_picture import TrialsPicture, closing_text, failure_text
+from .display_plain import TrialsPlainPainter
+from .machine import Experiment
+from .tally import Tally, row_of
+from .trial import Trial
+
+_LOOK_EVERY_S = 0.25
+_LOOK_SHARE = 0.02  # of the loop's time, at most
+_SHOWN_FAILURES = 20  # in lines of their own; all are counted
+_WIDTH_OF_FILES = 160
+
+
+def make(kind: str, stream: TextIO | None = None) -> TrialsDisplay | None:
+    """Of the kind that ``settings.display`` names: "auto", "live", "plain" or "off"."""
+    out, err = (stream or sys.stdout), (stream or sys.stderr)
+    if kind == "off" or out is None or err is None:
+        return None
+    if kind == "auto":
+        kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
+    width = terminal_size(out)[0] if is_terminal(out) else _WIDTH_OF_FILES
+    if kind == "live":
+        return TrialsDisplay(lambda: TrialsLivePainter(Sink(out)), redirect=stream is None, width=width)
+    return TrialsDisplay(lambda: TrialsPlainPainter(Sink(out), Sink(err)), width=width)
+
+
+class TrialsDisplay(BackgroundDisplay):
+    """Told by the experiment's audience."""
+
+    noun = "experiment"
+
+    def __init__(
+        self,
+        make_painter: Callable[[], Painter],
+        *,
+        redirect: bool = False,
+        width: int = _WIDTH_OF_FILES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(make_painter, redirect=redirect, clock=clock)
+        self._shown = TrialsPicture()
+        self._picture = self._shown
+        self._width = width
+        self._tally = Tally(None, None)
+        self._look_at = float("-inf")
+        self._experiment: Experiment | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._experiment is not None
+
+    def begin(self, experiment: Experiment, total: float | None, budget_s: float | None) -> None:
+        self._experiment = experiment
+        spec, shown = experiment.spec, self._shown
+        self._tally = Tally(spec.metric, spec.mode)
+        earlier = experiment.get_trials()
+        for trial in earlier:
+            if trial.has_ended:
+                self._tally.add(trial)
+        shown.metric, shown.total, shown.budget_s = spec.metric, total, budget_s
+        shown.spent_s, shown.state = experiment.spent_s, "running"
+        self._look()
+        self.start(experiment.home.name, str(experiment.home), None)
+        if earlier:
+            shown.resumed = f"goes on with the {len(earlier):,} trials of earlier drivers"
+            self._tell("resumed", shown.resumed)
+
+    def ended(self, trial: Trial) -> None:
+        self._tally.add(trial)
+        if trial.status != "ERROR":
+            return
+        shown, text = self._shown, failure_text(row_of(trial))
+        shown.failure_count += 1
+        shown.failures = (*shown.failures, Failure(self._clock(), text, ""))[-3:]
+        if shown.failure_count <= _SHOWN_FAILURES:
+            self._tell("warning", text)
+        if shown.failure_count == _SHOWN_FAILURES:
+            self._tell("warning", "further trials that fail are counted, and not shown one by one")
+
+    def reported(self) -> None:
+        self._shown.reports += 1
+
+    def turned(self) -> None:
+        """Of the loop; it must cost next to nothing."""
+        if self._clock() >= self._look_at:
+            self._look()
+
+    def output_of(self, name: str, line: str) -> None:
+        self._print(f"({name}) {line}")
+
+    def finish(self, outcome: str, text: str) -> None:
+        if self._experiment is not None:
+            self._look()
+            self._shown.rows = ()
+            self._shown.closing = closing_text(self._shown, self._tally.kept(), self._tally.failed, self._width)
+        super().finish(outcome, text)
+
+    def _look(self) -> None:
+        assert self._experiment is not None
+        before = self._clock()
+        look = self._tally.look(self._experiment.get_live_trials(), MAX_ROWS)
+        shown = self._shown
+        shown.counts, shown.best, shown.rows = look
+        took = self._clock() - before
+        self._look_at = before + max(_LOOK_EVERY_S, took / _LOOK_SHARE)

@@ -1,0 +1,157 @@
+"""The display of an experiment on a terminal: a panel with the trials by status, the best so far and those that run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.driver.display_live import LivePainter
+from holdfast.driver.display_picture import Picture, Rate, ago, clean, headline, is_odd
+from holdfast.driver.display_plain import PlainPainter
+from holdfast.driver.display_streams import Sink, terminal_size
+from holdfast.tune.metrics import flat_items, lookup
+from holdfast.tune.progress_reporter import STATUSES, TrialRow
+
+from .display_picture import WORDS, TrialsPicture, best_text, cell, elapsed_text, metric_columns, speed_text
+from .display_plain import TrialsPlainPainter
+
+if TYPE_CHECKING:
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+MAX_WIDTH = 160
+MAX_ROWS = 10
+STYLES = {"RUNNING": "green", "PAUSED": "cyan", "PENDING": "dim", "ERROR": "bold red", "TERMINATED": "default"}
+_NAME_WIDTH, _COLUMN_WIDTH = 30, 12
+_OTHER_LINES = 14  # that the panel may have without the table, and a terminal below it
+
+
+class TrialsLivePainter(LivePainter):
+    max_width = MAX_WIDTH
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self._ended_rate = Rate(60.0)
+
+    def _make_plain(self, sink: Sink) -> PlainPainter:
+        return TrialsPlainPainter(sink, sink)
+
+    def _panel(self, picture: Picture, now: float, width: int) -> Panel:
+        assert isinstance(picture, TrialsPicture)
+        room = max(0, min(MAX_ROWS, terminal_size(self._sink.stream)[1] - _OTHER_LINES))
+        rates = self._rate.update(now, picture.reports), self._ended_rate.update(now, picture.ended)
+        return draw_panel(picture, rates, now, width, room)
+
+    def _last_words(self, picture: Picture) -> str:
+        assert isinstance(picture, TrialsPicture)
+        return "\n".join(filter(None, (picture.last_words, picture.closing)))
+
+
+def draw_panel(
+    picture: TrialsPicture, rates: tuple[float | None, float | None], now: float, width: int, room: int
+) -> Panel:
+    """``rates``: results and ended trials a second. ``room``: lines for trials that run."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row("experiment", Text(clean(picture.path), no_wrap=True, overflow="ellipsis"))
+    if picture.resumed:
+        rows.add_row("", clean(picture.resumed))
+    rows.add_row("state", _state(picture))
+    rows.add_row("trials", _trials(picture))
+    is_running = picture.state == "running"
+    results, trials = rates
+    if picture.reports:
+        rows.add_row("results", f"{picture.reports:,}{_speed(results) if is_running else ''}")
+    if is_running and trials is not None:
+        rows.add_row("speed", f"{speed_text(trials)} trials")
+    if best_text(picture):
+        rows.add_row("best so far" if is_running else "best", Text(best_text(picture), style="bold"))
+    if picture.failure_count:
+        rows.add_row(*_failures(picture, now))
+    shown = picture.rows[:room] if is_running else ()
+    return Panel(
+        Group(rows, _table(shown, picture.metric, width)) if shown else rows,
+        title=Text(clean(picture.name), style="bold", no_wrap=True, overflow="ellipsis"),
+        title_align="left",
+        subtitle=elapsed_text(picture, now),
+        subtitle_align="right",
+        border_style="dim",
+        width=width,
+    )
+
+
+def _speed(rate: float | None) -> str:
+    return "" if rate is None else f", {speed_text(rate)}"
+
+
+def _state(picture: TrialsPicture) -> Text:
+    from rich.text import Text
+
+    styles = {"running": "green", "finished": "bold green", "failed": "bold red", "stopping": "yellow"}
+    text = Text(clean(picture.state), style=styles.get(picture.state, "cyan"))
+    if picture.detail:
+        text.append(f", {headline(picture.detail)}", style="default")
+    return text
+
+
+def _trials(picture: TrialsPicture) -> Text:
+    from rich.text import Text
+
+    text = Text(f"{picture.trials:,}")
+    if picture.total is not None and picture.trials <= picture.total < float("inf"):
+        text.append(f" of {picture.total:,.0f}")
+    separator = ": "
+    for status in STATUSES:
+        count = picture.counts.get(status, 0)
+        if count:
+            text.append(separator)
+            text.append(f"{count:,} {WORDS[status]}", style=STYLES[status])
+            separator = ", "
+    return text
+
+
+def _failures(picture: TrialsPicture, now: float) -> tuple[str, Text]:
+    from rich.text import Text
+
+    text = Text()
+    for failure in picture.failures:
+        text.append(f"{chr(10) if text else ''}{ago(now - failure.at)}: {headline(failure.text, 160)}")
+    count = picture.failure_count
+    return f"{count:,} failed", text
+
+
+def _table(rows: tuple[TrialRow, ...], metric: str | None, width: int) -> Table:
+    """As many columns as there is room for: the metrics before the parameters."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    room = max(1, (width - _NAME_WIDTH - 4) // _COLUMN_WIDTH)
+    metrics = dict(list(metric_columns(rows, metric).items())[:room])
+    metrics = {
+        name: heading for name, heading in metrics.items() if any(lookup(r.metrics, name) is not None for r in rows)
+    }
+    parameters = dict.fromkeys(str(name) for row in rows for name, _ in flat_items(row.parameters))
+    parameters = dict.fromkeys(list(parameters)[: max(0, room - len(metrics))])
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("running", no_wrap=True, overflow="ellipsis", max_width=_NAME_WIDTH)
+    for heading in (*parameters, *metrics.values()):
+        limit = _COLUMN_WIDTH - 2
+        table.add_column(
+            Text(clean(heading)),
+            justify="right",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=limit,
+        )
+    for row in rows:
+        values = [*(lookup(row.parameters, n) for n in parameters), *(lookup(row.metrics, n) for n in metrics)]
+        cells = [Text(cell(value), style="bold red" if is_odd(value) else "default") for value in values]
+        table.add_row(Text(clean(row.name)), *cells)
+    return table

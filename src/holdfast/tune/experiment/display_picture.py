@@ -1,0 +1,103 @@
+"""What the display of an experiment knows, and how it puts that in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.driver.display_picture import Picture, clean, duration, headline, rate_text, value_text
+from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION, flat_items, lookup, number
+from holdfast.tune.progress_reporter import ENDED, STATUSES, TrialRow, error_table, trial_table
+
+from .tally import iteration
+
+WORDS = {"RUNNING": "running", "PAUSED": "paused", "PENDING": "waiting", "ERROR": "failed", "TERMINATED": "done"}
+_SHOWN_METRICS = 3
+
+
+@dataclass
+class TrialsPicture(Picture):
+    """The experiment as it is now. ``reports`` are the results of this driver's time; ``started`` is its own, too."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)  # by status
+    total: float | None = None  # how many trials there will be, as far as that is known
+    metric: str | None = None
+    best: TrialRow | None = None
+    rows: tuple[TrialRow, ...] = ()  # some of those that run
+    spent_s: float = 0.0  # by earlier drivers
+    budget_s: float | None = None
+    closing: str = ""  # what is to be read when all is over
+
+    @property
+    def trials(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def ended(self) -> int:
+        return sum(self.counts.get(status, 0) for status in ENDED)
+
+
+def trials_text(picture: TrialsPicture) -> str:
+    total = picture.total
+    of_total = f" of {total:,.0f}" if total is not None and math.isfinite(total) and total >= picture.trials else ""
+    parts = ", ".join(f"{count:,} {WORDS[s]}" for s in STATUSES if (count := picture.counts.get(s, 0)))
+    return f"{picture.trials:,}{of_total}{f': {parts}' if parts else ''}"
+
+
+def speed_text(rate: float) -> str:
+    return rate_text(rate) if rate >= 1 else f"{rate * 60:.3g}/min" if rate * 60 >= 1 else f"{rate * 3600:.3g}/h"
+
+
+def best_text(picture: TrialsPicture) -> str:
+    row = picture.best
+    if row is None or picture.metric is None:
+        return ""
+    found = iteration(row)
+    when = f" at iteration {found:,}" if found is not None else ""
+    chosen = ", ".join(f"{clean(str(name))}={cell(value)}" for name, value in flat_items(row.parameters))
+    value = cell(lookup(row.metrics, picture.metric))
+    return f"{clean(picture.metric)}={value}{when} by {clean(row.name)}{f': {chosen}' if chosen else ''}"
+
+
+def elapsed_text(picture: TrialsPicture, now: float) -> str:
+    """With the time of earlier drivers, which a budget counts too."""
+    spent = duration(picture.spent_s + max(0.0, now - picture.started))
+    return spent if picture.budget_s is None else f"{spent} of {duration(picture.budget_s)}"
+
+
+def cell(value: object) -> str:
+    as_number = None if isinstance(value, (bool, int, str)) else number(value)
+    return "" if value is None else value_text(value if as_number is None else as_number)
+
+
+def metric_columns(rows: list[TrialRow] | tuple[TrialRow, ...], metric: str | None) -> dict[str, str]:
+    """The iteration, the metric that counts, and some other numbers, in the order in which they are reported."""
+    names = [TRAINING_ITERATION, *([metric] if metric is not None else [])]
+    for row in rows:
+        for name, value in row.metrics.items():
+            if name not in names and name not in AUTO_KEYS and number(value) is not None:
+                names.append(name)
+    return {name: "iter" if name == TRAINING_ITERATION else name for name in names[: 2 + _SHOWN_METRICS]}
+
+
+def closing_text(picture: TrialsPicture, kept: list[TrialRow], failed: list[TrialRow], width: int) -> str:
+    """For the end of an experiment: some trials, the best first where there is a best, and why others failed."""
+    parts = []
+    if kept:
+        parts.append(trial_table(kept, metric_columns=metric_columns(kept, picture.metric), width=width))
+    if kept and len(kept) + len(failed) < picture.trials:
+        which = "best" if picture.best is not None else "last"
+        parts.append(
+            f"the {len(kept)} {which} of {picture.trials:,} trials; holdfast show {picture.path} has all of them"
+        )
+    if failed:
+        parts.append(error_table(failed, width=width))
+        more = picture.counts.get("ERROR", 0) - len(failed)
+        if more > 0:
+            parts.append(f"{more:,} more have failed")
+    return "\n".join(parts)
+
+
+def failure_text(row: TrialRow) -> str:
+    return f"{row.name} failed: {headline(row.error or 'it is not known why')}"
