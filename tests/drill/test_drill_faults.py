@@ -68,6 +68,12 @@ def test_a_short_run_has_a_plan_too(steps: int) -> None:
     assert all(1 <= fault.step <= steps for fault in faults)
 
 
+def test_a_train_function_in_the_drivers_process_is_not_stopped() -> None:
+    run = outcome(steps=9, has_nodes=False)
+    run.identity["scaling"] = {"num_workers": 0}
+    assert "stop" in {name for name, _ in plan([Address(name) for name in KINDS], [run], seed=0)[1]}
+
+
 def test_nodes_that_cannot_be_taken_away_are_skipped() -> None:
     faults, skipped = plan([Address(name) for name in KINDS], [outcome(steps=9, has_nodes=False)], seed=0)
     assert {name for name, _ in skipped} == {"node-kill", "partition", "drain"}

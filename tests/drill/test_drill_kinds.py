@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -32,6 +34,8 @@ def test_a_good_script_survives_every_kind_at_every_point_of_the_commit(tmp_path
     assert all(running.processes(Stage(path)) == [] for path in (tmp_path / "kept").iterdir())
     page = html.page(report)
     assert page.count("<polyline") >= 2 * (len(faults) + 1)
+    for plot in re.findall(r"<svg.*?</svg>", page):
+        ElementTree.fromstring(plot)
     assert "<script" not in page
     assert "http" not in page
 

@@ -24,6 +24,7 @@ from holdfast.engine.cluster import LocalCluster
 from holdfast.wire import messages as wire
 
 T = TypeVar("T")
+_SOON_S = 30.0  # a longer time-out is not waited for
 
 
 def on_stage(directory: str, plan: Plan, engine: Engine) -> tuple[Plan, Engine]:
@@ -44,7 +45,8 @@ class Director:
         self._stage, self._cluster = stage, cluster
         self._run = plan.name
         has_nodes = isinstance(engine, LocalCluster) and plan.gpus_per_worker == 0
-        self._facts = {"hang_timeout": plan.spec.hang_timeout_s > 0, "nodes": has_nodes}
+        ends_hangs = 0 < plan.spec.hang_timeout_s <= _SOON_S
+        self._facts = {"hang_timeout": ends_hangs, "nodes": has_nodes}
         self._bases: dict[int, int] = {}
 
     def group_starts(self, order: wire.StartWorkers) -> None:

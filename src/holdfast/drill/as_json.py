@@ -15,7 +15,11 @@ def as_json(report: Report) -> dict[str, Any]:
         "script": report.script,
         "args": report.args,
         "seed": report.seed,
-        "undisturbed": {"seconds": report.undisturbed_s, "steps": [len(run.rows) for run in report.undisturbed]},
+        "undisturbed": {
+            "seconds": report.undisturbed_s,
+            "steps": [len(run.rows) for run in report.undisturbed],
+            "checkpoints_at_steps": [run.checkpoint_steps for run in report.undisturbed],
+        },
         "faults": [_fault(result) for result in report.results],
         "skipped": [{"fault": name, "why": why} for name, why in report.skipped],
         "findings": [_finding(finding) | {"faults": [*map(str, faults)]} for finding, faults in report.verdicts],
@@ -43,6 +47,7 @@ def _fault(result: Result) -> dict[str, Any]:
             "data": [{"rank": point.rank, "step": point.step} for point in differences.batches],
             "learning_rates": [_point(point) for point in differences.rates],
         },
+        "checkpoints_at_steps": [run.checkpoint_steps for run in result.runs],
         "findings": [_finding(finding) for finding in result.findings],
     }
 

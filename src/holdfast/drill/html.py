@@ -8,6 +8,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from holdfast.drill import table
+from holdfast.drill.compare import counterparts
 from holdfast.drill.rehearsal import Report
 from holdfast.drill.verdict import PROBLEM
 
@@ -32,7 +33,7 @@ class Line(NamedTuple):
 
 
 def page(report: Report) -> str:
-    state, steps = "passed" if report.passed else "FAILED", len(report.undisturbed[-1].rows)
+    state, steps = "passed" if report.passed else "FAILED", max(len(run.rows) for run in report.undisturbed)
     script = escape(" ".join([report.script.rpartition("/")[2], *report.args]))
     parts = [
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Drill of {script}</title>',
@@ -68,13 +69,15 @@ def _verdicts(report: Report) -> Iterator[str]:
 
 
 def _plots(report: Report) -> Iterator[str]:
-    for name in _numbers(report.undisturbed[-1].rows)[:_PLOTS]:
-        lines = [Line("undisturbed", _series(report.undisturbed[-1].rows, name), "#999")]
+    longest = max(report.undisturbed, key=lambda run: len(run.rows))
+    at = report.undisturbed.index(longest)
+    for name in _numbers(longest.rows)[:_PLOTS]:
+        lines = [Line("undisturbed", _series(longest.rows, name), "#999")]
         for number, result in enumerate(report.results):
-            if result.runs:
-                step = result.struck_at
-                values = _series(result.runs[-1].rows, name)
-                lines.append(Line(str(result.fault), values, _COLOURS[number % len(_COLOURS)], step))
+            runs = counterparts(report.undisturbed, result.runs)
+            if at < len(runs):
+                values = _series(runs[at].rows, name)
+                lines.append(Line(str(result.fault), values, _COLOURS[number % len(_COLOURS)], result.struck_at))
         yield f"<h2>{escape(name)} by step</h2>"
         yield _chart(lines)
     yield "<h2>From the fault to the next step</h2>"
@@ -86,7 +89,7 @@ def _plots(report: Report) -> Iterator[str]:
 def _numbers(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The metrics that are numbers and change."""
     names = [name for name, value in rows[-1].items() if _number(value) is not None]
-    return [name for name in names if len({row.get(name) for row in rows}) > 1]
+    return [name for name in names if len(set(_series(rows, name))) > 1]
 
 
 def _number(value: Any) -> float | None:

@@ -230,8 +230,9 @@ def plan(
     skipped: list[tuple[str, str]] = []
     for number, address in enumerate(addresses):
         kind = KINDS[address.name]
-        if kind.where == "nodes" and not longest.has_nodes:
-            skipped.append((address.name, "the run's nodes are not logical ones of this machine, or have GPUs"))
+        why = _why_not(address.name, longest)
+        if why:
+            skipped.append((address.name, why))
             continue
         chance = random.Random(f"{seed} {address.name} {number if address in addresses[:number] else 0}")
         step = chance.randint(min(first + 1, steps), max(min(first + 1, steps), steps - 1))
@@ -246,6 +247,15 @@ def plan(
             )
         )
     return faults, skipped
+
+
+def _why_not(name: str, run: RunOutcome) -> str:
+    """Why this fault cannot be rehearsed with the run; empty if it can."""
+    if KINDS[name].where == "nodes" and not run.has_nodes:
+        return "the run's nodes are not logical ones of this machine, or have GPUs"
+    if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
+        return "the train function runs in the driver's own process, and nobody would let that go on"
+    return ""
 
 
 def last_words(stage: Stage) -> str:

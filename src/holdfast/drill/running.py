@@ -13,11 +13,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from holdfast.drill.stage import SETTING, Stage
+from holdfast.node import posix
 
 _ENDED_WITHIN_S = 15.0  # what the script leaves behind ends by itself within this, or is ended
+_LOOK_EVERY_S = 0.05
 _FAILURES_IN_A_ROW = 3
 
 
@@ -41,8 +44,10 @@ def perform(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> T
     times, left, code = 0, 0, None
     while times < _FAILURES_IN_A_ROW:
         times += 1
-        code = _run(stage, script, args, limit_s - (time.monotonic() - began))
-        left += clear(stage)
+        try:
+            code = _run(stage, script, args, limit_s - (time.monotonic() - began))
+        finally:
+            left += clear(stage)
         if code in (0, None) or not stage.is_struck:
             break
         _let_it_pass(stage)
@@ -74,6 +79,7 @@ def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> int 
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=partial(posix.die_with_parent, os.getpid()),
         )
         try:
             return process.wait(max(0.1, limit_s))
@@ -96,13 +102,13 @@ def clear(stage: Stage) -> int:
     """Wait for the end of all processes of the run; how many of them had to be killed."""
     deadline = time.monotonic() + _ENDED_WITHIN_S
     while processes(stage) and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(_LOOK_EVERY_S)
     left = processes(stage)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     while processes(stage) and time.monotonic() < deadline + _ENDED_WITHIN_S:
-        time.sleep(0.02)
+        time.sleep(_LOOK_EVERY_S)
     return len(left)
 
 
