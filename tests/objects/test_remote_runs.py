@@ -114,6 +114,14 @@ def test_a_killed_worker_is_replaced_without_a_download(bucket: str, proxy: Faul
     assert proxy.requests["download"] == 0
 
 
+def test_what_a_killed_worker_had_staged_gets_to_storage(bucket: str, proxy: FaultProxy, marks: str) -> None:
+    proxy.arm("upload", Fault("503", seconds=1.0))
+    with pytest.raises(train.TrainingFailedError, match="SIGKILL"):
+        trainer(bucket, "run", {"steps": 8, "marks": marks, "blows": [{"what": "worker", "step": 4}]}).fit()
+    assert proxy.strikes["upload", "503"] > 0
+    assert state_of(train.Result.from_path(f"{bucket}/run")) == (expected(4), 4)
+
+
 def test_what_a_killed_driver_had_on_its_node_is_not_lost(
     bucket: str, proxy: FaultProxy, marks: str, tmp_path: Path
 ) -> None:
