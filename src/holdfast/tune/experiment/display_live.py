@@ -132,7 +132,8 @@ def _table(rows: tuple[TrialRow, ...], metric: str | None, width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    room = max(1, (width - _NAME_WIDTH - 4) // _COLUMN_WIDTH)
+    names = min(_NAME_WIDTH, max(len(row.name) for row in rows))
+    room = max(1, (width - names - 4) // _COLUMN_WIDTH)
     metrics = dict(list(metric_columns(rows, metric).items())[:room])
     metrics = {
         name: heading for name, heading in metrics.items() if any(lookup(r.metrics, name) is not None for r in rows)
