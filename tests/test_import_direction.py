@@ -12,7 +12,7 @@ import holdfast
 
 SRC = Path(holdfast.__file__).parent
 FOR_ALL = {"errors", "settings"}
-USER_SIDE = {"train", "tune", "cli", "ui", "drill"}
+USER_SIDE = {"train", "tune", "cli", "ui", "drill", "metrics"}
 BELOW = {
     "core": set[str](),
     "wire": set[str](),

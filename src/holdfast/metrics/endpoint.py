@@ -1,0 +1,70 @@
+"""A page for Prometheus at /metrics. A port that cannot be had is a warning, and the run goes on without it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Protocol
+
+from holdfast.metrics.exposition import CONTENT_TYPE, Family, text
+
+log = logging.getLogger(__name__)
+_REQUEST_WITHIN_S = 10.0
+_HIGHEST_PORT = 65535
+
+
+class Source(Protocol):
+    def families(self) -> list[Family]: ...
+
+
+@contextlib.contextmanager
+def serving(source: Source, host: str, port: int) -> Iterator[None]:
+    if not 0 < port <= _HIGHEST_PORT:
+        raise ValueError(f"HOLDFAST_METRICS_PORT={port}: give a port from 1 to {_HIGHEST_PORT}, or 0 for no endpoint")
+    try:
+        server = _Server((host, port), _handler(source))
+    except OSError as error:
+        log.warning(
+            "there are no metrics on %s:%d (%s): another run may have the port. Set HOLDFAST_METRICS_PORT to another",
+            *(host, port, error.strerror or error),
+        )
+        yield
+        return
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="holdfast-metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a scraper that hangs must not hold up the end of a run
+
+
+def _handler(source: Source) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _REQUEST_WITHIN_S
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] not in ("/metrics", "/"):
+                self.send_error(HTTPStatus.NOT_FOUND, "the metrics are at /metrics")
+                return
+            body = text(source.families()).encode()
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """What is asked for is nobody's business."""
+
+    return Handler

@@ -1,0 +1,132 @@
+"""The numbers of a run as it goes, from what its driver sees. They begin with the driver, as counters do.
+
+Time counts as productive from one report of rank 0 to the next in the same group, as in the ledger; what a restart
+takes back is taken back here too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from holdfast.core import events as ev
+from holdfast.core.state import Phase, RunState
+from holdfast.metrics.exposition import Family, Histogram, counter, gauge
+
+_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+class Meter:
+    """Told of events by the driver's loop, and asked for the numbers by another thread."""
+
+    def __init__(self, run: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began = clock()
+        self._state = RunState()
+        self._number = 0  # reports in the surviving history
+        self._made = self._lost = self._committed = self._warnings = 0
+        self._failures: Counter[str] = Counter()
+        self._restarts: Counter[str] = Counter()
+        self._durations = Histogram(_BUCKETS)
+        self._staged: dict[tuple[int, int], float] = {}  # checkpoints on their way, since when
+        self._durable_at: float | None = None
+        self._cause = ""  # why the next group starts; empty for the first
+        self._last_report: float | None = None  # in the present group
+        self._productive = 0.0
+        self._productive_at: dict[int, float] = {}  # by the numbers of reports that a group may go on from
+
+    def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
+        with self._lock:
+            now = self._clock()
+            self._state = after
+            if after.failure is not None and after.failure is not before.failure:
+                self._cause = after.failure.kind.value
+                self._failures[self._cause] += 1
+            match event:
+                case ev.GroupStarted(base=base):
+                    self._start_group(base)
+                case ev.HandedOver(reason=reason):
+                    self._cause = reason.value
+                case ev.Committed():
+                    self._commit(event, after, now)
+                case _:
+                    self._progress(after, now)
+            if after.unsaved != before.unsaved:
+                self._track(after, now)
+
+    def warned(self, text: str) -> None:
+        with self._lock:
+            self._warnings += 1
+
+    def families(self) -> list[Family]:
+        with self._lock:
+            return list(self._families())
+
+    def _start_group(self, base: int) -> None:
+        if self._cause:
+            self._restarts[self._cause] += 1
+            self._lost += max(0, self._number - base)
+        self._cause, self._last_report, self._number = "", None, base
+        self._productive_at.setdefault(base, self._productive_before(base))
+        self._productive = self._productive_at[base]
+        self._productive_at = {n: s for n, s in self._productive_at.items() if n <= base}
+
+    def _productive_before(self, report: int) -> float:
+        known = [number for number in self._productive_at if number <= report]
+        return self._productive_at[max(known)] if known else 0.0
+
+    def _progress(self, after: RunState, now: float) -> None:
+        number = after.base + after.ranks[0].reports if after.ranks else 0
+        if number <= self._number or after.phase is not Phase.RUNNING:
+            return
+        if self._last_report is not None:
+            self._productive += now - self._last_report
+        self._made += number - self._number
+        self._number, self._last_report = number, now
+        if after.ranks[0].reports - 1 in after.pending:
+            self._productive_at[number] = self._productive
+
+    def _commit(self, event: ev.Committed, after: RunState, now: float) -> None:
+        since = self._staged.pop((event.generation, event.index), None)
+        if since is not None:
+            self._durations.add(now - since)
+        if event.index >= 0:
+            self._committed += 1
+            self._durable_at = time.time()
+        kept = {checkpoint.report for checkpoint in after.checkpoints}
+        newest = max(kept, default=0)
+        self._productive_at = {n: s for n, s in self._productive_at.items() if n in kept or n >= newest}
+
+    def _track(self, after: RunState, now: float) -> None:
+        self._staged = {(p.generation, p.index): self._staged.get((p.generation, p.index), now) for p in after.unsaved}
+
+    def _families(self) -> Iterator[Family]:
+        state, now = self._state, self._clock()
+        uptime = now - self._began
+        run = {"run": self._run}
+        yield gauge("report_number", "Reports in the surviving history.", run, self._number)
+        yield counter("reports_total", "Reports of rank 0, those that were taken back included.", run, self._made)
+        yield counter("steps_lost_total", "Reports that restarts have taken back.", run, self._lost)
+        yield counter("failures_total", "Failures of the group of workers.", run, self._failures, "cause")
+        yield counter("restarts_total", "Groups that were started anew.", run, self._restarts, "cause")
+        yield counter("warnings_total", "Warnings.", run, self._warnings)
+        yield counter("checkpoints_total", "Checkpoints that became durable.", run, self._committed)
+        yield self._durations.family("checkpoint_seconds", "From the first file staged until durable.", run)
+        yield gauge("checkpoints_waiting", "Checkpoints that are not durable yet.", run, len(self._staged))
+        lag = now - min(self._staged.values(), default=now)
+        yield gauge("checkpoint_lag_seconds", "Since when the oldest of them waits.", run, lag)
+        if self._durable_at is not None:
+            help = "When the last checkpoint became durable, in UNIX seconds."
+            yield gauge("last_checkpoint_timestamp_seconds", help, run, self._durable_at)
+        yield gauge("storage_stalled", "1 while training waits for storage.", run, int(state.stalled))
+        yield gauge("attempt", "The number of the group of workers.", run, state.generation)
+        yield gauge("world_size", "Workers of the present group.", run, len(state.ranks))
+        phases = {phase.value: int(phase is state.phase) for phase in Phase}
+        yield gauge("phase", "1 for what the run is doing.", run, phases, "phase")
+        yield counter("uptime_seconds_total", "Since this driver began.", run, uptime)
+        yield counter("productive_seconds_total", "Of that, in progress that survived.", run, self._productive)
+        yield gauge("goodput_ratio", "The productive share.", run, self._productive / uptime if uptime > 0 else 0.0)

@@ -1,0 +1,153 @@
+"""The numbers follow what the driver sees, on a clock that the test turns."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from holdfast.core import events as ev
+from holdfast.core.failures import FailureKind
+from holdfast.core.state import (
+    CheckpointRecord,
+    Failure,
+    HandoverReason,
+    Pending,
+    Phase,
+    Rank,
+    RankStatus,
+    RunState,
+)
+from holdfast.metrics.exposition import text
+from holdfast.metrics.meter import Meter
+
+
+class Story:
+    """Tells a meter what a driver would, one moment after the other."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.state = RunState()
+        self.meter = Meter("a run", clock=lambda: self.now)
+
+    def tell(self, event: ev.Event, at: float, **changes: object) -> None:
+        self.now = at
+        before, self.state = self.state, structs.replace(self.state, **changes)
+        self.meter.saw(event, before, self.state)
+
+    def start_group(self, at: float, generation: int, base: int) -> None:
+        ranks = (Rank(RankStatus.RUNNING),) * 2
+        changes = {"phase": Phase.RUNNING, "generation": generation, "base": base, "ranks": ranks, "pending": {}}
+        self.tell(ev.GroupStarted(generation, 2, None, base), at, **changes)
+
+    def report(self, at: float, reports: int, staged: bool = False) -> None:
+        """Of both ranks, rank 0 the first."""
+        generation, index = self.state.generation, reports - 1
+        number = self.state.base + reports
+        pending = dict(self.state.pending)
+        if staged:
+            pending[index] = Pending(f"checkpoint_{number}", number, generation, index, 2, staged=frozenset({0}))
+        event: ev.Event = ev.ShardStaged(generation, 0, index) if staged else ev.Progressed(generation, 0, reports)
+        self.tell(event, at, ranks=(Rank(RankStatus.RUNNING, reports),) * 2, pending=pending)
+
+    def commit(self, at: float, index: int) -> None:
+        pending = dict(self.state.pending)
+        done = pending.pop(index)
+        record = CheckpointRecord(done.id, done.report)
+        checkpoints = (*self.state.checkpoints, record)
+        self.tell(ev.Committed(record, self.state.generation, index), at, pending=pending, checkpoints=checkpoints)
+
+    def fail(self, at: float, kind: FailureKind = FailureKind.CRASH) -> None:
+        failure = Failure(self.state.generation, 1, kind, "it died")
+        self.tell(ev.GroupGone(self.state.generation), at, failure=failure, phase=Phase.STOPPING)
+
+    def values(self) -> dict[str, float]:
+        lines = [line for line in text(self.meter.families()).splitlines() if not line.startswith("#")]
+        named = (line.rpartition(" ") for line in lines)
+        return {name.replace('run="a run"', "").replace("{}", "").replace("{,", "{"): float(v) for name, _, v in named}
+
+
+def test_reports_checkpoints_and_lag() -> None:
+    story = Story()
+    story.start_group(101, 1, base=0)
+    story.report(103, 1)
+    story.report(104, 2, staged=True)
+    story.now = 107
+    waiting = story.values()
+    assert (waiting["holdfast_checkpoints_waiting"], waiting["holdfast_checkpoint_lag_seconds"]) == (1, 3)
+    story.commit(108, index=1)
+    story.meter.warned("storage is behind")
+    story.now = 110
+    values = story.values()
+    assert values["holdfast_report_number"] == values["holdfast_reports_total"] == 2
+    assert values["holdfast_checkpoints_total"] == values["holdfast_warnings_total"] == 1
+    assert values["holdfast_checkpoint_lag_seconds"] == values["holdfast_checkpoints_waiting"] == 0
+    assert (values["holdfast_checkpoint_seconds_sum"], values["holdfast_checkpoint_seconds_count"]) == (4, 1)
+    assert values['holdfast_checkpoint_seconds_bucket{le="1"}'] == 0
+    assert values['holdfast_checkpoint_seconds_bucket{le="5"}'] == 1
+    assert values['holdfast_checkpoint_seconds_bucket{le="+Inf"}'] == 1
+    assert (values["holdfast_world_size"], values["holdfast_attempt"]) == (2, 1)
+    assert (values['holdfast_phase{phase="running"}'], values['holdfast_phase{phase="ended"}']) == (1, 0)
+    # Rank 0 reported at 103 and 104: the second between them is productive, of ten.
+    assert (values["holdfast_productive_seconds_total"], values["holdfast_goodput_ratio"]) == (1, 0.1)
+
+
+def test_a_failure_takes_back_what_no_checkpoint_has() -> None:
+    story = Story()
+    story.start_group(100, 1, base=0)
+    for number in range(1, 8):
+        story.report(100 + number, number, staged=number in (3, 5))
+        if number == 4:
+            story.commit(104, index=2)
+    story.fail(108)
+    assert story.values()["holdfast_productive_seconds_total"] == 6
+    story.start_group(110, 2, base=3)
+    values = story.values()
+    assert values["holdfast_steps_lost_total"] == 4
+    assert values["holdfast_report_number"] == 3
+    assert values["holdfast_reports_total"] == 7
+    assert values["holdfast_productive_seconds_total"] == 2
+    assert values['holdfast_failures_total{cause="crash"}'] == values['holdfast_restarts_total{cause="crash"}'] == 1
+    story.report(112, 1)
+    story.report(115, 2)
+    assert story.values()["holdfast_productive_seconds_total"] == 5
+    assert story.values()["holdfast_report_number"] == 5
+
+
+def test_a_planned_restart_loses_nothing() -> None:
+    story = Story()
+    story.start_group(100, 1, base=0)
+    story.report(101, 1)
+    story.report(102, 2, staged=True)
+    story.tell(ev.HandedOver(1, HandoverReason.RESIZE), 103)
+    story.commit(104, index=1)
+    story.start_group(105, 2, base=2)
+    values = story.values()
+    assert values['holdfast_restarts_total{cause="resize"}'] == 1
+    assert values["holdfast_steps_lost_total"] == 0
+    assert values["holdfast_productive_seconds_total"] == 1
+    assert not any(name.startswith("holdfast_failures_total") for name in values)
+
+
+def test_a_driver_that_goes_on_begins_with_what_was_there() -> None:
+    """What an earlier driver reported is none of its reports, and none that it lost."""
+    story = Story()
+    story.start_group(100, 4, base=50)
+    story.report(101, 1)
+    values = story.values()
+    assert (values["holdfast_report_number"], values["holdfast_reports_total"]) == (51, 1)
+    assert (values["holdfast_steps_lost_total"], values["holdfast_productive_seconds_total"]) == (0, 0)
+
+
+def test_memory_does_not_grow_with_reports() -> None:
+    story = Story()
+    story.start_group(100, 1, base=0)
+    for number in range(1, 200):
+        story.report(100 + number, number, staged=number % 10 == 0)
+        if number % 10 == 0:
+            story.commit(100 + number, index=number - 1)
+            story.state = structs.replace(story.state, checkpoints=story.state.checkpoints[-2:])
+    assert len(story.meter._productive_at) < 10
+    assert story.values()["holdfast_productive_seconds_total"] == 198
+
+
+def test_names_are_escaped() -> None:
+    assert 'run="a\\"b\\\\c\\nd"' in text(Meter('a"b\\c\nd').families())
