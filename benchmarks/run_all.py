@@ -19,6 +19,7 @@ import nodes
 import recovery
 import remote_storage
 import report_rate
+import tuning
 from measure import Findings, Options, options, parser, progress
 
 BENCHMARKS = {
@@ -30,6 +31,7 @@ BENCHMARKS = {
     "memory": memory.run,
     "linear": linear.run,
     "remote_storage": remote_storage.run,
+    "tuning": tuning.run,
 }
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 

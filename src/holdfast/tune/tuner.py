@@ -19,6 +19,7 @@ from holdfast.driver.remote_storage import RemoteStorage, scratch_of
 from holdfast.driver.storage import DiskStorage
 from holdfast.engine import choose
 from holdfast.engine.base import Inbox
+from holdfast.engine.demand import Demand
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
@@ -61,6 +62,7 @@ from holdfast.tune.trainable import check_refs, entry_of, resources_of, trainer_
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 from holdfast.wire.objects.refs import open_session
 
+_MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
 _NEVER_PAUSE = (FIFOScheduler, AsyncHyperBandScheduler, ASHAScheduler, MedianStoppingRule)
 
 
@@ -101,8 +103,9 @@ class Tuner:
         check_refs(self._definition.param_space)
         location = self._definition.run_config.location
         in_force = settings.load()
-        engine = choose(self._definition.run_config.engine or in_force.engine, in_process=False)
         session = _Session(self._trainable, self._definition, location, in_force, self._resumption)
+        wanted = self._definition.run_config.engine or in_force.engine
+        engine = choose(wanted, in_process=False, demand=session.demand())
         outcome = engine.host(lambda: session.run(engine), session.ask_to_stop)
         self._results = session.results()
         if session.failed_fast is not None and self._definition.run_config.failure_config.fail_fast:
@@ -236,6 +239,18 @@ class _Session:
         finally:
             self._records = self._storage.records
             self._storage.release()
+
+    def demand(self) -> Demand:
+        """What is asked of a cluster: room for as many trials as may run at once."""
+        config = self._definition.tune_config
+        try:
+            bundles = self._bundles({})
+        except Exception:  # they depend on the config
+            bundles = [{"CPU": 1.0}]
+        most = config.max_concurrent_trials or min(self._definition.total_samples, _MOST_AT_ONCE)
+        workers = max(1, int(most)) * len(bundles)
+        env = self._definition.run_config.worker_runtime_env
+        return Demand(least=1, most=workers, resources=bundles[0], runtime_env=env)
 
     def read(self) -> None:
         """The experiment as it is, without changing it."""

@@ -12,11 +12,9 @@ class Event(Struct, frozen=True):
 
 
 class Began(Event, frozen=True):
-    """A driver took the experiment over. ``time`` is when, ``spent_s`` how long the drivers before it had it."""
+    """A driver took the experiment over."""
 
     epoch: int
-    time: float
-    spent_s: float = 0.0
 
 
 class Added(Event, frozen=True):
@@ -93,9 +91,7 @@ class StopDecided(Event, frozen=True):
 
 
 class Over(Event, frozen=True):
-    """All trials have ended. ``spent_s``: the time of all drivers of the experiment."""
-
-    spent_s: float = 0.0
+    """All trials have ended."""
 
 
 KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}

@@ -40,10 +40,8 @@ class Share:
 
 
 class Hub:
-    """``room_changed`` is called when a trial may find room that it did not find before."""
-
-    def __init__(self, engine: Engine, room_changed: Callable[[], None]) -> None:
-        self._engine, self._room_changed = engine, room_changed
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._session: Session | None = None
         self._nodes: dict[str, Node] = {}
         self._joining: set[str] = set()
@@ -164,8 +162,6 @@ class Hub:
         if not self._shares[run]:
             del self._shares[run]
             self._parts.pop(run, None)
-        if gone:
-            self._room_changed()
 
     # What the agents and the engine say
 
@@ -200,7 +196,6 @@ class Hub:
         total = {"CPU": cpus, "GPU": message.gpus, **{f"label:{k}={v}": math.inf for k, v in message.labels.items()}}
         where = (message.node_id, dict(total), total, message.address)
         self._nodes[message.node_id] = Node(*where, [1.0] * math.ceil(message.gpus))
-        self._room_changed()
 
     def _lost(self, id: str) -> None:
         self._joining.discard(id)

@@ -97,12 +97,12 @@ class ExperimentDriver:
         self._resumption, self._max_concurrent = resumption, max_concurrent
         self._score_attribute = score_attribute
         self._books = Books(storage)
-        self._hub = Hub(engine, self._room_changed)
+        self._hub = Hub(engine)
         self._runs: dict[str, TrialRun] = {}
         self._histories: dict[str, TrialHistory] = {}  # of trials that have not ended
         self._reserved: dict[str, dict[str, Share]] = {}
         self._typical: Any = None  # the room that the last trial took
-        self._room_is_new = True
+        self._waited_for: set[str] = set()
         self._began_at = time.monotonic()
         self._signal: int | None = None
         self._letting_go = ""  # why all that runs is to be stopped and left unfinished
@@ -145,7 +145,7 @@ class ExperimentDriver:
         self._spent_before = experiment.spent_s
         for trial_id, records in self._kept.items():
             self._hear_late(self._trial(trial_id), records)
-        self._happen(ev.Began(epoch, time.time(), experiment.spent_s))
+        self._happen(ev.Began(epoch))
         for event in experiment.recover():
             self._happen(event)
         for trial in experiment.get_trials():
@@ -335,13 +335,13 @@ class ExperimentDriver:
             shares = self._hub.place(trial.resources)
             if shares is None:
                 if not self._can_never_fit(trial):
+                    self._say_what_is_waited_for(trial)
                     break
                 continue
             self._typical = trial.resources
             self._reserved[trial.trial_id] = shares
             self._exploit(trial)
             self._happen(ev.Started(trial.trial_id, time.time()))
-        self._room_is_new = False
 
     def _may_start(self) -> bool:
         busy = len(self._runs) + len(self._reserved)
@@ -365,8 +365,13 @@ class ExperimentDriver:
         self._happen(ev.Ended(trial.trial_id, f"it asks for {asked}, and there is only {there}: use with_resources"))
         return True
 
-    def _room_changed(self) -> None:
-        self._room_is_new = True
+    def _say_what_is_waited_for(self, trial: Trial) -> None:
+        if self._runs or trial.trial_id in self._waited_for or not self._hub.grows:
+            return  # it is its turn when another one has ended
+        self._waited_for.add(trial.trial_id)
+        asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
+        there = {name: amount for name, amount in self._hub.total().items() if amount}
+        self._audience.warn(f"{trial} waits for {asked}; the nodes have {there or 'nothing'} now")
 
     def _exploit(self, trial: Trial) -> None:
         request = trial.donor
@@ -456,7 +461,7 @@ class ExperimentDriver:
             return
         live = experiment.get_live_trials()
         if not live and (experiment.exhausted or experiment.stopping):
-            self._happen(ev.Over(self.elapsed()))
+            self._happen(ev.Over())
             self._books.note([], self._finish)
             return
         if any(trial.status == PENDING for trial in live) or (not live and not experiment.stopping):

@@ -185,7 +185,6 @@ class Experiment:
     def _began(self, event: ev.Began) -> None:
         self.epoch, self.is_over = event.epoch, False
         self.exhausted, self.stopping = False, ""
-        self.spent_s = event.spent_s
         for trial in self._live.values():
             if trial.status == RUNNING and not trial.awaits:
                 trial.status = PENDING
@@ -344,8 +343,8 @@ class Experiment:
             elif trial.status != RUNNING:
                 self._commands.append(Decide(ev.Ended(trial.trial_id, "", event.reason)))
 
-    def _over(self, event: ev.Over) -> None:
-        self.is_over, self.spent_s = True, event.spent_s
+    def _over(self, _event: ev.Over) -> None:
+        self.is_over = True
 
     def _carry_out(self, requests: Sequence[Request] | None) -> None:
         for request in requests or ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from .stored import config_from_store, config_to_store
 from .trial import Trial
 
 Kept = dict[str, list[Record]]
+_BEGAN = ev.Began.__name__
 
 
 def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -50,7 +52,10 @@ def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str
     """Bring the machine, its scheduler and its searcher to where an earlier driver left them. What is given back are
     the histories of the trials that may go on."""
     kept: Kept = {}
+    spent_s, began, last = 0.0, math.inf, 0.0
     for record in records:
+        spent_s, began = (spent_s + max(0.0, last - began), record.time) if record.kind == _BEGAN else (spent_s, began)
+        last = record.time
         if record.kind == OF_TRIAL:
             body = record.body
             kept.setdefault(body["trial"], []).append(Record(0, record.time, body["kind"], body["body"]))
@@ -64,6 +69,7 @@ def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str
         good_end = isinstance(event, ev.Skipped) or (isinstance(event, ev.Ended) and not event.error)
         if good_end or (isinstance(event, ev.Resumed) and event.anew):
             kept.pop(event.trial, None)  # type: ignore[attr-defined]
+    experiment.spent_s = spent_s + max(0.0, last - began)
     return kept
 
 

@@ -1,0 +1,93 @@
+"""Tuning beside Ray Tune and Optuna: trivial trials, results of one trial, restoring finished trials, and very many.
+
+Each figure is of a process of its own, one after the other. A trial of Holdfast and of Ray Tune is a process; one of
+Optuna is a call in the script's own process with every trial written to its storage, so its rate is shown and not
+compared. Ray's start is left out of its figures. The 100,000 trials are real ones of the experiment's machine,
+journal and loop, without processes below.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from measure import Findings, Goal, Options, main, progress, ratio, summary
+from peers import available, work_directory
+
+JOBS = Path(__file__).parent / "tuning_jobs"
+TRIALS = {"holdfast": 200, "ray": 16}
+RESULTS = {"holdfast": 3000, "ray": 300}
+RESTORED = 1000
+MANY = 100_000
+LIMIT_S = 1500.0
+
+
+def measure(what: str, system: str, work: Path, *args: object) -> dict[str, float]:
+    command = [sys.executable, JOBS / f"{system}_{what}.py", work, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{what} of {system} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    progress(f"{what}, {system}: {found}")
+    return found
+
+
+def run(options: Options) -> Findings:
+    columns = ["", "Holdfast", "Ray Tune", "Optuna", "Holdfast against Ray Tune"]
+    findings = Findings("Tuning", columns)
+    systems = available(options.systems, ("holdfast", "ray"))
+    with work_directory(options.work_dir) as work:
+        for title, what, sizes, unit, goal in (
+            ("trivial trials, a process each", "trials", TRIALS, "a second", 20.0),
+            ("results of one trial", "results fifo", RESULTS, "a second", 20.0),
+            ("results of one trial, each decided on by ASHA", "results asha", RESULTS, "a second", 0.0),
+            (f"restore of {RESTORED:,} finished trials", "restore", None, "s", 10.0),
+        ):
+            what, *more = what.split()
+            samples: dict[str, list[float]] = {}
+            for system in systems:
+                for number in range(options.repeats if system == "holdfast" else 1):
+                    place = work / "-".join([what, *more, system, str(number)])
+                    place.mkdir()
+                    size = RESTORED if sizes is None else sizes[system]
+                    samples.setdefault(system, []).append(measure(what, system, place, size, *more)["value"])
+            findings.samples[title] = samples
+            shown = {system: summary(values).show(unit) for system, values in samples.items()}
+            optuna = measure_optuna(work, findings) if what == "trials" else ""
+            times = ""
+            if len(samples) == 2:
+                ours, theirs = (summary(samples[system]).median for system in ("holdfast", "ray"))
+                faster = ours / theirs if sizes is not None else theirs / ours
+                times = ratio(faster, 1.0)
+                if goal:
+                    text = f"{title}: at least {goal:.0f} times as fast as Ray Tune"
+                    findings.goals.append(Goal(text, times, faster >= goal))
+            findings.rows.append([title, shown.get("holdfast", ""), shown.get("ray", ""), optuna, times])
+        many(findings, work)
+    return findings
+
+
+def measure_optuna(work: Path, findings: Findings) -> str:
+    rates = {kind: measure("trials", "optuna", work, kind)["value"] for kind in ("journal", "sqlite")}
+    findings.samples["optuna"] = rates
+    return ", ".join(f"{kind}: {rate:.0f} a second" for kind, rate in rates.items())
+
+
+def many(findings: Findings, work: Path) -> None:
+    place = work / "many"
+    place.mkdir()
+    found = measure("many", "holdfast", place, MANY)
+    findings.samples["many"] = found
+    text = f"{found['rate']:.0f} a second, {found['bytes_each']:.0f} bytes of memory for each that has ended"
+    findings.rows.append([f"{MANY:,} trials without processes", text, "", "", ""])
+    steady = found["last_rate"] / found["first_rate"]
+    findings.goals += [
+        Goal("under 2 KB of memory for a finished trial", f"{found['bytes_each']:.0f}", found["bytes_each"] < 2048),
+        Goal("the last tenth of the trials at 0.8 or more of the rate of the first", f"{steady:.2f}", steady >= 0.8),
+    ]
+
+
+if __name__ == "__main__":
+    main(__doc__, run)
