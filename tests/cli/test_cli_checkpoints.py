@@ -84,6 +84,7 @@ def test_what_cannot_be_exported(finished: Path, tmp_path: Path) -> None:
         (["--to", tmp_path / "no" / "parent"], "does not exist; make it first"),
         (["--to", tmp_path / "new", "checkpoint_000002", "checkpoint_000003"], "give one checkpoint"),
         (["--to", tmp_path / "new", "none"], "has no checkpoint 'none'. It has: checkpoint_000002, "),
+        (["--to", "/proc/new"], "/proc cannot be written"),
         ([], "the following arguments are required: --to"),
     ):
         assert remedy in holdfast("checkpoints", "export", finished, *arguments, code=2).stderr

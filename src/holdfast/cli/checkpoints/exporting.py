@@ -58,6 +58,10 @@ def _export(source: Location, manifest: Manifest, target: Path) -> None:
 
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
+        partial.mkdir()
+    except OSError as error:
+        raise ValueError(f"--to {target}: {partial.parent} cannot be written: {error.strerror}") from None
+    try:
         try:
             Checkpoint(source).to_directory(partial)
         except (FileNotFoundError, shutil.Error) as error:
