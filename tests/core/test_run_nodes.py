@@ -132,6 +132,21 @@ def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point
     assert machine.state.spent == replayed(machine).spent == {"preemptions": 1}
 
 
+def test_a_group_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
+    machine = Machine(min_workers=1, max_failures=0)
+    machine.feed(ev.Capacity(2))
+    machine.start()
+    machine.feed(ev.Capacity(1), ev.HandedOver(1, HandoverReason.RESIZE))
+    assert only(do.StartGroup, machine.gone()) == do.StartGroup(2, 1, None, 0)
+    assert machine.state.spent == {}
+
+
+def test_a_group_that_is_placed_anew_stops_all_the_same_if_it_was_asked_to() -> None:
+    machine = Machine().training()
+    machine.feed(ev.StopAsked(grace_s=10.0), ev.HandedOver(1, HandoverReason.RESIZE))
+    assert only(do.Finish, machine.gone()).outcome is Outcome.STOPPED
+
+
 def test_a_later_notice_moves_the_point() -> None:
     machine = Machine(max_preemption_failures=1).training()
     drain(machine, 1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import dummies
 import pytest
-from nodes_at_work import PATIENCE_S, Watcher, configure, wait_until
+from nodes_at_work import PATIENCE_S, Watcher, configure
 from two_machines import Cable, ip
 
 import holdfast.train as train
@@ -58,56 +57,42 @@ def test_agents_meet_across_the_network_and_say_when_they_cannot(cable: Cable, n
         run.session.close()
 
 
-def until_enough(config: dict[str, Any]) -> None:
-    if train.get_context().get_world_rank() == 0:
-        Path(config["pid"]).write_text(str(os.getpid()))
-    while not train.collective.broadcast_from_rank_zero(Path(config["enough"]).exists()):
-        train.report({"world": train.get_context().get_world_size()})
+def alone_or_never(config: dict[str, Any]) -> int:
+    """As a group whose ranks wait for each other, and cannot be heard."""
+    world = train.get_context().get_world_size()
+    while world > 1 and not Path(config["over"]).exists():
+        time.sleep(0.01)
+    train.report({"world": world})
+    return world
 
 
 @pytest.mark.timeout(180)
-def test_the_next_group_is_without_a_node_that_cannot_talk_to_the_others(
+def test_a_group_that_cannot_begin_is_placed_without_a_node_that_cannot_talk_to_the_others(
     cable: Cable, near: Network, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DISPLAY", "plain")
     wall_off(cable, near)
-    enough, pid, shown = tmp_path / "enough", tmp_path / "pid", ""
-
-    def is_shown(words: str) -> bool:
-        nonlocal shown
-        shown += "".join(capfd.readouterr())
-        return words in shown
-
-    def worlds() -> list[int]:
-        records = journal.read(RunLayout(tmp_path / "run"))[0]
-        return [record.body["world_size"] for record in records if record.kind == "GroupStarted"]
-
-    def act() -> None:
-        try:
-            wait_until(lambda: is_shown(f"far cannot talk to near at {near.node_address}"), "the finding")
-            wait_until(pid.exists, "a worker")
-            os.kill(int(pid.read_text()), signal.SIGKILL)
-            wait_until(lambda: worlds()[-1] == 1, "a group without the node")
-        finally:
-            enough.touch()
-
+    late = threading.Timer(PATIENCE_S, (tmp_path / "over").touch)
+    late.start()
     with LocalCluster() as cluster:
         cluster.add_node(network=near, node_id="near")
         cluster.add_node(network=cable.network, node_id="far")
         trainer = train.DataParallelTrainer(
-            until_enough,
-            train_loop_config={"enough": str(enough), "pid": str(pid)},
-            scaling_config=train.ScalingConfig(num_workers=(1, 2), elastic_resize_monitor_interval_s=0.0),
+            alone_or_never,
+            train_loop_config={"over": str(tmp_path / "over")},
+            scaling_config=train.ScalingConfig(num_workers=(1, 2)),
             run_config=train.RunConfig(
                 name="run",
                 storage_path=str(tmp_path),
                 engine=cluster,
-                failure_config=train.FailureConfig(max_failures=3, backoff_s=0.01),
+                failure_config=train.FailureConfig(max_failures=0),
             ),
         )
-        acting = threading.Thread(target=act)
-        acting.start()
-        trainer.fit()
-        acting.join(PATIENCE_S)
-    assert worlds()[-1] == 1
+        assert trainer.fit().return_value == 1
+    late.cancel()
+    late.join(PATIENCE_S)
+    records = journal.read(RunLayout(tmp_path / "run"))[0]
+    assert [record.body["world_size"] for record in records if record.kind == "GroupStarted"] == [2, 1]
+    shown = "".join(capfd.readouterr())
+    assert f"far cannot talk to near at {near.node_address}" in shown
     assert "is used only where the other nodes are not enough" in shown

@@ -152,7 +152,7 @@ class HandoverSet(Event, frozen=True):
 
 
 class HandedOver(Event, frozen=True):
-    """The group ends as planned, at a checkpoint that all its ranks have made."""
+    """The group ends as planned, at a checkpoint that all its ranks have made, or before any of them made a report."""
 
     durable = True
     generation: int

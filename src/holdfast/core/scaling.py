@@ -12,7 +12,7 @@ from . import commands as do
 from . import events as ev
 from . import failing
 from .failures import Evidence, FailureKind, describe
-from .phases import end_group
+from .phases import end_group, stops_soon
 from .state import Failure, Handover, HandoverReason, Phase, Verdict
 from .turn import Turn
 
@@ -79,7 +79,7 @@ def hand_over(turn: Turn) -> None:
 def handed_over(turn: Turn, event: ev.HandedOver) -> str:
     if event.generation != turn.state.generation or not turn.state.group_lives:
         return "that group is gone"
-    verdict = Verdict.STOP if event.reason is HandoverReason.STOP else Verdict.RETRY
+    verdict = Verdict.STOP if event.reason is HandoverReason.STOP or stops_soon(turn.state) else Verdict.RETRY
     if event.reason is HandoverReason.PREEMPTION:
         turn.change(spent={**turn.state.spent, "preemptions": turn.state.spent.get("preemptions", 0) + 1})
         if failing.is_spent(turn.state, FailureKind.PREEMPTED):

@@ -197,6 +197,10 @@ class Fleet:
         self._busy.discard(node)
         return not self._busy
 
+    def is_well_placed(self, generation: int) -> bool:
+        """Whether a group has only nodes that the next one would be on, too."""
+        return set(self._homes.get(generation, {}).values()) <= set(self.roster.usable())
+
     def node_of(self, generation: int, rank: int) -> str:
         return self._homes.get(generation, {}).get(rank, "")
 

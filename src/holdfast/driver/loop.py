@@ -559,13 +559,23 @@ class Driver:
         if not ok:
             self._warn(f"{node} is not fit to train on, and is not used: {'; '.join(findings)}")
             self._fleet.roster.is_unfit(node)
-            self._queue.append(ev.Capacity(self._fleet.slots()))
+            self._place_anew()
 
     def _hear_of_peers(self, node: str, message: wire.DoorOpen | wire.Met) -> None:
         finding = self._fleet.peers.hear(node, message)
         if finding is not None:
             self._warn(finding)
-            self._queue.append(ev.Capacity(self._fleet.slots()))
+            self._place_anew()
+
+    def _place_anew(self) -> None:
+        """Some nodes are not to be used any more. A group on them goes on if it has begun; else its ranks may wait for
+        each other for long, and have nothing to lose."""
+        self._work_off()  # what was reported before counts
+        self._queue.append(ev.Capacity(self._fleet.slots()))
+        state = self._state
+        has_begun = any(rank.reports for rank in state.ranks)
+        if state.group_lives and not has_begun and not self._fleet.is_well_placed(state.generation):
+            self._queue.append(ev.HandedOver(state.generation, HandoverReason.RESIZE))
 
     # What the core says
 

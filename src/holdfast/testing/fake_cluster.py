@@ -1,4 +1,4 @@
-"""Nodes that come and go under the fake engine: lost, cut off, drained, resting, and others in their place.
+"""Nodes that come and go under the fake engine: lost, cut off, drained, resting, apart, and others in their place.
 
 A node that is cut off lives on. Its words come late, or never; then its workers end by themselves, and only after the
 last of them can have ended is the node said to be lost.
@@ -12,7 +12,7 @@ from random import Random
 
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import RunState
+from holdfast.core.state import HandoverReason, RunState
 
 from .clock import Clock
 from .fake_engine import FakeEngine, News
@@ -27,6 +27,7 @@ class FakeCluster:
     def __init__(self, clock: Clock, rng: Random, faults: Faults, schedule: Schedule, engine: FakeEngine) -> None:
         self.roster: dict[str, Node] = {}  # what the driver knows
         self.resting: set[str] = set()
+        self.apart: set[str] = set()  # those that cannot talk to others
         self.least = 1
         self.tell: Callable[[News], None]
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
@@ -37,6 +38,7 @@ class FakeCluster:
         """Its nodes start with it, some of them later."""
         self.least = least
         self.resting.clear()
+        self.apart.clear()
         self.roster.clear()
         for number, (room, after_s) in enumerate(self._schedule.nodes):
             node = Node(f"node-{number}", room)
@@ -44,6 +46,7 @@ class FakeCluster:
                 self._clock.after(after_s, self._join, node)
             else:
                 self.roster[node.id] = node
+                self._meet(node)
 
     def slots(self) -> int:
         return sum(node.room for node in self._usable())
@@ -57,8 +60,8 @@ class FakeCluster:
 
     def _usable(self) -> list[Node]:
         fit = [node for node in self.roster.values() if not node.draining]
-        rested = [node for node in fit if node.id not in self.resting]
-        return rested if sum(node.room for node in rested) >= self.least else fit
+        good = [node for node in fit if node.id not in self.resting | self.apart]
+        return good if sum(node.room for node in good) >= self.least else fit
 
     def rest(self, node: str, on: bool) -> None:
         self._faults.count("a node rested" if on else "a node came back from its rest")
@@ -71,9 +74,27 @@ class FakeCluster:
     def _join(self, node: Node) -> None:
         def hear(state: RunState) -> list[ev.Event]:
             self.roster[node.id] = node
+            self._meet(node)
             return self._room(state)
 
         self.tell(hear)
+
+    def _meet(self, node: Node) -> None:
+        """It is tried beside the training whether it can talk to the others."""
+
+        def hear(state: RunState) -> list[ev.Event]:
+            if self.roster.get(node.id) is not node:
+                return []
+            self._faults.count("node cannot talk to others")
+            self.apart.add(node.id)
+            group = self._engine.groups.get(state.generation)
+            has_begun = any(rank.reports for rank in state.ranks)
+            if group is None or not state.group_lives or has_begun or set(group.homes) <= set(self._usable()):
+                return self._room(state)
+            return [*self._room(state), ev.HandedOver(state.generation, HandoverReason.RESIZE)]
+
+        if self._faults.hit("node cannot talk to others"):
+            self._clock.after(self._rng.random() * 5.0, self.tell, hear)
 
     def disturb(self, worker: Worker) -> None:
         """Whatever may happen to a worker's node, or to another one."""
@@ -139,6 +160,7 @@ class FakeCluster:
     def _hear_lost(self, node: Node, state: RunState) -> list[ev.Event]:
         heard: list[ev.Event] = []
         self.roster.pop(node.id, None)
+        self.apart.discard(node.id)
         ranks = self._ranks_on(node, state.generation)
         if ranks and state.group_lives:
             evidence = Evidence(node_lost=True, preempted=node.draining, message=node.id)

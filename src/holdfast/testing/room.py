@@ -23,7 +23,8 @@ class Room:
         self._slots: int | None = None  # as the driver was told; None: without limit
         self._point: int | None = None  # the report index that was fixed last for the group's end
         self._handed: tuple[int, int] | None = None  # the checkpoint that the last group ended at
-        self._failures: dict[str, int] = {}
+        self._generation = 0  # the last group's
+        self._has_begun = False  # whether a report of the group was heard of
 
     def stepped(self, event: ev.Event, after: RunState) -> None:
         if isinstance(event, ev.Capacity):
@@ -34,6 +35,8 @@ class Room:
             self._engine.count("a run waited for room")
         elif isinstance(event, ev.HandoverSet) and event.generation == after.generation:
             self._point = event.index
+        elif isinstance(event, ev.Progressed | ev.ShardStaged) and event.generation == after.generation:
+            self._has_begun = True
 
     def _world(self, spec: RunSpec) -> int | None:
         least = spec.min_workers or spec.num_workers
@@ -47,12 +50,16 @@ class Room:
         if self._handed is not None and not damaged and not fates.is_lost(self._handed):
             exact = event.base >= fates.report(self._handed)
             expect(exact, "7 a planned end loses no report", f"{event} after a hand-over at {self._handed}")
-        self._point, self._handed = None, None
+        self._generation, self._point, self._handed, self._has_begun = event.generation, None, None, False
 
     def handed_over(self, event: ev.HandedOver, fates: Fates) -> None:
-        """There is a checkpoint at or behind the point, whole, and those who wait there have made no other report."""
+        """There is a checkpoint at or behind the point, whole, and those who wait there have made no other report;
+        or nothing was reported at all."""
         group = self._engine.groups.get(event.generation)
-        if group is None:  # there was no room for it
+        if group is None or event.generation != self._generation:  # there was no room for it, or it is gone
+            return
+        if event.reason is HandoverReason.RESIZE and not self._has_begun:
+            self._engine.count("a group was handed over before it began")
             return
         self._engine.count(_COUNTED[event.reason])
         point = self._point

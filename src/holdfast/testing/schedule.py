@@ -54,6 +54,7 @@ MEAN_CHANCE_NODES = {
     "node cut off": 15.0,
     "node drained": 12.0,
     "node joins": 12.0,
+    "node cannot talk to others": 3.0,
 }
 KINDS = (*MEAN_CHANCE, *MEAN_CHANCE_REMOTE, *MEAN_CHANCE_NODES)
 OCCASIONS = (  # not planned: they come with the faults
@@ -70,6 +71,7 @@ OCCASIONS = (  # not planned: they come with the faults
     "a run waited for room",
     "a node rested",
     "a node came back from its rest",
+    "a group was handed over before it began",
 )
 MAX_WORLD = 4
 
