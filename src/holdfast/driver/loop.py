@@ -568,13 +568,13 @@ class Driver:
             self._place_anew()
 
     def _place_anew(self) -> None:
-        """Some nodes are not to be used any more. A group on them goes on if it has begun; else its ranks may wait for
-        each other for long, and have nothing to lose."""
-        self._work_off()  # what was reported before counts
+        """Some nodes are not to be used any more. A group on them goes on if it has begun, or if the others are
+        not enough; else its ranks may wait for each other for long, and have nothing to lose."""
         self._queue.append(ev.Capacity(self._fleet.slots()))
+        self._work_off()  # what was reported before counts
         state = self._state
-        has_begun = any(rank.reports for rank in state.ranks)
-        if state.group_lives and not has_begun and not self._fleet.is_well_placed(state.generation):
+        has_begun, has_room = any(rank.reports for rank in state.ranks), state.world_size is not None
+        if state.group_lives and has_room and not has_begun and not self._fleet.is_well_placed(state.generation):
             self._queue.append(ev.HandedOver(state.generation, HandoverReason.RESIZE))
 
     # What the core says
