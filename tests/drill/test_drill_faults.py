@@ -6,7 +6,7 @@ import pytest
 from drill_outcomes import outcome
 
 from holdfast.drill.faults import KINDS, Address, Fault, parse
-from holdfast.drill.rehearsal import plan
+from holdfast.drill.plan import plan
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -66,6 +66,30 @@ def test_what_is_given_is_kept() -> None:
 def test_a_short_run_has_a_plan_too(steps: int) -> None:
     faults, _ = plan([Address(name) for name in KINDS], [outcome(steps=steps)], seed=0)
     assert all(1 <= fault.step <= steps for fault in faults)
+
+
+def test_a_point_that_needs_files_is_drawn_where_there_are_some() -> None:
+    run = outcome(steps=30)
+    run.checkpoint_steps = [5, 10]
+    for rank, notes in run.records.items():
+        for step, note in notes.items():
+            note["files"] = {"state.pt": "digest"} if rank == 0 and step in (5, 10) else {}
+    for seed in range(50):
+        faults, _ = plan([parse("worker-kill@point=staged"), parse("driver-kill@point=manifest")], [run], seed)
+        assert faults[0].rank == 0
+        assert all(7 <= fault.step <= 10 for fault in faults)
+
+
+def test_without_checkpoints_no_point_needs_one() -> None:
+    run = outcome(steps=30)
+    run.checkpoint_steps = []
+    for notes in run.records.values():
+        for note in notes.values():
+            note["files"] = {}
+    for seed in range(20):
+        faults, skipped = plan([Address(name) for name in KINDS], [run], seed)
+        assert {fault.point for fault in faults} <= {"before", "after", "report"}
+        assert [name for name, _ in skipped] == ["corruption"]
 
 
 def test_a_train_function_in_the_drivers_process_is_not_stopped() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from holdfast.drill import compare, outcome, running, verdict
 from holdfast.drill.compare import Differences
 from holdfast.drill.faults import KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
+from holdfast.drill.plan import plan
 from holdfast.drill.running import Take
 from holdfast.drill.stage import Stage
 from holdfast.drill.verdict import ADVICE, PROBLEM, Finding, Seen
@@ -216,46 +216,6 @@ def _abandoned(expected: list[RunOutcome], found: list[RunOutcome]) -> int:
     """The reports of runs that were not found again."""
     kept = {id(run) for run in compare.counterparts(expected, found)}
     return sum(len(run.rows) for run in found if id(run) not in kept)
-
-
-def plan(
-    addresses: Sequence[Address], undisturbed: list[RunOutcome], seed: int
-) -> tuple[list[Fault], list[tuple[str, str]]]:
-    """The faults with all that the user left open drawn by the seed, each by itself: adding one changes no other."""
-    longest = max(undisturbed, key=lambda run: len(run.rows))
-    workers = min(longest.world_sizes, default=1)
-    steps = len(longest.rows)
-    first = min(longest.checkpoint_steps, default=0) + 1
-    faults: list[Fault] = []
-    skipped: list[tuple[str, str]] = []
-    for number, address in enumerate(addresses):
-        kind = KINDS[address.name]
-        why = _why_not(address.name, longest)
-        if why:
-            skipped.append((address.name, why))
-            continue
-        chance = random.Random(f"{seed} {address.name} {number if address in addresses[:number] else 0}")
-        step = chance.randint(min(first + 1, steps), max(min(first + 1, steps), steps - 1))
-        rank, point = chance.randrange(workers), chance.choice(kind.points)
-        faults.append(
-            Fault(
-                address.name,
-                rank=rank if address.rank is None else address.rank,
-                step=step if address.step is None else address.step,
-                point=point if address.point is None else address.point,
-                seconds=kind.seconds if address.seconds is None else address.seconds,
-            )
-        )
-    return faults, skipped
-
-
-def _why_not(name: str, run: RunOutcome) -> str:
-    """Why this fault cannot be rehearsed with the run; empty if it can."""
-    if KINDS[name].where == "nodes" and not run.has_nodes:
-        return "the run's nodes are not logical ones of this machine, or have GPUs"
-    if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
-        return "the train function runs in the driver's own process, and nobody would let that go on"
-    return ""
 
 
 def last_words(stage: Stage) -> str:

@@ -1,0 +1,62 @@
+"""Which faults strike where: what the user leaves open is drawn, from what the undisturbed run is known to come to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from holdfast.drill.faults import KINDS, Address, Fault
+from holdfast.drill.outcome import RunOutcome
+
+_WITHOUT_FILES = ("before", "after", "report")  # the points that a report has if it brings no checkpoint
+
+
+def plan(
+    addresses: Sequence[Address], undisturbed: Sequence[RunOutcome], seed: int
+) -> tuple[list[Fault], list[tuple[str, str]]]:
+    """The faults, and the names of those that cannot be rehearsed, with the reason.
+
+    Each is drawn by itself, by the seed and its name: adding one changes no other.
+    """
+    longest = max(undisturbed, key=lambda run: len(run.rows))
+    faults: list[Fault] = []
+    skipped: list[tuple[str, str]] = []
+    for number, address in enumerate(addresses):
+        why = _why_not(address.name, longest)
+        if why:
+            skipped.append((address.name, why))
+            continue
+        again = number if address in addresses[:number] else 0
+        faults.append(_drawn(address, longest, random.Random(f"{seed} {address.name} {again}")))
+    return faults, skipped
+
+
+def _why_not(name: str, run: RunOutcome) -> str:
+    """Why this fault cannot be rehearsed with the run; empty if it can."""
+    if KINDS[name].where == "nodes" and not run.has_nodes:
+        return "the run's nodes are not logical ones of this machine, or have GPUs"
+    if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
+        return "the train function runs in the driver's own process, and nobody would let that go on"
+    if name == "corruption" and not run.checkpoint_steps:
+        return "there is no checkpoint"
+    return ""
+
+
+def _drawn(address: Address, run: RunOutcome, chance: random.Random) -> Fault:
+    kind = KINDS[address.name]
+    savers = [rank for rank, notes in run.records.items() if any(note["files"] for note in notes.values())]
+    points = kind.points if savers else [point for point in kind.points if point in _WITHOUT_FILES]
+    point = chance.choice(points) if address.point is None else address.point
+    ranks = savers if point == "staged" and savers else range(min(run.world_sizes, default=1))
+    rank = chance.choice(ranks)
+    # Behind the first checkpoint, so that there is something to restore; and not so late that it is never come to.
+    last = len(run.rows) - 1 if point in _WITHOUT_FILES else max(run.checkpoint_steps, default=1)
+    first = min(min(run.checkpoint_steps, default=0) + 2, len(run.rows))
+    step = chance.randint(min(first, max(1, last)), max(1, last))
+    return Fault(
+        address.name,
+        rank=rank if address.rank is None else address.rank,
+        step=step if address.step is None else address.step,
+        point=point,
+        seconds=kind.seconds if address.seconds is None else address.seconds,
+    )
