@@ -15,6 +15,7 @@ import re
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
@@ -121,7 +122,7 @@ def _trainer(arguments: argparse.Namespace, uses_torch: bool) -> DataParallelTra
 
 
 @contextlib.contextmanager
-def _named_by_options() -> Any:
+def _named_by_options() -> Iterator[None]:
     """A wrong value is told by the name that the person gave it: FailureConfig(max_failures=...) is an option here."""
     options = {
         "ScalingConfig(num_workers": "--workers",
