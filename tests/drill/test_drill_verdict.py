@@ -154,6 +154,16 @@ def test_what_differed_before_the_fault_does_not_count() -> None:
     assert compare(expected, run).without(noise).is_none
 
 
+def test_a_metric_that_differs_alone_is_looked_into_once_more() -> None:
+    run = restored()
+    run.rows[6]["seconds"] = 1.0
+    noise = noise_before(outcome(), run)
+    assert noise is not None
+    assert compare(outcome(), run).without(noise).is_in_metrics_only
+    assert not compare(outcome(), restored(batches=lambda _: ["other"])).is_in_metrics_only
+    assert not compare(outcome(), restored()).is_in_metrics_only
+
+
 def test_a_script_that_does_not_repeat_itself_cannot_be_told_by_its_beginning() -> None:
     run = restored()
     run.records[0][2]["files"] = {"state.json": "other"}

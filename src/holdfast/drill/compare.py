@@ -43,6 +43,11 @@ class Differences:
         same_length = self.reports[0] == self.reports[1]
         return same_length and not (self.metrics or self.weights or self.batches)
 
+    @property
+    def is_in_metrics_only(self) -> bool:
+        """As a timing is that is reported now and then."""
+        return not self.is_none and not (self.weights or self.batches) and self.reports[0] == self.reports[1]
+
     def without(self, noise: Differences) -> Differences:
         """What is left when the differences of two undisturbed runs do not count."""
         metrics = {point.name for point in noise.metrics}

@@ -101,7 +101,8 @@ class Rehearsal:
         self._script, self._args, self._seed = str(Path(script).resolve()), list(args), seed
         self._addresses = list(addresses) or [Address(name) for name in KINDS]
         self._timeout_s, self._keep, self._tell = timeout_s, keep, tell
-        self._noise: Differences | None = None
+        self._noise: Differences | None = None  # to be told of
+        self._again: Differences | None = None  # between two undisturbed runs
 
     def run(self) -> Report:
         with self._directory() as directory:
@@ -153,7 +154,7 @@ class Rehearsal:
         runs, struck = outcome.read(stage), stage.struck()
         differences = compare.compare_all(self._undisturbed, runs)
         if not differences.is_none and take.is_good:
-            differences = differences.without(self._noise_in(runs))
+            differences = differences.without(self._noise_in(runs, differences))
         seen = Seen(fault, take, struck, self._undisturbed, runs, differences, self._limit_s, last_words(stage))
         nexts = [run.next_report(struck) for run in runs] if struck is not None else []
         result = Result(
@@ -172,17 +173,20 @@ class Rehearsal:
             shutil.rmtree(stage.directory, ignore_errors=True)
         return result
 
-    def _noise_in(self, runs: list[RunOutcome]) -> Differences:
-        """What differs by itself: found before the fault, or else by an undisturbed run more, once."""
-        if self._noise is None and len(runs) == len(self._undisturbed) == 1:
-            self._noise = compare.noise_before(self._undisturbed[0], runs[0])
-        if self._noise is None:
+    def _noise_in(self, runs: list[RunOutcome], differences: Differences) -> Differences:
+        """What differs by itself: as seen before the fault, or where that is not enough, in an undisturbed run more."""
+        if self._again is None and len(runs) == len(self._undisturbed) == 1:
+            noise = compare.noise_before(self._undisturbed[0], runs[0])
+            if noise is not None and not differences.without(noise).is_in_metrics_only:
+                self._noise = self._noise or noise
+                return noise
+        if self._again is None:
             self._tell("undisturbed, once more: what differs by itself does not count")
             stage = Stage.build(self._top / "undisturbed-2", None)
             take = running.perform(stage, self._script, self._args, self._limit_s)
             again = outcome.read(stage) if take.is_good else []
-            self._noise = compare.compare_all(self._undisturbed, again)
-        return self._noise
+            self._again = self._noise = compare.compare_all(self._undisturbed, again)
+        return self._again
 
     def _of_the_script(self) -> list[Finding]:
         found = []
@@ -207,7 +211,7 @@ class Rehearsal:
             )
         elif noise is not None and noise.metrics:
             names = ", ".join(sorted(point.name for point in noise.metrics))
-            text = f"metrics that differ between two undisturbed runs were not compared: {names}"
+            text = f"metrics that differ by themselves, without a fault, were not compared: {names}"
             found.append(Finding("noise", ADVICE, text, ""))
         return found
 
