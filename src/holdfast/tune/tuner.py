@@ -3,67 +3,29 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from holdfast import settings
-from holdfast.core.state import RunSpec
-from holdfast.driver.fleet import configuration
-from holdfast.driver.history import read_identity, read_records
-from holdfast.driver.plan import Plan
-from holdfast.driver.recovery import IDENTITY
-from holdfast.driver.remote_storage import RemoteStorage, scratch_of
-from holdfast.driver.storage import DiskStorage
+from holdfast.driver import stop_requests
+from holdfast.driver.history import read_identity
 from holdfast.engine import choose
-from holdfast.engine.base import Inbox
-from holdfast.engine.demand import Demand
-from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
-from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
+from holdfast.errors import NotARunError, StorageError, StorageUnavailableError
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
-from holdfast.train.context import TRIAL
 from holdfast.train.trainer import DataParallelTrainer
-from holdfast.tune.callback import Callback
-from holdfast.tune.experiment.artifacts import Artifacts
-from holdfast.tune.experiment.audience import Audience
 from holdfast.tune.experiment.definition import (
     KIND,
     Definition,
-    is_local_logging_wanted,
     restored,
-    scaling_of,
 )
-from holdfast.tune.experiment.display import TrialsDisplay
-from holdfast.tune.experiment.display import make as make_display
-from holdfast.tune.experiment.events import KINDS
-from holdfast.tune.experiment.loop import ExperimentDriver, Resumption
-from holdfast.tune.experiment.machine import Experiment, Spec
-from holdfast.tune.experiment.naming import Naming
-from holdfast.tune.experiment.replaying import replay
-from holdfast.tune.experiment.results import Results
-from holdfast.tune.experiment.sent import Sent
-from holdfast.tune.experiment.stored import missing_in
-from holdfast.tune.experiment.trial import Trial
-from holdfast.tune.logger import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
+from holdfast.tune.experiment.loop import Resumption
+from holdfast.tune.experiment.session import Session
 from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
-from holdfast.tune.schedulers import (
-    ASHAScheduler,
-    AsyncHyperBandScheduler,
-    FIFOScheduler,
-    MedianStoppingRule,
-)
-from holdfast.tune.stopper import NoopStopper
-from holdfast.tune.trainable import check_refs, entry_of, resources_of, trainer_resources, trial_trainer
+from holdfast.tune.trainable import check_refs
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
-from holdfast.wire.objects.refs import open_session
-
-_MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
-_NEVER_PAUSE = (FIFOScheduler, AsyncHyperBandScheduler, ASHAScheduler, MedianStoppingRule)
 
 
 class Tuner:
@@ -103,10 +65,11 @@ class Tuner:
         check_refs(self._definition.param_space)
         location = self._definition.run_config.location
         in_force = settings.load()
-        session = _Session(self._trainable, self._definition, location, in_force, self._resumption)
+        session = Session(self._trainable, self._definition, location, in_force, self._resumption)
         wanted = self._definition.run_config.engine or in_force.engine
         engine = choose(wanted, in_process=False, demand=session.demand())
-        outcome = engine.host(lambda: session.run(engine), session.ask_to_stop)
+        with stop_requests.watched(location, session.ask_to_stop):
+            outcome = engine.host(lambda: session.run(engine), session.ask_to_stop)
         self._results = session.results()
         if session.failed_fast is not None and self._definition.run_config.failure_config.fail_fast:
             error = next((r.error for r in self._results if r.error is not None), None)
@@ -129,7 +92,7 @@ class Tuner:
         if not self._is_restored:
             raise RuntimeError("Tuner.get_results(): there are none before fit(); Tuner.restore() reads earlier ones")
         location = self._definition.run_config.location
-        session = _Session(self._trainable, self._definition, location, settings.load(), self._resumption)
+        session = Session(self._trainable, self._definition, location, settings.load(), self._resumption)
         session.read()
         return session.results()
 
@@ -195,271 +158,6 @@ class Tuner:
 _KINDS = ("unfinished", "errored", "finished")
 
 
-class _Session:
-    """One driver's work on an experiment."""
-
-    def __init__(
-        self,
-        trainable: Any,
-        definition: Definition,
-        location: Location,
-        in_force: settings.Settings,
-        resumption: Resumption,
-    ) -> None:
-        self._trainable, self._definition, self._location = trainable, definition, location
-        self._settings, self._resumption = in_force, resumption
-        self._driver: ExperimentDriver | None = None
-        self._entry: Sent | None = None
-        self._asked: tuple[int, bool] | None = None
-
-    def run(self, engine: Any) -> str:
-        open_session()
-        inbox: Inbox = queue.SimpleQueue()
-        self._storage = self._open_storage(inbox)
-        epoch = self._storage.acquire()
-        try:
-            records, damage = self._storage.open()
-            known = self._known_identity(records)
-            definition = self._definition
-            if known is not None:
-                definition = replace(definition, prefix=known["prefix"], seed=known["seed"])
-            elif not definition.prefix:
-                definition = definition.drawn()
-            self._experiment = self._machine(definition)
-            driver = self._driver = self._make_driver(definition, inbox, engine)
-            driver.replay(records)
-            self._check_configs()
-            self._identify(definition, known)
-            for found in damage:
-                self._audience.warn(f"{found.path} is damaged ({found.where}): {found.what}")
-            driver.begin(epoch)
-            if self._asked is not None:
-                driver.ask_to_stop(*self._asked)
-            return driver.run()
-        finally:
-            self._records = self._storage.records
-            self._storage.release()
-
-    def demand(self) -> Demand:
-        """What is asked of a cluster: room for as many trials as may run at once."""
-        config = self._definition.tune_config
-        try:
-            bundles = self._bundles({})
-        except Exception:  # they depend on the config
-            bundles = [{"CPU": 1.0}]
-        most = config.max_concurrent_trials or min(self._definition.total_samples, _MOST_AT_ONCE)
-        workers = max(1, int(most)) * len(bundles)
-        env = self._definition.run_config.worker_runtime_env
-        return Demand(least=1, most=workers, resources=bundles[0], runtime_env=env)
-
-    def read(self) -> None:
-        """The experiment as it is, without changing it."""
-        records = read_records(self._location)
-        self._experiment = self._machine(self._definition)
-        replay(self._experiment, records, self._definition.param_space)
-        self._records = lambda: records
-
-    def ask_to_stop(self, number: int, at_once: bool) -> None:
-        self._asked = number, at_once
-        if self._driver is not None:
-            self._driver.ask_to_stop(number, at_once)
-
-    @property
-    def signal(self) -> int | None:
-        return self._driver.signal if self._driver is not None else None
-
-    @property
-    def failed_fast(self) -> str | None:
-        return self._driver.failed_fast if self._driver is not None else None
-
-    def results(self) -> ResultGrid:
-        results = Results(self._experiment, self._records)
-        return ResultGrid(
-            results,
-            experiment_path=str(self._location),
-            metric=self._definition.tune_config.metric,
-            mode=self._definition.tune_config.mode,
-            statuses=results.statuses,
-            reports=results.rows,
-            filesystem=self._location.filesystem,
-        )
-
-    def _open_storage(self, inbox: Inbox) -> DiskStorage | RemoteStorage:
-        if self._location.path is not None:
-            return DiskStorage(RunLayout(self._location.path), inbox, None)
-        scratch = scratch_of(str(self._location), self._settings.scratch_dir)
-        return RemoteStorage(self._location, scratch, inbox, None, self._settings.storage_patience_s)
-
-    def _known_identity(self, records: list[Record]) -> dict[str, Any] | None:
-        try:
-            identity: dict[str, Any] = self._storage.read_identity()
-        except StorageUnavailableError:
-            raise
-        except StorageError:
-            copy = next((record.body for record in reversed(records) if record.kind == IDENTITY), None)
-            if copy is None and any(record.kind in KINDS for record in records):
-                raise
-            if copy is None:
-                return None  # nothing has been begun yet
-            identity = copy
-        if identity.get("kind") != KIND:
-            raise TuneError(f"{self._location} is a training run, not an experiment: give another RunConfig(name=...)")
-        return identity
-
-    def _identify(self, definition: Definition, known: dict[str, Any] | None) -> None:
-        identity = definition.identity()
-        if known != identity:
-            self._storage.write_identity(identity)
-        if known != identity:
-            self._storage.write([(IDENTITY, identity)], lambda: None)
-
-    def _machine(self, definition: Definition) -> Experiment:
-        config = definition.tune_config
-        spec = Spec(
-            metric=config.metric,
-            mode=config.mode,
-            num_samples=config.num_samples,
-            naming=Naming(
-                definition.prefix, definition.trainable_name, config.trial_name_creator, config.trial_dirname_creator
-            ),
-            resources_of=self._bundles,
-            fail_fast=bool(definition.run_config.failure_config.fail_fast),
-            host=definition.host,
-        )
-        searcher, scheduler = definition.searcher(), definition.scheduler()
-        stopper = definition.stopper
-        self._stopper_is_none = isinstance(stopper, NoopStopper)
-        self._scheduler = scheduler
-        where = (self._location, definition.param_space)
-        return Experiment(spec, *where, searcher, scheduler, stopper, {"CPU": float(os.cpu_count() or 1)})
-
-    def _make_driver(self, definition: Definition, inbox: Inbox, engine: Any) -> ExperimentDriver:
-        run, config = definition.run_config, definition.tune_config
-        total = definition.total_samples
-        self._configured = self._configure(run)
-        logs = self._storage.home.root / "trials"
-        far = (self._location, logs, self._settings.storage_patience_s)
-        self._audience = Audience(
-            [*_callbacks(run), *_default_loggers(run)],
-            run.progress_reporter,
-            str(logs),
-            display=_display(run, self._settings),
-            artifacts=Artifacts(*far) if self._storage.remote else None,
-            quiet=run.verbose == 0,
-            shows_output=run.verbose not in (0, 1),
-            total_samples=total,
-            num_samples=config.num_samples,
-            budget_s=config.budget_s,
-        )
-        driver = ExperimentDriver(
-            self._experiment,
-            self._storage,
-            inbox,
-            engine,
-            self._settings,
-            self._audience,
-            space=definition.param_space,
-            plan_of=self._plan,
-            configure=self._configured,
-            resumption=self._resumption,
-            max_concurrent=config.max_concurrent_trials or 0,
-            score_attribute=run.checkpoint_config.checkpoint_score_attribute,
-        )
-        self._experiment.stopper.use_clock(driver.elapsed)
-        return driver
-
-    def _check_configs(self) -> None:
-        """What was not stored must be passed again before a trial that has it can go on."""
-        for trial in self._experiment.get_live_trials():
-            missing = missing_in(trial.config)
-            if missing:
-                raise TuneError(
-                    f"the config of {trial} has {', '.join(missing)}, which cannot be stored (an object, a function or "
-                    "a reference of an earlier session): pass it again with Tuner.restore(..., param_space=...)"
-                )
-
-    # How a trial runs
-
-    def _bundles(self, config: dict[str, Any]) -> list[dict[str, float]]:
-        if isinstance(self._trainable, DataParallelTrainer):
-            return trainer_resources(self._trainable, config).bundles
-        return resources_of(self._trainable, config).bundles
-
-    @property
-    def _lockstep(self) -> bool:
-        return not (type(self._scheduler) is FIFOScheduler and self._stopper_is_none)
-
-    def _plan(self, trial: Trial) -> Plan:
-        missing = missing_in(trial.config)
-        if missing:
-            raise TuneError(f"{', '.join(missing)} of its config was not stored: pass param_space again to restore it")
-        location = self._experiment.home_of(trial)
-        trainer = self._trainer(trial)
-        total: dict[str, float] = {}
-        for bundle in trial.resources:
-            for name, amount in bundle.items():
-                total[name] = total.get(name, 0.0) + amount
-        about = {
-            "id": trial.trial_id,
-            "name": trial.name,
-            "experiment": self._definition.run_config.name,
-            "resources": total,
-        }
-        plan = trainer.plan(location, self._settings, identified=False)
-        metadata = {**plan.metadata, TRIAL: about}
-        how = "use Tuner.restore(..., resume_errored=True)"
-        return replace(
-            plan,
-            name=trial.name,
-            display="off",
-            lockstep=self._lockstep,
-            metadata=metadata,
-            how_to_go_on=how,
-            like=self._configured,
-        )
-
-    def _trainer(self, trial: Trial) -> DataParallelTrainer:
-        run = self._definition.run_config
-        own = RunConfig(
-            name=trial.directory,
-            storage_path=str(self._location),
-            storage_filesystem=self._location.filesystem,
-            failure_config=replace(run.failure_config, fail_fast=False),
-            checkpoint_config=run.checkpoint_config,
-            sync_config=run.sync_config,
-            worker_runtime_env=run.worker_runtime_env,
-            verbose=0,
-            preload=run.preload,
-        )
-        if isinstance(self._trainable, DataParallelTrainer):
-            return trial_trainer(self._trainable, trial.config, own)
-        checkpoint = run.checkpoint_config
-        if isinstance(self._trainable, type) and not checkpoint.checkpoint_frequency and self._pauses:
-            checkpoint = replace(checkpoint, checkpoint_frequency=1)
-        if self._entry is None:
-            self._entry = Sent(entry_of(self._trainable, checkpoint, run.stop))
-        scaling = scaling_of([dict(bundle) for bundle in trial.resources])
-        return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
-
-    @property
-    def _pauses(self) -> bool:
-        """Whether the scheduler may want a trial to go on from a checkpoint later, or another one from its."""
-        return type(self._scheduler) not in _NEVER_PAUSE
-
-    def _configure(self, run: RunConfig) -> Any:
-        root = self._storage.home.root
-        plan = Plan(
-            name=run.name,
-            location=self._location,
-            spec=RunSpec(),
-            payload=b"",
-            identity={},
-            essential=("holdfast.train.payload", "holdfast.train.api", "holdfast.tune.trainable"),
-            preload=tuple(run.preload),
-        )
-        return configuration(plan, self._settings, root.parent if self._storage.remote else root, b"")
-
-
 def _identity(location: Location) -> dict[str, Any]:
     identity = read_identity(location)
     if identity.get("kind") != KIND:
@@ -470,25 +168,6 @@ def _identity(location: Location) -> dict[str, Any]:
 def _name_of(trainable: Any) -> str:
     name = getattr(trainable, "__name__", None) or type(trainable).__name__
     return "".join(c if c.isalnum() or c in "_-" else "-" for c in str(name)) or "trainable"
-
-
-def _callbacks(run: RunConfig) -> list[Callback]:
-    return [callback for callback in run.callbacks if isinstance(callback, Callback)]
-
-
-def _default_loggers(run: RunConfig) -> list[Callback]:
-    """JSON, CSV and TensorBoard, unless the script has them or the environment says no."""
-    if not is_local_logging_wanted():
-        return []
-    kinds = (JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback)
-    return [kind() for kind in kinds if not any(isinstance(callback, kind) for callback in run.callbacks)]
-
-
-def _display(run: RunConfig, in_force: settings.Settings) -> TrialsDisplay | None:
-    """None where the script has a reporter of its own, or wants silence."""
-    if run.progress_reporter is not None or run.verbose == 0:
-        return None
-    return make_display(in_force.display)
 
 
 def _check_same_keys(identity: Mapping[str, Any], space: Mapping[str, Any]) -> None:
