@@ -23,6 +23,7 @@ class Settings:
     bad_node_rest_s: float = 600.0
     preemption_grace_s: float = 30.0  # from a SIGTERM to a node's agent until it ends
     node_timeout_s: float = 10.0  # a node that has not answered for so long is lost
+    standby_nodes: int = 0  # on Ray: nodes in reserve on which an agent is kept ready
     stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
     drill: str = ""  # set by holdfast drill: the directory of a rehearsal, which has the runs' storage too
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import glob
+import inspect
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import ray
 from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
@@ -21,7 +25,7 @@ import cluster_job
 from elastic_job import Scene, wait_until
 
 PATIENCE_S = 90.0
-_STARTS = 4
+_SLOWER = 5.0
 HEAD = {"num_cpus": 0, "include_dashboard": False}
 
 
@@ -30,27 +34,17 @@ class Machines:
 
     def __init__(self) -> None:
         self._before = descendants()
-        self._cluster = self._patiently(lambda: Cluster(True, head_node_args=HEAD, shutdown_at_exit=False))
+        self._cluster = patiently(lambda: Cluster(True, head_node_args={**HEAD, **ports()}, shutdown_at_exit=False))
         ray.init(address=self._cluster.address, logging_level="ERROR", log_to_driver=False)
         self.nodes: dict[str, Any] = {}  # by Ray's id
-
-    def _patiently(self, start: Callable[[], Any]) -> Any:
-        """Ray gives up on a node that is not there in 30 s, which a loaded machine may need."""
-        for _ in range(_STARTS - 1):
-            there = descendants()
-            try:
-                return start()
-            except Exception as error:
-                print(f"once more, as a node of Ray did not start: {error}")
-                end(descendants() - there)
-        return start()
+        self._drained: set[str] = set()
 
     @property
     def address(self) -> str:
         return str(self._cluster.address)
 
     def add(self, cpus: float = 1, **options: Any) -> str:
-        node = self._patiently(lambda: self._cluster.add_node(num_cpus=cpus, **options))
+        node = patiently(lambda: self._cluster.add_node(num_cpus=cpus, **ports(), **options))
         self.nodes[node.node_id] = node
         return str(node.node_id)
 
@@ -63,8 +57,12 @@ class Machines:
         self._cluster.worker_nodes.discard(node)
         node.kill_all_processes(check_alive=False, allow_graceful=False)
 
+    def kill_head(self) -> None:
+        self._cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
+
     def drain(self, id: str, deadline_s: float) -> None:
         """A notice that the machine will be taken away."""
+        self._drained.add(id)
         preemption = 2
         gcs = ray._private.worker.global_worker.gcs_client
         accepted, why = gcs.drain_node(id, preemption, "a test", int((time.time() + deadline_s) * 1000))
@@ -72,14 +70,46 @@ class Machines:
 
     def top_up(self, count: int) -> list[str]:
         """Have so many nodes with one CPU each; tests leave others behind."""
-        while len(self.nodes) < count:
+        while len(stays := [id for id in self.nodes if id not in self._drained]) < count:
             self.add()
-        return list(self.nodes)
+        return stays
 
     def close(self) -> None:
         ray.shutdown()
         self._cluster.shutdown()
         end(descendants() - self._before)
+
+
+def ports() -> dict[str, int]:
+    """Of a raylet's helpers."""
+    names = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port", "metrics_export_port")
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("", 0))) for _ in names]
+        return {name: server.getsockname()[1] for name, server in zip(names, free, strict=True)}
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """Ray gives a node 30 s to start, and a raylet half of that to its helper, come what may. A loaded machine may need
+    longer: the clock goes slower, and the port that the raylet waits to be told is there before it looks."""
+    slow = SimpleNamespace(**vars(time))
+    slow.monotonic = lambda: time.monotonic() / _SLOWER
+    plain = ray._private.services.start_raylet
+
+    def start_raylet(*given: Any, **named: Any) -> Any:
+        call = inspect.signature(plain).bind(*given, **named).arguments
+        port = Path(call["session_dir"], f"dashboard_agent_listen_port_{call['node_id']}")
+        port.write_text(str(call["dashboard_agent_listen_port"]))
+        return plain(*given, **named)
+
+    there = descendants()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ray._private.node.time", slow)
+        patch.setattr("ray._private.services.start_raylet", start_raylet)
+        try:
+            return start()
+        except BaseException:
+            end(descendants() - there)
+            raise
 
 
 def descendants() -> set[int]:

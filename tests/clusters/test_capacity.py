@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.cli.cluster.check import judge
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray.capacity import Capacity, NodeType, fits, seats
+from holdfast.engine.ray.capacity import Capacity, NodeType, fits, room_in
 from holdfast.engine.ray.nodes import RayNode
 
 
@@ -32,7 +32,7 @@ def demand(least: int, most: int) -> Demand:
 def test_a_node_has_room_for_as_many_workers_as_its_scarcest_resource(
     asked: dict[str, float], has: dict[str, float], room: int
 ) -> None:
-    assert seats(has, Demand(resources=asked)) == room
+    assert room_in(has, Demand(resources=asked)) == room
 
 
 def test_a_plain_label_must_be_there_and_what_says_more_is_left_to_ray() -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import driver_shell
 import pytest
+from engine_contract import EngineContract
 from ray_machines import Machines, RayScene, cluster_job, left_over, name_of, wait_until
 
 import holdfast.train as train
+from holdfast.engine.demand import Demand
+from holdfast.engine.ray.engine import RayEngine
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -36,11 +39,15 @@ def test_a_killed_worker_comes_back(machines: Machines, scene: RayScene) -> None
     assert scene.worlds() == [2, 2]
 
 
-def test_a_killed_node_is_replaced_by_one_in_reserve(machines: Machines, scene: RayScene) -> None:
+def test_a_killed_node_is_replaced_by_one_in_reserve(
+    machines: Machines, scene: RayScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines.top_up(3)
+    monkeypatch.setenv("HOLDFAST_STANDBY_NODES", "1")
 
     def act() -> None:
         scene.await_steps(3, world=2)
+        wait_until(lambda: sum(what.startswith("actor") for what in left_over()) == 3, "an agent on the third node")
         machines.kill(scene.node_of(1))
         scene.await_record("GroupStarted", 2)
         scene.await_steps(3, world=2)
@@ -135,3 +142,26 @@ def test_cluster_check_counts_what_the_cluster_has(machines: Machines) -> None:
     assert "never has more than" in found["verdict"]
     scarce = subprocess.run([*command, "--workers", "1", "--gpus", "9"], capture_output=True, text=True, timeout=120)
     assert scarce.returncode == 1, scarce.stderr
+
+
+class RayLab:
+    """Nodes of the cluster, by the names that the engine has for them."""
+
+    def __init__(self, machines: Machines) -> None:
+        machines.top_up(2)
+        self._machines, self.engine = machines, RayEngine(Demand(2, 2, strategy="STRICT_SPREAD"))
+
+    def kill(self, node: str) -> None:
+        self._machines.kill(self._id(node))
+
+    def drain(self, node: str, deadline_s: float) -> None:
+        self._machines.drain(self._id(node), deadline_s)
+
+    def _id(self, node: str) -> str:
+        return next(id for id in self._machines.nodes if name_of(id) == node)
+
+
+class TestRayEngine(EngineContract):
+    @pytest.fixture
+    def lab(self, machines: Machines) -> RayLab:
+        return RayLab(machines)

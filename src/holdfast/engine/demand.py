@@ -17,6 +17,7 @@ class Demand:
     strategy: str = "PACK"
     labels: Sequence[Mapping[str, str]] = ()
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    standby: int = 0  # nodes without room of ours that have an agent all the same, ready to take over
 
     @property
     def gpus(self) -> float:

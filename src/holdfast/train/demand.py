@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast import settings
 from holdfast.engine.demand import Demand
 
 from .config import RunConfig, ScalingConfig
@@ -22,4 +23,5 @@ def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:
         strategy=scaling.placement_strategy,
         labels=tuple(labels),
         runtime_env=run.worker_runtime_env,
+        standby=settings.load().standby_nodes,
     )

@@ -54,13 +54,14 @@ class RayAgent:
         self._hosting: Any = None  # what the actor answers when all is gone
         self._killed = False
         self.node_is_there = True  # as far as is known
+        self.trouble = ""
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
         """Start it, and deliver what it says until it is gone."""
         run_dir = "" if self._configure.storage else self._configure.run_dir
         about = self._await(self._actor.about.remote(run_dir), _ACTOR_WITHIN_S)
         if not isinstance(about, About):
-            self.node_is_there = False
+            self.node_is_there, self.trouble = False, str(about or "its Ray actor did not start")
             return
         self._check(about)
         self._door = Door(own_address())
@@ -107,6 +108,8 @@ class RayAgent:
         """What workers find is the node's: its variables and paths, and those that the runtime environment adds."""
         ours = {name: value for name, value in self._configure.env.items() if name.startswith(b"HOLDFAST_")}
         env = {name: value for name, value in about.env.items() if name not in _RAYS_OWN and name != "OMP_NUM_THREADS"}
+        if about.interface:  # else gloo looks the host's name up, which is wrong on many machines
+            env.setdefault("GLOO_SOCKET_IFNAME", about.interface)
         env |= {"RAY_ADDRESS": cluster_address(), **self._env_vars}
         cwd = os.fsencode(about.cwd) if self._own_directory else self._configure.cwd
         return msgspec.structs.replace(
@@ -153,8 +156,10 @@ class RayAgent:
 
 
 def _answer(ray: Any, ref: Any) -> Any:
-    """None if the actor is gone, or its node."""
+    """What went wrong instead, if the actor is gone, or its node, or it could not be started."""
     try:
         return ray.get(ref)
-    except (ray.exceptions.RayActorError, ray.exceptions.RaySystemError, ray.exceptions.WorkerCrashedError):
-        return None
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        raise NodeUnusableError(f"RunConfig(worker_runtime_env=...) cannot be set up: {error}") from error
+    except ray.exceptions.RayError as error:
+        return error

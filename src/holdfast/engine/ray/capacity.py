@@ -50,7 +50,7 @@ def capacity(demand: Demand) -> Capacity:
     state = ray_module()._private.state.state  # what each node has left is not public
     left = state.available_resources_per_node()
     nodes = [
-        (node, seats(left.get(node.id, {}), demand), seats(node.resources, demand))
+        (node, room_in(left.get(node.id, {}), demand), room_in(node.resources, demand))
         if fits(node, demand)
         else (node, 0, 0)
         for node in sorted(look().values(), key=lambda node: node.name)
@@ -58,7 +58,7 @@ def capacity(demand: Demand) -> Capacity:
     return Capacity(nodes, _types(state, demand))
 
 
-def seats(resources: Mapping[str, float], demand: Demand) -> int:
+def room_in(resources: Mapping[str, float], demand: Demand) -> int:
     rooms = [resources.get(name, 0.0) / amount + _ROUNDING for name, amount in demand.resources.items() if amount]
     return math.floor(min(rooms, default=0.0))
 
@@ -77,7 +77,7 @@ def _types(state: object, demand: Demand) -> list[NodeType]:
     return [
         NodeType(
             kind.name,
-            seats(dict(kind.resources), demand),
+            room_in(dict(kind.resources), demand),
             max(0, kind.min_count),
             kind.max_count if kind.max_count >= 0 else None,
         )

@@ -5,8 +5,12 @@ It knows by itself when its node is no longer Ray's: the raylet is its parent, a
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 import holdfast
 from holdfast.node.tree import Tree
 
+_SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 _LOOK_EVERY_S = 0.1
 _GONE_WITHIN_S = 10.0
 _ANSWER_WITHIN_S = 1.0  # that the node is lost; then this process ends too
@@ -28,6 +33,7 @@ class About:
     python: tuple[int, int]
     pid: int
     address: str
+    interface: str  # the network's that it is on; empty if nobody knows
     env: dict[str, str]
     sys_path: list[str]
     cwd: str
@@ -48,11 +54,13 @@ class HoldfastAgent:
         """``run_dir``: where the run is stored, if that is a directory which all nodes must reach; else empty."""
         from ray.util import get_node_ip_address
 
+        address = get_node_ip_address()
         return About(
             version=holdfast.__version__,
             python=sys.version_info[:2],
             pid=os.getpid(),
-            address=get_node_ip_address(),
+            address=address,
+            interface=interface_of(address),
             env=dict(os.environ),
             sys_path=list(sys.path),
             cwd=os.getcwd(),
@@ -105,3 +113,14 @@ class HoldfastAgent:
             )
         finally:
             os.close(reading)
+
+
+def interface_of(address: str) -> str:
+    """The interface that has this IPv4 address; empty if none is found."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                found = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(found[20:24]) == address:
+                    return name
+    return ""

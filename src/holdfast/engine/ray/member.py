@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ class RayMember(Member):
         self._seats: list[wire.Seat] = []
         self._actor: Any = None
         self._latest: RayAgent | None = None
+        self._told = ""  # what went wrong, as far as a person was told
         self.is_busy = False  # workers of the run may live there
         self.is_doubted = False  # its actor is gone, and nobody knows yet whether the node is
         super().__init__(node, configure, inbox, stays)
@@ -94,3 +96,6 @@ class RayMember(Member):
 
     def _complain(self, in_vain: int) -> None:
         """A node that cannot be used may be able to later, and others may join."""
+        if in_vain and self._latest is not None and self._latest.trouble not in ("", self._told):
+            self._told = self._latest.trouble
+            print(f"holdfast: no agent can be started on {self._node.id}: {self._told}", file=sys.stderr)

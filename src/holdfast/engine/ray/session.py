@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
+from itertools import islice
 
 from holdfast.engine.agent_process import Node
 from holdfast.engine.base import Inbox
@@ -16,6 +18,7 @@ from holdfast.engine.demand import Demand
 from holdfast.errors import HoldfastError
 from holdfast.wire import messages as wire
 
+from .capacity import fits, room_in
 from .connection import ray_module
 from .member import RayMember
 from .nodes import RayNode, look
@@ -23,6 +26,7 @@ from .seats import Seats
 
 log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.2
+_LOOK_FIRST_EVERY_S = 0.02
 _FIRST_LOOKS_S = 2.0  # how long the nodes that are there are waited for, before the run starts with what it has
 _BLIND_FOR_S = 60.0  # how long the cluster may not answer
 _ENDED_WITHIN_S = 12.0
@@ -32,15 +36,16 @@ _SOME_DAY_S = 120.0  # the deadline of a node that is drained without one
 class RaySession:
     def __init__(self, demand: Demand, configure: wire.Configure, inbox: Inbox) -> None:
         self._demand, self._configure, self._inbox = demand, configure, inbox
-        self._lock = threading.Lock()
         self._members: dict[str, RayMember] = {}  # by our name of the node
         self._alive: dict[str, RayNode] = {}  # by Ray's
         self._drained: set[str] = set()
         self._over = threading.Event()
-        self._seats = Seats(demand, f"holdfast:{configure.run_name}")
-        self._look_first()
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
+        self._seats = Seats(demand, f"holdfast:{configure.run_name}")
+        self._looked = threading.Event()
         self._thread.start()
+        self._looked.wait(_FIRST_LOOKS_S)  # so that the driver hears first of the nodes that are there
+        self._looked.set()
 
     # What the driver says
 
@@ -56,7 +61,7 @@ class RaySession:
 
     def close(self) -> None:
         self._over.set()
-        self._thread.join()
+        self._thread.join(_ENDED_WITHIN_S)  # it may be asking a cluster that has gone
         members = list(self._members.values())
         for member in members:
             member.shut_down()
@@ -64,24 +69,17 @@ class RaySession:
             if not member.join(_ENDED_WITHIN_S):
                 member.remove()
                 member.join(_ENDED_WITHIN_S)
-        for member in members:
-            member.end_actor()
-        self._seats.release()
+        for end in (*(member.end_actor for member in members), self._seats.release):
+            try:
+                end()
+            except Exception as error:  # Ray ends them when this process does
+                log.debug("the cluster did not answer: %s", error)
 
     # What Ray says
 
-    def _look_first(self) -> None:
-        """So that the driver hears of the nodes that are there before it decides how many workers to start."""
-        deadline = time.monotonic() + _FIRST_LOOKS_S
-        while time.monotonic() < deadline:
-            self._look()
-            if sum(map(len, self._seats.by_node().values())) >= self._demand.most:
-                return
-            time.sleep(_LOOK_EVERY_S / 4)
-
     def _watch(self) -> None:
         seen_at = time.monotonic()
-        while not self._over.wait(_LOOK_EVERY_S):
+        while not self._over.is_set():
             try:
                 self._look()
                 seen_at = time.monotonic()
@@ -90,6 +88,7 @@ class RaySession:
                 if not ray_module().is_initialized() or time.monotonic() > seen_at + _BLIND_FOR_S:
                     self._inbox.put(HoldfastError(f"the Ray cluster cannot be reached any more: {error}"))
                     return
+            self._over.wait(_LOOK_EVERY_S if self._looked.is_set() else _LOOK_FIRST_EVERY_S)
 
     def _look(self) -> None:
         self._alive = look()
@@ -99,9 +98,21 @@ class RaySession:
         for ray_id in seats:
             if self._alive[ray_id].name not in self._members and self._alive[ray_id].drain_by is None:
                 self._add(self._alive[ray_id])
+        for node in self._reserve(seats) if self._looked.is_set() else ():
+            self._add(node)
         for member in list(self._members.values()):
             member.seat(seats.get(member.ray_id, []))
             self._tell_of_draining(member)
+        if sum(map(len, seats.values())) >= self._demand.most:
+            self._looked.set()
+
+    def _reserve(self, seats: Mapping[str, list[wire.Seat]]) -> list[RayNode]:
+        """Nodes to have an agent before there is room on them for us, so that it is ready when there is."""
+        members = {member.ray_id: member for member in self._members.values()}
+        waiting = sum(1 for id, member in members.items() if id in self._alive and id not in seats)
+        fit = (node for node in self._alive.values() if node.id not in members and node.drain_by is None)
+        able = (node for node in fit if fits(node, self._demand) and room_in(node.resources, self._demand))
+        return list(islice(able, max(0, self._demand.standby - waiting)))
 
     def _add(self, node: RayNode) -> None:
         local = Node(node.name, labels=node.labels)
