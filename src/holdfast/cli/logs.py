@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from holdfast.cli import output, paths, runs
+from holdfast.cli import experiments, output, paths, runs
 from holdfast.cli.runs import Run
 
 HELP = "print the workers' logs"
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     stored = runs.open_run(paths.run_location(arguments.run_path))
+    experiments.refuse(stored, "logs")
     poll_s = _REMOTE_POLL_S if stored.location.is_remote else _POLL_S
     is_driven = arguments.follow and stored.driver() is not None
     _check(stored, arguments, is_driven)

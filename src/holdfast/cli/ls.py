@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.cli import output, paths, reading, runs
+from holdfast.cli import experiments, output, paths, reading, runs
+from holdfast.driver.experiments import is_experiment
 from holdfast.errors import StorageError
 from holdfast.store.location import Location
 from holdfast.store.remote.fetch import in_parallel
@@ -28,8 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json([{**row, "last_change": output.iso_time(row["last_change"])} for row in rows])
     elif rows:
-        header = ("NAME", "STATE", "REPORTS", "LAST CHECKPOINT", "LAST CHANGE")
-        output.print_table(header, map(_cells, rows))
+        _print_tables([row for row in rows if row["kind"] == "run"], [row for row in rows if row["kind"] != "run"])
     else:
         output.note(f"no runs in {storage}")
     for row in rows:
@@ -50,16 +50,34 @@ def _runs(storage: Location, is_default: bool) -> list[Location]:
     return paths.runs_below(storage)
 
 
+def _print_tables(of_runs: list[dict[str, Any]], of_experiments: list[dict[str, Any]]) -> None:
+    if of_runs:
+        output.print_table(("NAME", "STATE", "REPORTS", "LAST CHECKPOINT", "LAST CHANGE"), map(_cells, of_runs))
+    if of_runs and of_experiments:
+        print()
+    if of_experiments:
+        output.print_table(experiments.LIST_HEADER, map(experiments.cells, of_experiments))
+
+
 def _row(location: Location) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": location.name, "path": str(location), "state": "unreadable", "reports": None}
+    row: dict[str, Any] = {
+        "kind": "run",
+        "name": location.name,
+        "path": str(location),
+        "state": "unreadable",
+        "reports": None,
+    }
     row |= {"last_checkpoint": None, "last_change": None, "problem": None}
     try:
         stored = runs.open_run(location)
+        identity = runs.identity(stored)
+        if is_experiment(identity):
+            return row | experiments.row(stored, identity)
         found = reading.read(stored, with_manifests=False)
         row |= {"state": found.state, "reports": found.last_report[0], "last_change": found.last_change}
         newest = found.past.state.newest
         row["last_checkpoint"] = newest and newest.id
-        if not runs.identity(stored):
+        if not identity:
             row["problem"] = f"what it is was lost; holdfast verify {location} says more"
     except (StorageError, OSError) as error:
         row["problem"] = str(error)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import settings
+from holdfast.driver.history import read_identity, read_records
 from holdfast.errors import NotARunError
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
@@ -13,8 +15,19 @@ from holdfast.store.remote.fetch import in_parallel
 
 PATIENCE_S = 4.0  # with the first contact: a person waits
 READ_PATIENCE_S = 30.0  # with storage that has answered; also the time that one request may take
-RUN_HELP = "a run's directory or URL, or its name in the default storage path"
+RUN_HELP = "the directory or URL of a run, an experiment or a trial, or its name in the default storage path"
 STORAGE_HELP = "a directory or URL (default: HOLDFAST_STORAGE_PATH, else ~/holdfast_results)"
+
+
+@dataclass(frozen=True, eq=False)
+class TrialLocation(Location):
+    """Of a trial, whose journal is a part of its experiment's."""
+
+    trial: str = ""  # its id
+
+    @property
+    def experiment(self) -> Location:
+        return Location(self.root, super().parent.key, self.options, self.filesystem)
 
 
 def run_location(text: str) -> Location:
@@ -25,6 +38,9 @@ def run_location(text: str) -> Location:
             return by_name
     if is_run(location):
         return location
+    trial = _trial_location(location)
+    if trial is not None:
+        return trial
     if not _is_there(location):
         raise NotARunError(
             f"{location} does not exist. Give the directory of a run, or the name of one in "
@@ -35,6 +51,23 @@ def run_location(text: str) -> Location:
     raise NotARunError(
         f"{location} holds no run of Holdfast: it has no run.json. Give the directory of a run: <storage_path>/<name>."
     )
+
+
+def _trial_location(location: Location) -> TrialLocation | None:
+    """By the trial's directory, its name or its id, below its experiment; that may be given by its name alone, too."""
+    from holdfast.driver import experiments
+
+    is_below_default = location.path is not None and not location.parent.path.exists()  # type: ignore[union-attr]
+    for place in (location.parent, *([storage_location(None) / location.parent.name] if is_below_default else [])):
+        if not is_run(place):
+            continue
+        identity = read_identity(place, READ_PATIENCE_S)
+        if experiments.is_experiment(identity):
+            records = read_records(place, READ_PATIENCE_S)
+            trial = experiments.account(place, identity, records).find(location.name)
+            home = place / trial.directory
+            return TrialLocation(home.root, home.key, home.options, home.filesystem, trial.id)
+    return None
 
 
 def storage_location(text: str | None) -> Location:

@@ -17,6 +17,7 @@ import msgspec
 from holdfast.cli.lease_probe import LivingDriver
 from holdfast.cli.runs import Run
 from holdfast.core.state import ValidationStatus
+from holdfast.driver import experiments
 from holdfast.driver.recovery import Past, read_past
 from holdfast.errors import StorageError
 from holdfast.store.checkpoints import Manifest
@@ -40,6 +41,8 @@ class Reading:
     def state(self) -> str:
         if self.driver is not None:
             return "running"
+        if self.records and self.records[-1].kind == experiments.OVER:
+            return "finished"
         return "interrupted" if self.past.ended is None else self.past.ended.outcome.value
 
     @cached_property

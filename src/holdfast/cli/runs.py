@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.cli.lease_probe import LivingDriver, living_driver
-from holdfast.cli.paths import READ_PATIENCE_S
+from holdfast.cli.paths import READ_PATIENCE_S, TrialLocation
 from holdfast.driver.history import read_identity
 from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.store import journal, runfile
@@ -69,6 +69,10 @@ class Run(Protocol):
 
 
 def open_run(location: Location) -> Run:
+    if isinstance(location, TrialLocation):
+        from holdfast.cli.trials import open_trial
+
+        return open_trial(location)
     if location.path is not None:
         return LocalRun(location)
     from holdfast.cli.remote_runs import RemoteRun
@@ -145,6 +149,10 @@ class LocalRun:
 
 def identity(run: Run) -> dict[str, Any]:
     """What run.json or its copy says; empty if both are lost, which is then among the damage."""
+    if isinstance(run.location, TrialLocation):
+        from holdfast.cli.trials import identity_of
+
+        return identity_of(run.location)
     try:
         return read_identity(run.location, READ_PATIENCE_S)
     except StorageUnavailableError:

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.cli import output, paths, reading, runs, timeline
+from holdfast.cli import experiments, output, paths, reading, runs, timeline
 from holdfast.cli.checkpoints import listing as checkpoints
 from holdfast.driver.display_picture import ago, headline
+from holdfast.driver.experiments import is_experiment
 from holdfast.driver.ledger import Ledger, account
 from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import Damage
@@ -26,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = reading.read(runs.open_run(paths.run_location(arguments.run_path)))
+    stored = runs.open_run(paths.run_location(arguments.run_path))
+    identity = runs.identity(stored)
+    if is_experiment(identity):
+        damage = reading.confirmed(stored.run_file_damage) + reading.confirmed(reading.journal_damage, stored)
+        return experiments.show(stored, identity, damage, arguments.json)
+    found = reading.read(stored)
     told = timeline.moments(found.records)
     ledger = _ledger(found)
     damage = _damage(found)

@@ -6,15 +6,17 @@ Exit code 1 if anything is damaged. What was set aside before is named, and is n
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from holdfast.cli import output, paths, reading, runs
+from holdfast.cli import experiments, output, paths, reading, runs
 from holdfast.cli.runs import Run
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.state import CheckpointRecord
 from holdfast.driver.display_picture import headline
+from holdfast.driver.experiments import is_experiment
 from holdfast.driver.recovery import reconcile
 from holdfast.errors import CheckpointDamagedError
 from holdfast.store.checkpoints import CheckpointStore, Manifest
@@ -71,8 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 1 if damaged else 0
     for id, why in set_aside:
         print(f"quarantined  {id}: {headline(why)}")
-    since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: there is no good checkpoint"
-    print(f"a driver would go on from {since}")
+    if not is_experiment(runs.identity(stored)):
+        since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: there is no good checkpoint"
+        print(f"a driver would go on from {since}")
     print(f"{damaged} of {len(checks)} damaged" if damaged else f"all {len(checks)} good")
     return 1 if damaged else 0
 
@@ -83,8 +86,20 @@ def _checks(stored: Run) -> Iterator[Check]:
     files = _count(stored.journal_files(), "object" if stored.location.is_remote else "file")
     found = f"good: {_count(len(records), 'record')} in {files}"
     yield Check("journal", found, reading.confirmed(reading.journal_damage, stored))
+    identity = runs.identity(stored)
+    if is_experiment(identity):
+        yield from _check_trials(stored, identity)
+        return
     yield _check_metrics(stored)
     yield from _check_checkpoints(stored)
+
+
+def _check_trials(stored: Run, identity: Mapping[str, Any]) -> Iterator[Check]:
+    for trial, part in experiments.parts(stored, experiments.read(stored, identity)[0]):
+        checks = [_check_metrics(part), *_check_checkpoints(part)]
+        found = f"good: {_count(trial.results, 'result')}, {_count(len(checks) - 1, 'checkpoint')}"
+        damage = [Damage(f"{trial.directory}/{d.path}", d.where, d.what) for check in checks for d in check.damage]
+        yield Check(trial.name, found, damage)
 
 
 def _check_metrics(stored: Run) -> Check:

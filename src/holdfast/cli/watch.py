@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.cli import output, paths, reading, runs, timeline
+from holdfast.cli import experiments, output, paths, reading, runs, timeline
 from holdfast.driver.display_picture import Rate, ago, clean, headline, rate_text
 from holdfast.errors import StorageUnavailableError
 
@@ -119,6 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     stored = runs.open_run(paths.run_location(arguments.run_path))
+    experiments.refuse(stored, "watch")
     every_s = arguments.interval or (_REMOTE_EVERY_S if stored.location.is_remote else _EVERY_S)
     rate = Rate()
     show = Lines() if arguments.json else Screen() if sys.stdout.isatty() else Plain()

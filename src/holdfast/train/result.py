@@ -52,8 +52,9 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
-        """Read the result of a run from its directory or URL; it may be running, finished, failed, moved or copied."""
-        from holdfast.driver.history import load
+        """Read the result of a run, or of a trial of an experiment, from its directory or URL; it may be running,
+        finished, failed, moved or copied."""
+        from holdfast.driver.experiments import load
 
         location = Location.parse("Result.from_path(path", path, storage_filesystem)
         return cls.from_history(location, load(location))

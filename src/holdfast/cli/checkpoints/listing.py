@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.cli import output, paths, reading, runs
+from holdfast.cli import experiments, output, paths, reading, runs
 from holdfast.core.state import ValidationStatus
 from holdfast.driver.display_picture import headline
 
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     stored = runs.open_run(paths.run_location(arguments.run_path))
+    experiments.refuse(stored, "checkpoints")
     kept = kept_checkpoints(reading.read(stored))
     damage = reading.confirmed(reading.manifest_damage, stored)
     set_aside = stored.quarantined()

@@ -1,0 +1,210 @@
+"""An experiment as the commands show it: its trials by status, the best of them, and why others failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast.cli import output, runs
+from holdfast.cli.lease_probe import LivingDriver
+from holdfast.cli.paths import TrialLocation
+from holdfast.cli.runs import Run
+from holdfast.cli.trials import open_trial
+from holdfast.driver.display_picture import ago, headline, value_text
+from holdfast.driver.experiments import (
+    ENDED,
+    OF_TRIAL,
+    ExperimentRecord,
+    TrialRecord,
+    account,
+    is_experiment,
+    own_records,
+    value_of,
+)
+from holdfast.store.journal import Record
+from holdfast.store.sealed import Damage
+
+LIST_HEADER = ("EXPERIMENT", "STATE", "TRIALS", "RESULTS", "LAST CHANGE", "BEST")
+_WORDS = {"RUNNING": "running", "PAUSED": "paused", "PENDING": "waiting", "ERROR": "failed", "TERMINATED": "done"}
+_SHOWN_TRIALS = 200
+_SHOWN_FAILURES = 20
+
+
+def refuse(stored: Run, command: str) -> None:
+    """For commands that look at one run: an experiment has many."""
+    if is_experiment(runs.identity(stored)):
+        raise ValueError(
+            f"{stored.location} is an experiment. Give one of its trials: holdfast {command} "
+            f"{stored.location}/<trial>; holdfast show {stored.location} lists them"
+        )
+
+
+def read(stored: Run, identity: Mapping[str, Any]) -> tuple[ExperimentRecord, LivingDriver | None]:
+    """Without a driver nothing runs, whatever the last one wrote."""
+    driver = stored.driver()
+    found = account(stored.location, identity, stored.journal()[0])
+    for trial in found.trials.values() if driver is None else ():
+        if trial.status == "RUNNING":
+            trial.status = "PENDING"
+    return found, driver
+
+
+def parts(stored: Run, found: ExperimentRecord) -> Iterator[tuple[TrialRecord, Run]]:
+    """The trials that have begun, as runs; the journal is read once for all."""
+    own: dict[str, list[Record]] = {id: [] for id in found.trials}
+    for record in stored.journal()[0]:
+        if record.kind == OF_TRIAL:
+            own[record.body["trial"]].append(record)
+    for trial in found.trials.values():
+        if own[trial.id]:
+            home = stored.location / trial.directory
+            location = TrialLocation(home.root, home.key, home.options, home.filesystem, trial.id)
+            yield trial, open_trial(location, own_records(own[trial.id], trial.id))
+
+
+def state_of(found: ExperimentRecord, driver: LivingDriver | None) -> str:
+    return "running" if driver is not None else "finished" if found.is_over else "interrupted"
+
+
+def row(stored: Run, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """For ``ls``."""
+    found, driver = read(stored, identity)
+    best = found.best
+    return {
+        "kind": "experiment",
+        "state": state_of(found, driver),
+        "reports": sum(trial.results for trial in found.trials.values()),
+        "last_change": found.changed,
+        "trials": dict(found.counts),
+        "best": best and _trial_json(best, identity),
+    }
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    best = row["best"]
+    return (
+        row["name"],
+        row["state"],
+        counts_text(row["trials"]),
+        f"{row['reports']:,}",
+        output.local_time(row["last_change"]),
+        "-" if best is None else f"{best['value_text']} by {best['name']}: {output.metrics_text(best['params'])}",
+    )
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{counts[status]:,} {word}" for status, word in _WORDS.items() if counts.get(status))
+    return f"{sum(counts.values()):,}{f': {parts}' if parts else ''}"
+
+
+def show(stored: Run, identity: Mapping[str, Any], damage: list[Damage], as_json: bool) -> int:
+    found, driver = read(stored, identity)
+    if as_json:
+        output.print_json(_as_json(found, driver, identity, damage))
+        return 1 if damage else 0
+    for name, text in _summary(found, driver, identity):
+        print(f"{name:<12}{headline(text, 400)}")
+    _print_trials(found, identity)
+    _print_failures(found)
+    for one in damage:
+        print(f"damaged: {output.damage_text(one)}")
+    return 1 if damage else 0
+
+
+def _summary(
+    found: ExperimentRecord, driver: LivingDriver | None, identity: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    changed, best, metric = found.changed, found.best, identity.get("metric")
+    since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
+    yield "experiment", found.location.name
+    yield "path", str(found.location)
+    who = f": process {driver.pid} on {driver.host}" if driver is not None and driver.pid else ""
+    yield "state", f"{state_of(found, driver)}{who}"
+    wanted = identity.get("num_samples")
+    yield "trials", f"{counts_text(found.counts)} (num_samples={wanted})"
+    yield "results", f"{sum(trial.results for trial in found.trials.values()):,}{since}"
+    if best is not None:
+        told = _trial_json(best, identity)
+        yield "best", f"{told['value_text']} by {best.name}: {output.metrics_text(best.params)}"
+    yield (
+        "trainable",
+        f"{identity.get('trainable')}, to {identity.get('mode')}imize {metric}"
+        if metric
+        else str(identity.get("trainable")),
+    )
+
+
+def _print_trials(found: ExperimentRecord, identity: Mapping[str, Any]) -> None:
+    metric = identity.get("metric")
+    trials = list(found.trials.values())
+    shown = trials[-_SHOWN_TRIALS:]
+    print(f"\ntrials{'' if trials else ': none'}")
+    if len(shown) < len(trials):
+        print(f"  the last {len(shown)} of {len(trials):,}; --json has all")
+    if shown:
+        header = ("TRIAL", "STATUS", "ITER", *([metric.upper()] if metric else []), "PARAMETERS")
+        output.print_table(header, (_cells(trial, metric) for trial in shown), indent="  ")
+        print(f"  holdfast show {found.location}/<trial> shows one")
+
+
+def _cells(trial: TrialRecord, metric: str | None) -> tuple[str, ...]:
+    value = [_value_text(trial, metric)] if metric else []
+    return (trial.name, _WORDS[trial.status], str(trial.iteration), *value, output.metrics_text(trial.params))
+
+
+def _value_text(trial: TrialRecord, metric: str) -> str:
+    value = value_of(trial.metrics, metric)
+    return value_text(trial.metrics[metric]) if metric in trial.metrics else "-" if value is None else value_text(value)
+
+
+def _print_failures(found: ExperimentRecord) -> None:
+    failed = [trial for trial in found.trials.values() if trial.status == "ERROR"]
+    if failed:
+        print("\nfailed")
+    for trial in failed[:_SHOWN_FAILURES]:
+        print(f"  {trial.name}: {headline(trial.error)}")
+    if len(failed) > _SHOWN_FAILURES:
+        print(f"  and {len(failed) - _SHOWN_FAILURES:,} more")
+
+
+def _trial_json(trial: TrialRecord, identity: Mapping[str, Any]) -> dict[str, Any]:
+    metric = identity.get("metric")
+    value = value_of(trial.metrics, metric) if metric else None
+    return {
+        "id": trial.id,
+        "name": trial.name,
+        "directory": trial.directory,
+        "status": trial.status,
+        "iteration": trial.iteration,
+        "value": value,
+        "value_text": f"{metric}={_value_text(trial, metric)}" if metric else "",
+        "params": dict(trial.params),
+        "error": trial.error or None,
+        "reason": trial.reason or None,
+    }
+
+
+def _as_json(
+    found: ExperimentRecord, driver: LivingDriver | None, identity: Mapping[str, Any], damage: list[Damage]
+) -> dict[str, Any]:
+    trials = [
+        {key: value for key, value in _trial_json(trial, identity).items() if key != "value_text"}
+        | {"config": dict(trial.config), "metrics": trial.metrics, "last_change": output.iso_time(trial.changed)}
+        for trial in found.trials.values()
+    ]
+    best = found.best
+    return {
+        "kind": "experiment",
+        "name": found.location.name,
+        "path": str(found.location),
+        "state": state_of(found, driver),
+        "driver": driver and {"pid": driver.pid, "host": driver.host, "since": output.iso_time(driver.since)},
+        "last_change": output.iso_time(found.changed),
+        "counts": dict(found.counts),
+        "unfinished": sum(trial.status not in ENDED for trial in found.trials.values()),
+        "best": best and best.id,
+        "configuration": dict(identity),
+        "trials": trials,
+        "damage": output.damage_json(damage),
+    }
