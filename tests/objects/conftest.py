@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,13 @@ from servers import S3Server, s3_server, unconditional_s3_server
 @pytest.fixture(scope="session", autouse=True)
 def obstore_is_running() -> None:
     obstore.put(MemoryStore(), "warm", b"")
+
+
+@pytest.fixture(autouse=True)
+def a_broken_connection_is_an_error() -> Iterator[None]:
+    """And not the silent end of the process that runs the tests: the proxies write to drivers that are killed."""
+    yield
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN, "run the command line in a process of its own"
 
 
 @pytest.fixture(scope="session")
