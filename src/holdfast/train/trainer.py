@@ -22,6 +22,7 @@ from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.metrics import observing
 from holdfast.store.location import Location
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
@@ -95,10 +96,12 @@ class DataParallelTrainer:
             from holdfast.drill.acting import on_stage
 
             plan, engine = on_stage(in_force.drill, plan, engine)
-        driver = Driver(plan, engine, in_force)
         in_process = self.scaling_config.num_workers == 0
-        with stop_requests.watched(location, driver.ask_to_stop, in_process):
-            ending = engine.host(driver.run, driver.ask_to_stop)
+        port, host, event_log = in_force.metrics_port, in_force.metrics_host, in_force.event_log
+        with observing(plan.name, location, port=port, host=host, event_log=event_log) as observer:
+            driver = Driver(plan, engine, in_force, observer=observer)
+            with stop_requests.watched(location, driver.ask_to_stop, in_process):
+                ending = engine.host(driver.run, driver.ask_to_stop)
         return self._result(location, ending)
 
     def _result(self, location: Location, ending: Ending) -> Result:
