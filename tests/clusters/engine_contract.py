@@ -13,10 +13,13 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "engine"))
 import dummies
+import nodes_at_work
 from nodes_at_work import Watcher, below, configure, is_gone, wait_until
 
 from holdfast.engine.base import Engine
 from holdfast.wire import messages as wire
+
+nodes_at_work.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
 
 
 class Lab(Protocol):

@@ -17,7 +17,7 @@ from holdfast.engine.demand import Demand
 from holdfast.engine.ray.engine import RayEngine
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
