@@ -89,12 +89,13 @@ class Arena:
             shutil.rmtree(home)
 
     def _add(self, ended: Ended, wrong: list[str]) -> None:
-        seed, struck = ended.plan.seed, ", ".join(s.fault.kind for s in ended.struck)
+        seed, found = ended.plan.seed, costs(ended)
+        struck = ", ".join(f"{s.fault.kind} ({c.lost})" for s, c in zip(ended.struck, found, strict=True))
         with self._lock:
             print(f"seed {seed}: {ended.seconds:.1f} s, {'WRONG' if wrong else 'ok'}: {struck}", flush=True)
             self.sum.runs += 1
             self.sum.seconds.append(ended.seconds)
-            self.sum.costs += costs(ended)
+            self.sum.costs += found
             self.sum.too_late += len(ended.plan.faults) - len(ended.struck)
             self.sum.repeated += sample_counts(ended)[1]
             self.sum.orphans += ended.orphans

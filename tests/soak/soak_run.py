@@ -310,7 +310,8 @@ class SoakRun:
     def _end_all(self) -> set[int]:
         """Those that were still there when the run was over, or long after the death of their driver."""
         mark = str(self._home)
-        deadline = time.monotonic() + (ENDED_WITHIN_S if self._process.poll() == 0 else 0.0)
+        has_ended = self._process.poll() is not None
+        deadline = time.monotonic() + (ENDED_WITHIN_S if has_ended else 0.0)
         while (left := processes.marked(mark)) and time.monotonic() < deadline:
             time.sleep(0.05)
         self._named = {pid: processes.name(pid) for pid in left}
@@ -319,7 +320,7 @@ class SoakRun:
                 os.kill(pid, signal.SIGKILL)
         self._close_stdin()
         self._process.wait()
-        return (left - {self._process.pid}) | self._outlived
+        return (left if has_ended else set()) | self._outlived  # else it was we who ended it
 
     def _leftovers(self, processes_left: set[int]) -> list[str]:
         files = [str(path) for path in (self._home / "tmp").iterdir() if not path.name.startswith(TORCH_CACHE)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from soak_notes import Group, Step
 from soak_run import Ended, Struck
 
 from holdfast.driver.history import load
+from holdfast.store import journal
+from holdfast.store.layout import RunLayout
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def judge(run: Ended, home: Path, reference: dict[str, Any] | None) -> list[str]
         wrong.append("the weights are not those of the undisturbed run")
     if reference is not None and run.plan.is_fixed and shards(run.outcome) != shards(reference):
         wrong.append("the final checkpoint is not that of the undisturbed run")
-    return [*wrong, *wrong_samples(run), *wrong_groups(run)]
+    return [*wrong, *wrong_samples(run), *wrong_groups(run), *wrong_handovers(run, home)]
 
 
 def shards(outcome: dict[str, Any]) -> dict[str, str]:
@@ -96,6 +98,19 @@ def wrong_groups(run: Ended) -> list[str]:
     return wrong
 
 
+def wrong_handovers(run: Ended, home: Path) -> list[str]:
+    """A group that ended as planned, for more workers or before its nodes went, costs no step."""
+    planned = {r.body["generation"] for r in journal.read(RunLayout(home / "run"))[0] if r.kind == "HandedOver"}
+    killed = [s.time for s in run.struck if s.fault.kind in ("driver killed", "any process killed")]
+    return [
+        f"the planned end of group {before.generation} cost {before.reached - after.base} steps"
+        for before, after in pairwise(run.notes.in_order)
+        if before.generation in planned
+        and before.reached > after.base
+        and not any(before.first < time < after.first for time in killed)
+    ]
+
+
 def has_dead_driver(run: Ended, after: Group) -> bool:
     """Whether the driver died when it could not reach a node across a network, or its agent was stopped there. The next
     driver does not know of that node, which ends its workers by itself when its time is over."""
@@ -104,11 +119,18 @@ def has_dead_driver(run: Ended, after: Group) -> bool:
     return run.plan.switched and any(cut < time < after.first for time in killed for cut in unreachable)
 
 
+FIRST_OF_TWO, SECOND_OF_TWO = "with another right behind it", "right behind another"
+
+
 def costs(run: Ended) -> list[Cost]:
-    found = []
+    """A fault that strikes before the run has recovered from another is no fault of its kind."""
+    found: list[Cost] = []
     for number, struck in enumerate(run.struck):
         until = run.struck[number + 1].time if number + 1 < len(run.struck) else math.inf
-        found.append(cost(run, struck, until))
+        one = cost(run, struck, until)
+        if found and found[-1].kind == FIRST_OF_TWO and one.kind != FIRST_OF_TWO:
+            one = replace(one, kind=SECOND_OF_TWO)
+        found.append(one)
     return found
 
 
@@ -125,4 +147,4 @@ def cost(run: Ended, struck: Struck, until: float) -> Cost:
     lived_on = until == math.inf or any(group.first < struck.time and group.last > until + 1.0 for group in groups)
     if at < until and (later or lived_on):
         return Cost(kind if later else f"{kind}, no group ended", at - struck.time, lost)
-    return Cost("with another behind it" if until < math.inf else f"{kind}, at the end", None, lost)
+    return Cost(FIRST_OF_TWO if until < math.inf else f"{kind}, at the end", None, lost)
