@@ -132,3 +132,7 @@ class WorkerDiedError(HoldfastError):
 
 class CollectiveError(HoldfastError):
     """A barrier or broadcast can never complete, because a rank that it waits for has returned."""
+
+
+class ObjectLostError(HoldfastError):
+    """What a reference refers to is gone: it lives as long as the session that put it."""

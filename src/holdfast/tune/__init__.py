@@ -8,14 +8,17 @@ from holdfast.train import (
     Result,
     RunConfig,
     SyncConfig,
+    TrainContext,
     get_checkpoint,
     get_context,
     report,
 )
 from holdfast.tune.callback import Callback
-from holdfast.tune.progress_reporter import CLIReporter, ProgressReporter
+from holdfast.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
 from holdfast.tune.registry import register_trainable
 from holdfast.tune.result_grid import ResultGrid
+from holdfast.tune.schedulers import create_scheduler
+from holdfast.tune.search import create_searcher
 from holdfast.tune.search_space import (
     choice,
     grid_search,
@@ -36,12 +39,15 @@ from holdfast.tune.trainable import PlacementGroupFactory, Trainable, with_param
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 from holdfast.tune.tuner import Tuner
 
+TuneContext = TrainContext
+
 __all__ = [
     "CLIReporter",
     "Callback",
     "Checkpoint",
     "CheckpointConfig",
     "FailureConfig",
+    "JupyterNotebookReporter",
     "PlacementGroupFactory",
     "ProgressReporter",
     "Result",
@@ -52,9 +58,12 @@ __all__ = [
     "SyncConfig",
     "Trainable",
     "TuneConfig",
+    "TuneContext",
     "TuneError",
     "Tuner",
     "choice",
+    "create_scheduler",
+    "create_searcher",
     "get_checkpoint",
     "get_context",
     "grid_search",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import time
@@ -267,6 +268,22 @@ class CLIReporter(ProgressReporter):
             return (True, 0.0) if value is None else (False, sign * value)
 
         return sorted(rows, key=rank)
+
+
+class JupyterNotebookReporter(CLIReporter):
+    """As ``CLIReporter``, in a notebook. ``overwrite``: each table takes the place of the one before it."""
+
+    def __init__(self, overwrite: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._overwrite = overwrite
+
+    def report(self, trials: Sequence[Trial], done: bool, *sys_info: str) -> None:
+        if self._overwrite:
+            with contextlib.suppress(ImportError):
+                from IPython.display import clear_output  # type: ignore[import-not-found]
+
+                clear_output(wait=True)
+        super().report(trials, done, *sys_info)
 
 
 def _headed(columns: Columns) -> dict[str, str]:

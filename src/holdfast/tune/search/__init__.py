@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
 from holdfast.tune.search.concurrency_limiter import ConcurrencyLimiter
 from holdfast.tune.search.repeater import Repeater
 from holdfast.tune.search.searcher import Searcher
+from holdfast.tune.search_space import grid_search
 
-__all__ = ["BasicVariantGenerator", "ConcurrencyLimiter", "Repeater", "Searcher"]
+__all__ = ["BasicVariantGenerator", "ConcurrencyLimiter", "Repeater", "Searcher", "create_searcher", "grid_search"]
+
+_NAMES = ("random", "variant_generator", "optuna")
+
+
+def create_searcher(search_alg: str, **kwargs: Any) -> Searcher:
+    """A searcher by its name. What it takes no argument for is left out, so that names can be swapped."""
+    if search_alg.lower() not in _NAMES:
+        raise ValueError(f"create_searcher(search_alg={search_alg!r}): must be one of {', '.join(_NAMES)}")
+    kind: type[Searcher] = BasicVariantGenerator
+    if search_alg.lower() == "optuna":
+        from holdfast.tune.search.optuna import OptunaSearch
+
+        kind = OptunaSearch
+    known = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in kwargs.items() if name in known})

@@ -14,16 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, overload
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import ObjectLostError as ObjectLostError
 
 from . import packing
 from .session import ObjectSession, is_private, session_here
 
 LOCAL = "local"
-
-
-class ObjectLostError(HoldfastError):
-    """What a reference refers to is gone: it lives as long as the session that put it."""
 
 
 @dataclass(frozen=True, repr=False)
