@@ -36,7 +36,7 @@ simulate: setup ## fault schedules on the core for SECONDS=60
 
 soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \
-		$(VENV)/bin/python -m pytest tests/soak -m soak -s
+		$(VENV)/bin/python -m pytest tests/soak tests/tune -m soak -s
 
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/objects -m soak -s
