@@ -22,7 +22,7 @@ from holdfast.wire import messages as wire
 from .launch import Launcher, LauncherLostError
 from .line import Line, RunLine
 from .nursery import Nursery
-from .run import Run
+from .run import Run, Shared
 from .storage_orders import Hands
 
 
@@ -45,6 +45,8 @@ class Agent:
         self._selector.register(self._wake, selectors.EVENT_READ, self._hear_threads)
         self._session: wire.Configure | None = None  # until the first order
         self._runs: dict[int, Run] = {}
+        self._minded: set[Run] = set()  # those that may have a deadline
+        self._leaving: set[int] = set()  # runs that are to close
         self._closing = self._run_over = False
         self._notices = 0  # that the machine goes away
         self._drained_at: float | None = None
@@ -100,9 +102,9 @@ class Agent:
             case wire.OpenRun(number, configure):
                 assert number not in self._runs, f"run {number} is open already"
                 self._nursery.share()
-                self._runs[number] = self._run(configure, number)
+                self._runs[number] = Run(configure, RunLine(self._line, number), self._shared)
             case wire.InRun(number, in_run):
-                if number in self._runs and not self._runs[number].is_closing:
+                if number in self._runs and number not in self._leaving:
                     self._runs[number].obey(in_run)
             case wire.CloseRun(number, over):
                 self._close_run(number, over)
@@ -113,24 +115,26 @@ class Agent:
 
     def _configure(self, order: wire.Configure) -> None:
         self._nursery = Nursery(order, self._launcher, self._selector)
-        self._session = order
+        told = (self._post, self._nudge, self._minded.add)
+        self._shared = Shared(self._nursery, self._selector, self._hands, *told)
+        self._own = Run(order, RunLine(self._line, None), self._shared)
         self._line.lease(order.node_timeout_s)
-        self._own = self._run(order, None)
-
-    def _run(self, configure: wire.Configure, number: int | None) -> Run:
-        line = RunLine(self._line, number)
-        return Run(configure, line, self._nursery, self._selector, self._hands, self._post, self._nudge)
+        self._session = order
 
     def _close_run(self, number: int, over: bool) -> None:
         if number in self._runs:
             self._runs[number].close_soon(over)
+            self._leaving.add(number)
         else:
             self._line.say(wire.RunClosed(number))
 
     def _let_go_of_closed(self) -> None:
-        for number in [n for n, run in self._runs.items() if run.is_closing and run.has_closed()]:
+        for number in [number for number in self._leaving if self._runs[number].has_closed()]:
             self._say_posted()  # what it has answered comes before
-            self._runs.pop(number).crew.close()
+            run = self._runs.pop(number)
+            run.crew.close()
+            self._leaving.discard(number)
+            self._minded.discard(run)
             self._line.say(wire.RunClosed(number))
 
     def _all_runs(self) -> Iterator[Run]:
@@ -166,7 +170,7 @@ class Agent:
     def _timeout(self) -> float | None:
         deadlines = [self._line.due(), self._drained_at]
         if self._session is not None:
-            deadlines += [self._nursery.due(), *(run.due() for run in self._all_runs())]
+            deadlines += [self._nursery.due(), *(run.due() for run in self._minded)]
         due = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return None if due is None else max(0.0, due - time.monotonic())
 
@@ -176,8 +180,10 @@ class Agent:
             self._closing = self._closing or self._notices > 0
             return
         self._nursery.on_time(now)
-        for run in self._all_runs():
+        for run in list(self._minded):
             run.on_time(now)
+            if run.due() is None:
+                self._minded.discard(run)
         self._let_go_of_closed()
         if self._line.is_cut:
             node, silence = self._session.node_id, self._session.node_timeout_s

@@ -36,9 +36,11 @@ class Crew:
         selector: selectors.BaseSelector,
         line: RunLine,
         submit: Callable[[Callable[[], None]], None],
+        has_deadline: Callable[[], None],
     ) -> None:
         self._session, self._layout, self._nursery = session, layout, nursery
         self._selector, self._line, self._submit = selector, line, submit
+        self._has_deadline = has_deadline
         self._payload = posix.anonymous_file(session.payload)  # what the session's workers run
         self._processes: dict[int, Process] = {}  # by token
         self._raised: list[Process] = []  # exceptions not yet passed on
@@ -67,7 +69,7 @@ class Crew:
         process = self._launch(0, -1, self._layout.logs_dir / f"{order.task}.log", payload, order.task)
         os.close(payload)
         if order.timeout_s is not None:
-            process.kill_at = time.monotonic() + order.timeout_s
+            self._kill_at(process, time.monotonic() + order.timeout_s)
         process.send(self._assignment(0, 1, wire.Place(0, 0, 1, 0), 0, None))
 
     def stop_group(self, order: wire.StopWorkers) -> None:
@@ -75,9 +77,9 @@ class Crew:
         for process in group:
             process.stopping = True
             if not order.graceful or not process.forked:  # nothing has begun that could end in good order
-                process.kill_at = 0.0
+                self._kill_at(process, 0.0)
             else:
-                process.kill_at = time.monotonic() + self._session.stop_grace_s
+                self._kill_at(process, time.monotonic() + self._session.stop_grace_s)
                 if process.pid and not process.returned:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGTERM)
@@ -136,13 +138,13 @@ class Crew:
         wanted = selectors.EVENT_WRITE if process.has_unsent else 0
         if self._line.listening and process.forked and not process.silent:  # first that it started, then what it says
             wanted |= selectors.EVENT_READ
-        key = self._selector.get_map().get(process.channel)
-        if key is None and wanted:
-            self._selector.register(process.channel, wanted, lambda mask: self._serve_channel(process, mask))
-        elif key is not None and not wanted:
+        if wanted == process.watched_for:
+            return
+        if process.watched_for:
             self._selector.unregister(process.channel)
-        elif key is not None and key.events != wanted:
-            self._selector.modify(process.channel, wanted, key.data)
+        if wanted:
+            self._selector.register(process.channel, wanted, lambda mask: self._serve_channel(process, mask))
+        process.watched_for = wanted
 
     def _serve_channel(self, process: Process, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -158,6 +160,8 @@ class Crew:
         self._nursery.oom.look(process.pid)
         self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid))
         self._watch(process)
+        if process.kill_at is not None:
+            self._has_deadline()
 
     def has_paused(self, process: Process, stopped: bool) -> None:
         self._line.say(wire.WorkerIsStopped(process.generation, process.rank, stopped))
@@ -219,6 +223,7 @@ class Crew:
             case wire.Raised():
                 process.raised = message
                 self._raised.append(process)
+                self._has_deadline()
             case wire.Request() if process.task:
                 error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
                 self._send(process, wire.Reply(generation, rank, message.request, b"", error))
@@ -272,6 +277,10 @@ class Crew:
 
     # Time
 
+    def _kill_at(self, process: Process, when: float) -> None:
+        process.kill_at = when
+        self._has_deadline()
+
     def due(self) -> float | None:
         if self._raised:
             return time.monotonic() + 0.002
@@ -287,7 +296,8 @@ class Crew:
     def end_all(self) -> None:
         """Soon: the run is closed."""
         for process in self._processes.values():
-            process.stopping, process.kill_at = True, 0.0
+            process.stopping = True
+            self._kill_at(process, 0.0)
 
     def kill(self) -> None:
         """All of them at once: the agent ends."""

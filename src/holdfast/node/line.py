@@ -40,6 +40,7 @@ class Line:
         self.on_listening: Callable[[], None] = lambda: None
         driver.setblocking(False)
         selector.register(driver, selectors.EVENT_READ, self._serve)
+        self._watched_for = selectors.EVENT_READ
 
     def lease(self, timeout_s: float) -> None:
         """Across a network: hold it for so long after the last answer that the driver has heard."""
@@ -103,9 +104,9 @@ class Line:
             self.listening = not self.listening
             self.on_listening()
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
-        key = self._selector.get_map().get(self._driver)
-        if key is not None and key.events != wanted:
-            self._selector.modify(self._driver, wanted, key.data)
+        if wanted != self._watched_for:
+            self._selector.modify(self._driver, wanted, self._serve)
+            self._watched_for = wanted
 
 
 class RunLine:

@@ -31,6 +31,7 @@ class Process:
         self.raised: Raised | None = None
         self.status = 0
         self.kill_at: float | None = None
+        self.watched_for = 0  # the selector's events on the channel
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request | Noticed] = Unpacker(FROM_WORKER)
         self._partial = b""
@@ -80,6 +81,8 @@ class Process:
                 self.silent = True
                 return
             yield from self._unpacker.feed(data)
+            if len(data) < _CHUNK and not self.ended:
+                return  # that was all; the selector says when there is more
 
     def lines(self) -> list[str]:
         """What the worker has printed since the last call, in whole lines; it goes to the log as it is."""

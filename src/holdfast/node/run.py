@@ -6,6 +6,7 @@ import os
 import selectors
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from holdfast.wire import messages as wire
 
@@ -16,22 +17,25 @@ from .nursery import Nursery
 from .storage_orders import Hands, StorageOrders
 
 
-class Run:
-    """``post`` says something for a thread that is not the loop's; ``wake`` makes the loop look at its runs."""
+@dataclass(frozen=True)
+class Shared:
+    """What the runs of an agent share."""
 
-    def __init__(
-        self,
-        session: wire.Configure,
-        line: RunLine,
-        nursery: Nursery,
-        selector: selectors.BaseSelector,
-        hands: Hands,
-        post: Callable[[wire.Message], None],
-        wake: Callable[[], None],
-    ) -> None:
-        self._line, self._post = line, post
-        self._storage = StorageOrders(session, hands, self._answer, wake)
-        self.crew = Crew(session, self._storage.layout, nursery, selector, line, self._storage.submit)
+    nursery: Nursery
+    selector: selectors.BaseSelector
+    hands: Hands
+    post: Callable[[wire.Message], None]  # say something for a thread that is not the loop's
+    wake: Callable[[], None]  # make the loop look at what closes
+    mind: Callable[[Run], None]  # the run may have a deadline: ask it, until it has none
+
+
+class Run:
+    def __init__(self, session: wire.Configure, line: RunLine, shared: Shared) -> None:
+        self._line, self._shared = line, shared
+        self._storage = StorageOrders(session, shared.hands, self._answer, shared.wake)
+        where = (shared.nursery, shared.selector, line, self._storage.submit)
+        self.crew = Crew(session, self._storage.layout, *where, lambda: shared.mind(self))
+        shared.mind(self)
         self._over: bool | None = None  # how it was told to close
         self._wound_up = False
         line.say(wire.NodeReady(session.node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved()))
@@ -66,8 +70,8 @@ class Run:
                 self._beside(lambda: wire.Met(meeting, peers.meet(address, port, token)))
 
     def due(self) -> float | None:
-        deadlines = [due for due in (self.crew.due(), self._storage.due()) if due is not None]
-        return min(deadlines, default=None)
+        crew, storage = self.crew.due(), self._storage.due()
+        return crew if storage is None or (crew is not None and crew < storage) else storage
 
     def on_time(self, now: float) -> None:
         self.crew.on_time(now)
@@ -80,10 +84,6 @@ class Run:
             self._over = over
             self.crew.end_all()
             self._storage.close_soon(over)
-
-    @property
-    def is_closing(self) -> bool:
-        return self._over is not None
 
     def has_closed(self) -> bool:
         """Whether nothing of it is left, once it is to close. Does what is next to that end."""
@@ -106,7 +106,7 @@ class Run:
         threading.Thread(target=lambda: self._answer(work()), name="holdfast-aside", daemon=True).start()
 
     def _answer(self, message: wire.RunNews) -> None:
-        self._post(self._line.envelope(message))
+        self._shared.post(self._line.envelope(message))
 
     def _probe(self) -> wire.Probed:
         findings = probe.findings(self._storage.layout.root)
