@@ -32,7 +32,7 @@ def test_a_good_script_passes_and_nothing_is_left(tmp_path: Path) -> None:
     assert "worker-kill@rank=1,step=4" in done.stdout
     assert "2 of 2 faults passed" in done.stdout
     assert "yes, run 2 times" in done.stdout
-    assert "without a fault, were not compared: seconds" in done.stdout  # a metric that differs by itself
+    assert "without a fault, was not compared: seconds" in done.stdout  # a metric that differs by itself
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast.drill import compare, outcome, running, verdict
 from holdfast.drill.compare import Differences
+from holdfast.drill.content import OPAQUE
 from holdfast.drill.faults import KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
 from holdfast.drill.plan import plan
@@ -200,7 +201,7 @@ class Rehearsal:
                 )
             )
         noise = self._noise
-        if noise is not None and (noise.weights or noise.batches):
+        if noise is not None and (noise.batches or any(one.what != OPAQUE for one in noise.weights)):
             found.append(
                 Finding(
                     "not-repeatable",
@@ -209,9 +210,9 @@ class Rehearsal:
                     "seed what is random: torch.manual_seed(), random.seed(), numpy.random.seed()",
                 )
             )
-        elif noise is not None and noise.metrics:
-            names = ", ".join(sorted(point.name for point in noise.metrics))
-            text = f"metrics that differ by themselves, without a fault, were not compared: {names}"
+        elif noise is not None and (noise.metrics or noise.weights):
+            names = sorted({point.name for point in noise.metrics} | {one.where for one in noise.weights})
+            text = f"what differs by itself, without a fault, was not compared: {', '.join(names)}"
             found.append(Finding("noise", ADVICE, text, ""))
         return found
 
