@@ -74,8 +74,8 @@ def test_a_run_that_may_grow_takes_a_node_that_joins_and_goes_on_without_one_tha
     with scene.meanwhile(act):
         result = scene.trainer((1, 3), max_failures=1).fit()
     scene.check(result)
-    assert scene.worlds() == [2, 3, 2]
-    assert scene.lost_steps()[0] == 0
+    assert scene.worlds()[-3:] == [2, 3, 2]  # a busy machine may have begun with the first node that was ready
+    assert set(scene.lost_steps()[:-1]) == {0}
 
 
 def test_a_node_that_is_drained_is_left_before_its_deadline(machines: Machines, scene: RayScene) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -21,6 +22,7 @@ from holdfast.node.tree import Tree
 
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 _LOOK_EVERY_S = 0.1
+_ENDS_ITSELF_WITHIN_S = 5.0
 _GONE_WITHIN_S = 10.0
 _ANSWER_WITHIN_S = 1.0  # that the node is lost; then this process ends too
 
@@ -75,17 +77,25 @@ class HoldfastAgent:
         try:
             self._until_it_ends(process, tree)
         finally:
-            tree.kill()
-            process.kill()
-            process.wait()
-            tree.wait(_GONE_WITHIN_S)
-            tree.close()
+            self._end(process, tree)
         if self._has_raylet:
             return True
         end = threading.Timer(_ANSWER_WITHIN_S, os._exit, [1])  # Ray itself would leave this process behind
         end.daemon = True
         end.start()
         return False
+
+    def _end(self, process: subprocess.Popen[bytes], tree: Tree) -> None:
+        """By itself if possible: a tree that is killed is stopped first, and Ray may end this process any moment."""
+        process.send_signal(signal.SIGHUP)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_ITSELF_WITHIN_S)
+        if tree.wait(_ENDS_ITSELF_WITHIN_S):
+            tree.kill()
+        process.kill()
+        process.wait()
+        tree.wait(_GONE_WITHIN_S)
+        tree.close()
 
     @property
     def _has_raylet(self) -> bool:
