@@ -91,7 +91,7 @@ class DataParallelTrainer:
                 "use a directory or a bucket, or ScalingConfig(num_workers=0)"
             )
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
-        plan = self.plan(location, in_force)
+        plan = self._plan(location, in_force)
         if in_force.drill:
             from holdfast.drill.acting import on_stage
 
@@ -162,7 +162,7 @@ class DataParallelTrainer:
             return False
         return True
 
-    def plan(self, location: Location, in_force: settings.Settings, identified: bool = True) -> Plan:
+    def _plan(self, location: Location, in_force: settings.Settings, identified: bool = True) -> Plan:
         """What the driver is asked to run; not ``identified``: without what ``restore`` would need to know."""
         run, scaling = self.run_config, self.scaling_config
         entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)

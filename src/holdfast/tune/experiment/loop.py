@@ -15,17 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-import msgspec
-
-from holdfast.core import events as run_events
-from holdfast.core.state import CheckpointRecord, Outcome
+from holdfast.core.state import Outcome
 from holdfast.driver import interrupt
 from holdfast.driver.plan import Plan
 from holdfast.driver.recovery import read_past
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage
 from holdfast.engine.base import Engine, Inbox
-from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
 from holdfast.tune.schedulers.trial_scheduler import PAUSED, PENDING, RUNNING
@@ -33,10 +29,10 @@ from holdfast.wire import messages as wire
 
 from . import events as ev
 from . import machine as do
-from .adoption import adopt
-from .hub import Hub, Share
+from .hub import Hub
 from .machine import Experiment
 from .replaying import Kept, entry_of, replay, unheard
+from .starter import Starter
 from .storage import Books, TrialHistory
 from .trial import Trial
 from .trial_run import ForTrial, Said, TrialRun
@@ -93,16 +89,22 @@ class ExperimentDriver:
     ) -> None:
         self._experiment, self._storage, self._inbox, self._engine = experiment, storage, inbox, engine
         self._settings, self._audience = settings, audience
-        self._space, self._plan_of, self._configure = space, plan_of, configure
-        self._resumption, self._max_concurrent = resumption, max_concurrent
-        self._score_attribute = score_attribute
+        self._space, self._configure, self._resumption = space, configure, resumption
         self._books = Books(storage)
         self._hub = Hub(engine)
-        self._runs: dict[str, TrialRun] = {}
-        self._histories: dict[str, TrialHistory] = {}  # of trials that have not ended
-        self._reserved: dict[str, dict[str, Share]] = {}
-        self._typical: Any = None  # the room that the last trial took
-        self._waited_for: set[str] = set()
+        self._starter = Starter(
+            experiment,
+            self._hub,
+            self._books,
+            inbox,
+            settings,
+            audience,
+            self._happen,
+            plan_of,
+            max_concurrent,
+            score_attribute,
+        )
+        self._runs = self._starter.runs
         self._began_at = time.monotonic()
         self._signal: int | None = None
         self._letting_go = ""  # why all that runs is to be stopped and left unfinished
@@ -154,7 +156,7 @@ class ExperimentDriver:
         for trial_id, records in self._kept.items():
             left = self._trial(trial_id)
             if not left.has_ended:
-                self._histories[trial_id] = TrialHistory(trial_id, self._books, epoch, records)
+                self._starter.histories[trial_id] = TrialHistory(trial_id, self._books, epoch, records)
                 self._was_over(left, records)
         self._kept = {}
 
@@ -267,9 +269,9 @@ class ExperimentDriver:
             if run.is_over and run.is_gone and not run.said:
                 self._run_is_gone(run)
             elif run.engine.wants_room:
-                self._find_room(run)
-        if not self._letting_go:
-            self._fill()
+                self._starter.find_room(run)
+        if not self._letting_go and self._is_ready():
+            self._starter.fill()
         self._end_if_over()
 
     def _hear_reports(self, run: TrialRun) -> None:
@@ -292,14 +294,14 @@ class ExperimentDriver:
 
     def _act(self, event: ev.Event, commands: list[do.Command]) -> None:
         if isinstance(event, (ev.Ended, ev.Skipped)):
-            self._histories.pop(event.trial, None)
+            self._starter.histories.pop(event.trial, None)
             self._audience.ended(self._trial(event.trial))
         for command in commands:
             match command:
                 case do.Decide(decided):
                     self._happen(decided)
                 case do.Run(trial_id):
-                    self._run(self._trial(trial_id))
+                    self._starter.run(self._trial(trial_id))
                 case do.StopRun(trial_id):
                     if trial_id in self._runs:
                         self._runs[trial_id].stop()
@@ -311,129 +313,13 @@ class ExperimentDriver:
                     self._let_go(self._letting_go)
 
     def _trial(self, trial_id: str) -> Trial:
-        trial = self._experiment.get_trial(trial_id)
-        assert trial is not None
-        return trial
+        return self._experiment.trial(trial_id)
 
-    # Trials start and end
+    def _is_ready(self) -> bool:
+        """Whether the nodes that were there at the start have joined, or have had the time to."""
+        return self._hub.is_settled or time.monotonic() >= self._is_ready_by
 
-    def _fill(self) -> None:
-        experiment = self._experiment
-        if not self._hub.is_settled and time.monotonic() < self._is_ready_by:
-            return
-        if experiment.scheduler.needs_population:
-            while (added := experiment.propose()) is not None:
-                self._happen(added)
-        while self._may_start():
-            trial = experiment.next_to_run()
-            if trial is None:
-                if not self._seems_to_fit() or (added := experiment.propose()) is None:
-                    break
-                self._typical = added.resources
-                self._happen(added)
-                continue
-            shares = self._hub.place(trial.resources)
-            if shares is None:
-                if not self._can_never_fit(trial):
-                    self._say_what_is_waited_for(trial)
-                    break
-                continue
-            self._typical = trial.resources
-            self._reserved[trial.trial_id] = shares
-            self._exploit(trial)
-            self._happen(ev.Started(trial.trial_id, time.time()))
-
-    def _may_start(self) -> bool:
-        busy = len(self._runs) + len(self._reserved)
-        return not self._max_concurrent or busy < self._max_concurrent
-
-    def _seems_to_fit(self) -> bool:
-        """Whether another trial like the last one would find room, so that it is time to ask the searcher for it."""
-        if self._typical is None:
-            return True
-        shares = self._hub.place(self._typical)
-        if shares is None:
-            return False
-        self._hub.give_back(shares)
-        return True
-
-    def _can_never_fit(self, trial: Trial) -> bool:
-        if self._hub.grows or not self._hub.is_settled or self._hub.can_ever(trial.resources):
-            return False
-        asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
-        there = {name: amount for name, amount in self._hub.total().items() if amount}
-        self._happen(ev.Ended(trial.trial_id, f"it asks for {asked}, and there is only {there}: use with_resources"))
-        return True
-
-    def _say_what_is_waited_for(self, trial: Trial) -> None:
-        if self._runs or trial.trial_id in self._waited_for or not self._hub.grows:
-            return  # it is its turn when another one has ended
-        self._waited_for.add(trial.trial_id)
-        asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
-        there = {name: amount for name, amount in self._hub.total().items() if amount}
-        self._audience.warn(f"{trial} waits for {asked}; the nodes have {there or 'nothing'} now")
-
-    def _exploit(self, trial: Trial) -> None:
-        request = trial.donor
-        if request is None:
-            return
-        donor = self._trial(request.donor_id)
-        where = self._experiment.home_of(donor), self._experiment.home_of(trial)
-        number = request.checkpoint if request.checkpoint is not None else donor.checkpoint_number
-        try:
-            record: CheckpointRecord = adopt(
-                *where, number, f"x{trial.exploits + 1}", self._score_attribute, self._settings.storage_patience_s
-            )
-        except (CheckpointDamagedError, StorageError) as error:
-            trial.donor = None
-            self._audience.warn(f"{trial} goes on from its own checkpoint: {error}")
-            return
-        history = self._history(trial)
-        event = run_events.Adopted(record)
-        history.write([(type(event).__name__, msgspec.to_builtins(event))], lambda: None)
-        self._happen(ev.Exploited(trial.trial_id, request.donor_id, record.report, dict(request.config)))
-
-    def _history(self, trial: Trial) -> TrialHistory:
-        if trial.trial_id not in self._histories:
-            self._histories[trial.trial_id] = TrialHistory(trial.trial_id, self._books, self._epoch)
-        return self._histories[trial.trial_id]
-
-    def _run(self, trial: Trial) -> None:
-        shares = self._reserved.pop(trial.trial_id)
-        try:
-            plan = self._plan_of(trial)
-        except Exception as error:
-            self._hub.give_back(shares)
-            self._happen(ev.Ended(trial.trial_id, f"it could not be started: {error}"))
-            return
-        run = TrialRun(
-            trial.trial_id,
-            trial.name,
-            plan,
-            self._hub,
-            shares,
-            self._history(trial),
-            self._settings,
-            self._inbox,
-            self._audience.warn,
-            self._audience.output,
-        )
-        self._runs[trial.trial_id] = run
-        self._idled = False
-        self._audience.started(trial)
-        run.start()
-
-    def _find_room(self, run: TrialRun) -> None:
-        """For a trial that lost a node, or will."""
-        trial = self._trial(run.trial_id)
-        lacking = self._hub.lacking(run.engine.run, trial.resources)
-        if not lacking:
-            run.engine.wants_room = False
-            return
-        shares = self._hub.place(lacking)
-        if shares is not None:
-            run.engine.wants_room = False
-            self._hub.give_more(run.engine.run, shares)
+    # How they end
 
     def _run_is_gone(self, run: TrialRun) -> None:
         del self._runs[run.trial_id]
@@ -451,13 +337,13 @@ class ExperimentDriver:
             self._happen(ev.Ended(trial.trial_id, "its run was stopped from outside"))
 
     def _end_if_over(self) -> None:
-        if self._runs or self._reserved or self._over or self._books.has_entries:
+        if self._runs or self._starter.reserved or self._over or self._books.has_entries:
             return
         if self._letting_go:
             self._over = True
             return
         experiment = self._experiment
-        if not self._hub.is_settled and time.monotonic() < self._is_ready_by:
+        if not self._is_ready():
             return
         live = experiment.get_live_trials()
         if not live and (experiment.exhausted or experiment.stopping):

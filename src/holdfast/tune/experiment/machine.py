@@ -115,6 +115,9 @@ class Experiment:
     def get_live_trials(self) -> Sequence[Trial]:
         return list(self._live.values())
 
+    def trial(self, trial_id: str) -> Trial:
+        return self._trials[trial_id]
+
     def home_of(self, trial: Trial) -> Location:
         return self.home / trial.directory
 

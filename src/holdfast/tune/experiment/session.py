@@ -270,7 +270,7 @@ class Session:
             "experiment": self._definition.run_config.name,
             "resources": total,
         }
-        plan = trainer.plan(location, self._settings, identified=False)
+        plan = trainer._plan(location, self._settings, identified=False)
         metadata = {**plan.metadata, TRIAL: about}
         how = "use Tuner.restore(..., resume_errored=True)"
         return replace(

@@ -1,0 +1,165 @@
+"""Trials are started where there is room for them: asked of the searcher, placed, given another's checkpoint, begun."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.core import events as run_events
+from holdfast.core.state import CheckpointRecord
+from holdfast.driver.plan import Plan
+from holdfast.engine.base import Inbox
+from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.settings import Settings
+
+from . import events as ev
+from .adoption import adopt
+from .hub import Hub, Share
+from .machine import Experiment
+from .storage import Books, TrialHistory
+from .trial import Trial
+from .trial_run import TrialRun
+
+
+class Starter:
+    """``happen`` takes in what happens to trials. ``reserved`` is the room of those that are about to begin."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        hub: Hub,
+        books: Books,
+        inbox: Inbox,
+        settings: Settings,
+        audience: Any,
+        happen: Callable[[ev.Event], None],
+        plan_of: Callable[[Trial], Plan],
+        max_concurrent: int,
+        score_attribute: str | None,
+    ) -> None:
+        self._experiment, self._hub, self._books, self._inbox = experiment, hub, books, inbox
+        self._settings, self._audience, self._happen, self._plan_of = settings, audience, happen, plan_of
+        self._max_concurrent, self._score_attribute = max_concurrent, score_attribute
+        self.runs: dict[str, TrialRun] = {}
+        self.reserved: dict[str, dict[str, Share]] = {}
+        self.histories: dict[str, TrialHistory] = {}  # of trials that have not ended
+        self._typical: Any = None  # the room that the last trial took
+        self._waited_for: set[str] = set()
+
+    def fill(self) -> None:
+        experiment = self._experiment
+        if experiment.scheduler.needs_population:
+            while (added := experiment.propose()) is not None:
+                self._happen(added)
+        while self._may_start():
+            trial = experiment.next_to_run()
+            if trial is None:
+                if not self._seems_to_fit() or (added := experiment.propose()) is None:
+                    break
+                self._typical = added.resources
+                self._happen(added)
+                continue
+            shares = self._hub.place(trial.resources)
+            if shares is None:
+                if not self._can_never_fit(trial):
+                    self._say_what_is_waited_for(trial)
+                    break
+                continue
+            self._typical = trial.resources
+            self.reserved[trial.trial_id] = shares
+            self._exploit(trial)
+            self._happen(ev.Started(trial.trial_id, time.time()))
+
+    def _may_start(self) -> bool:
+        busy = len(self.runs) + len(self.reserved)
+        return not self._max_concurrent or busy < self._max_concurrent
+
+    def _seems_to_fit(self) -> bool:
+        """Whether another trial like the last one would find room, so that it is time to ask the searcher for it."""
+        if self._typical is None:
+            return True
+        shares = self._hub.place(self._typical)
+        if shares is None:
+            return False
+        self._hub.give_back(shares)
+        return True
+
+    def _can_never_fit(self, trial: Trial) -> bool:
+        if self._hub.grows or not self._hub.is_settled or self._hub.can_ever(trial.resources):
+            return False
+        asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
+        there = {name: amount for name, amount in self._hub.total().items() if amount}
+        self._happen(ev.Ended(trial.trial_id, f"it asks for {asked}, and there is only {there}: use with_resources"))
+        return True
+
+    def _say_what_is_waited_for(self, trial: Trial) -> None:
+        if self.runs or trial.trial_id in self._waited_for or not self._hub.grows:
+            return  # it is its turn when another one has ended
+        self._waited_for.add(trial.trial_id)
+        asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
+        there = {name: amount for name, amount in self._hub.total().items() if amount}
+        self._audience.warn(f"{trial} waits for {asked}; the nodes have {there or 'nothing'} now")
+
+    def _exploit(self, trial: Trial) -> None:
+        request = trial.donor
+        if request is None:
+            return
+        donor = self._experiment.trial(request.donor_id)
+        where = self._experiment.home_of(donor), self._experiment.home_of(trial)
+        number = request.checkpoint if request.checkpoint is not None else donor.checkpoint_number
+        try:
+            record: CheckpointRecord = adopt(
+                *where, number, f"x{trial.exploits + 1}", self._score_attribute, self._settings.storage_patience_s
+            )
+        except (CheckpointDamagedError, StorageError) as error:
+            trial.donor = None
+            self._audience.warn(f"{trial} goes on from its own checkpoint: {error}")
+            return
+        history = self.history(trial)
+        event = run_events.Adopted(record)
+        history.write([(type(event).__name__, msgspec.to_builtins(event))], lambda: None)
+        self._happen(ev.Exploited(trial.trial_id, request.donor_id, record.report, dict(request.config)))
+
+    def history(self, trial: Trial) -> TrialHistory:
+        if trial.trial_id not in self.histories:
+            self.histories[trial.trial_id] = TrialHistory(trial.trial_id, self._books, self._experiment.epoch)
+        return self.histories[trial.trial_id]
+
+    def run(self, trial: Trial) -> None:
+        shares = self.reserved.pop(trial.trial_id)
+        try:
+            plan = self._plan_of(trial)
+        except Exception as error:
+            self._hub.give_back(shares)
+            self._happen(ev.Ended(trial.trial_id, f"it could not be started: {error}"))
+            return
+        run = TrialRun(
+            trial.trial_id,
+            trial.name,
+            plan,
+            self._hub,
+            shares,
+            self.history(trial),
+            self._settings,
+            self._inbox,
+            self._audience.warn,
+            self._audience.output,
+        )
+        self.runs[trial.trial_id] = run
+        self._audience.started(trial)
+        run.start()
+
+    def find_room(self, run: TrialRun) -> None:
+        """For a trial that lost a node, or will."""
+        trial = self._experiment.trial(run.trial_id)
+        lacking = self._hub.lacking(run.engine.run, trial.resources)
+        if not lacking:
+            run.engine.wants_room = False
+            return
+        shares = self._hub.place(lacking)
+        if shares is not None:
+            run.engine.wants_room = False
+            self._hub.give_more(run.engine.run, shares)
