@@ -52,7 +52,7 @@ def descendants() -> set[int]:
 
 def seeds() -> set[int]:
     planted = seed.planted()
-    return {planted.pid} if planted is not None else set()
+    return planted.pids if planted is not None else set()
 
 
 def open_files() -> int:
@@ -60,7 +60,7 @@ def open_files() -> int:
 
 
 def spare_files() -> int:
-    return 1 if seed.planted() is not None else 0  # the wire to a seed that the test's import planted
+    return len(seeds())  # the wire to each that the test's import planted, or its first report
 
 
 def command(pid: int) -> str:

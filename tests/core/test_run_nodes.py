@@ -154,11 +154,14 @@ def test_a_later_notice_moves_the_point() -> None:
     drain(machine, 0)
     machine.commit(0)
     assert machine.state.phase is Phase.RUNNING
-    machine.feed(ev.HandoverSet(1, 2))
+    machine.feed(ev.HandoverSet(1, 1, number=1))
     machine.commit(1)
+    assert machine.state.phase is Phase.RUNNING, "who waited there has gone on"
+    machine.feed(ev.HandoverSet(1, 3, number=2))
+    machine.commit(2)
     assert machine.state.phase is Phase.RUNNING
-    machine.stage(2, 0, 1)
-    assert every(do.StopGroup, machine.seal(2, 0, 1))
+    machine.stage(3, 0, 1)
+    assert every(do.StopGroup, machine.seal(3, 0, 1))
 
 
 def test_a_node_that_fails_again_and_again_rests_and_comes_back() -> None:

@@ -69,6 +69,7 @@ class AskHandover(Command, frozen=True):
     reason: HandoverReason
     nodes: tuple[str, ...]  # that will be taken away
     deadline_s: float | None
+    number: int = 1
 
 
 class DumpStacks(Command, frozen=True):

@@ -149,6 +149,7 @@ class HandoverSet(Event, frozen=True):
 
     generation: int
     index: int
+    number: int = 1  # the notice that they know of
 
 
 class HandedOver(Event, frozen=True):

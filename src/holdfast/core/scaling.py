@@ -51,17 +51,17 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
 
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
     """A point that was fixed before counts no more: who waits there goes on to the next one."""
-    turn.change(handover=handover)
-    turn.do(
-        do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s), do.CancelTimer("resize")
-    )
+    number = 1 if turn.state.handover is None else turn.state.handover.number + 1
+    turn.change(handover=structs.replace(handover, number=number))
+    asked = do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s, number)
+    turn.do(asked, do.CancelTimer("resize"))
     if deadline_s is not None:
         turn.do(do.SetTimer("handover", max(0.0, deadline_s - _BEFORE_DEADLINE_S)))
 
 
 def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     handover = turn.state.handover
-    if handover is None or event.generation != turn.state.generation:
+    if handover is None or (event.generation, event.number) != (turn.state.generation, handover.number):
         return "nobody waits for that any more"
     turn.change(handover=structs.replace(handover, index=event.index))
     return f"the group ends with its first checkpoint from report {turn.state.base + event.index + 1} on"

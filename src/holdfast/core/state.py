@@ -134,6 +134,7 @@ class Handover(Struct, frozen=True):
     ranks: tuple[int, ...] = ()  # on those nodes
     index: int | None = None  # not known before all ranks know
     due: float | None = None  # when the first of the nodes goes
+    number: int = 1  # of the group's notices, each of which takes the place of the one before
 
 
 class Verdict(str, Enum):

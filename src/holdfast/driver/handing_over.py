@@ -16,10 +16,11 @@ class HandingOver:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self.notice: wire.Notice | None = None  # the last one
+        self._number = 0
         self._reports: dict[int, int] | None = None  # that each rank had made when it heard of it
 
     def ask(self, command: do.AskHandover) -> None:
-        self._reports = {}
+        self._reports, self._number = {}, command.number
         deadline_ms = None if command.deadline_s is None else int((time.time() + command.deadline_s) * 1000)
         nodes = command.nodes if command.reason is HandoverReason.PREEMPTION else ()
         if command.reason is HandoverReason.STOP:
@@ -46,4 +47,4 @@ class HandingOver:
         index = max(self._reports.values()) + 1
         self._reports = None
         self._fleet.tell(wire.HandoverAt(state.generation, index))
-        return ev.HandoverSet(state.generation, index)
+        return ev.HandoverSet(state.generation, index, self._number)

@@ -44,6 +44,10 @@ class Seed:
         self._copy: Seed | None = None
         self._copy_is_warm = False
 
+    @property
+    def pids(self) -> set[int]:
+        return {self.pid} if self._copy is None else {self.pid, self._copy.pid}
+
     def grow(self) -> tuple[int, socket.socket] | None:
         """Fork a zygote; its pid and control socket, or None if there is no seed (any more)."""
         with self._one_at_a_time:
@@ -57,6 +61,7 @@ class Seed:
             if found is not None:
                 self._copy = Seed(*found)
                 self._copy._wire.settimeout(_WITHIN_S)
+                atexit.register(self._copy._wire.close)
 
     def _has_warm_copy(self) -> bool:
         if self._copy is not None and not self._copy_is_warm and select.select([self._copy._wire], [], [], 0)[0]:

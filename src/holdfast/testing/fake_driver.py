@@ -58,6 +58,7 @@ class FakeDriver:
         self._epoch = 0
         self._timers = Timers(clock, lambda name: self.deliver(ev.TimerFired(name)))
         self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
+        self._notice = 0
         self._unwritten = 0  # batches that the journal does not have yet
         self._written_until = 0.0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
@@ -206,7 +207,7 @@ class FakeDriver:
             index = max(self._notices.values()) + 1
             self._notices = None
             self._engine.hand_over_at(self.state.generation, index)
-            self.deliver(ev.HandoverSet(self.state.generation, index))
+            self.deliver(ev.HandoverSet(self.state.generation, index, self._notice))
 
     def _disturb(self, event: ev.Event) -> None:
         if not isinstance(event, _SAID_ONCE) and hasattr(event, "generation"):
@@ -343,7 +344,7 @@ class FakeDriver:
         self._engine.start(command, homes)
 
     def _ask_handover(self, command: do.AskHandover) -> None:
-        self._notices = {}
+        self._notices, self._notice = {}, command.number
         self._engine.notice(command)
 
     def _rest(self, command: do.Rest) -> None:

@@ -33,7 +33,7 @@ class Room:
             self._handed = None
         elif isinstance(event, ev.CapacityLacking):
             self._engine.count("a run waited for room")
-        elif isinstance(event, ev.HandoverSet) and event.generation == after.generation:
+        elif isinstance(event, ev.HandoverSet) and after.handover is not None and after.handover.index == event.index:
             self._point = event.index
         elif isinstance(event, ev.Progressed | ev.ShardStaged) and event.generation == after.generation:
             self._has_begun = True
