@@ -104,7 +104,6 @@ MEMBERS = {
     "DataParallelTrainer": {
         "can_restore": "(path, storage_filesystem=None)",
         "fit": "()",
-        "plan": "(location, in_force, identified=True)",
         "restore": "(path, train_loop_per_worker=None, train_loop_config=None, scaling_config=None, run_config=None, "
         "datasets=None, storage_filesystem=None, **more)",
     },

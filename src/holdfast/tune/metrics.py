@@ -5,6 +5,7 @@ A value counts as a number if it is one in Python's sense or the single item of 
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -77,6 +78,14 @@ def metric_number(result: Mapping[str, Any], metric: str) -> float | None:
     """The metric as a number that can be compared; None if it is missing, no number, NaN or an infinity."""
     value = number(lookup(result, metric))
     return value if value is not None and math.isfinite(value) else None
+
+
+def reported_text(result: Mapping[str, Any], metric: str) -> str:
+    """What a result has in place of a metric that it lacks, and which of that was meant, perhaps."""
+    known = sorted(name for name, _ in flat_items({k: v for k, v in result.items() if k not in AUTO_KEYS}))
+    meant = difflib.get_close_matches(metric, [*known, *sorted(AUTO_KEYS)], n=1)
+    guess = f". Did you mean {meant[0]!r}?" if meant else ""
+    return f"it has {', '.join(known) or 'nothing'}{guess}"
 
 
 def _float(value: float) -> float:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.train.checks import check_int, check_number
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup, metric_number, number
+from holdfast.tune.metrics import TRAINING_ITERATION, lookup, metric_number, number, reported_text
 from holdfast.tune.recorded import Recorded
 
 StopFunction = Callable[[str, dict[str, Any]], bool]
@@ -86,10 +86,9 @@ class ThresholdStopper(Stopper):
         value = number(lookup(result, metric))
         if value is None and metric not in self._warned:
             self._warned.add(metric)
-            known = ", ".join(sorted(name for name, _ in flat_items(result))) or "nothing"
             warnings.warn(
-                f"stop: a result has no number {metric!r} (it has {known}); trials that never report one "
-                "run until they end by themselves",
+                f"stop: trials that never report a number {metric!r} run until they end by themselves. A result has "
+                f"none: {reported_text(result, metric)}",
                 UserWarning,
                 stacklevel=2,
             )

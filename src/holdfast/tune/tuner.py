@@ -22,6 +22,7 @@ from holdfast.tune.experiment.definition import (
 )
 from holdfast.tune.experiment.loop import Resumption
 from holdfast.tune.experiment.session import Session
+from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.trainable import check_refs
@@ -52,6 +53,8 @@ class Tuner:
             raise TypeError(f"Tuner(tune_config={tune_config!r}): pass a holdfast.tune.TuneConfig")
         if run_config is not None and not isinstance(run_config, RunConfig):
             raise TypeError(f"Tuner(run_config={run_config!r}): pass a holdfast.tune.RunConfig")
+        if run_config is not None:
+            _check_listeners(run_config)
         self._trainable = trainable
         where = tune_config or TuneConfig(), run_config or RunConfig()
         self._definition = Definition(_name_of(trainable), dict(param_space or {}), *where)
@@ -163,6 +166,17 @@ def _identity(location: Location) -> dict[str, Any]:
     if identity.get("kind") != KIND:
         raise NotARunError(f"{location} is a training run, not an experiment: use the trainer's restore")
     return identity
+
+
+def _check_listeners(run: RunConfig) -> None:
+    for callback in run.callbacks:
+        if isinstance(callback, type):
+            raise TypeError(f"RunConfig(callbacks=[{callback.__name__}]): pass an instance, not the class")
+    if run.progress_reporter is not None and not isinstance(run.progress_reporter, ProgressReporter):
+        raise TypeError(
+            f"RunConfig(progress_reporter={run.progress_reporter!r}): pass an instance of tune.CLIReporter, or of a "
+            "subclass of tune.ProgressReporter"
+        )
 
 
 def _name_of(trainable: Any) -> str:

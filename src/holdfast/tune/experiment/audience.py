@@ -87,7 +87,7 @@ class Audience:
     def stopping(self, text: str) -> None:
         """All that runs is stopped."""
         if self._display is not None:
-            self._display.state("stopping", text)
+            self._display.state("stopping")
         self.warn(text)
 
     def warn(self, text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.store.location import Location
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup
+from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup, reported_text
 from holdfast.tune.schedulers.decision import Decision, Exploit, Request, Resize, Save, SetConfig, StopTrial
 from holdfast.tune.schedulers.trial_scheduler import (
     ERROR,
@@ -254,8 +254,7 @@ class Experiment:
             wanted[f"{type(self.searcher).__name__}(metric)"] = self.searcher.metric
         for who, metric in wanted.items():
             if metric and lookup(result, metric, _MISSING) is _MISSING:
-                known = ", ".join(sorted(set(result) - _ADDED)) or "nothing"
-                return f"a result has no {metric!r}, which {who} names; it has {known}: report it with every result"
+                return f"a result has no {metric!r}, which {who} names; {reported_text(result, metric)}"
         return ""
 
     def _result(self, trial: Trial, event: ev.Reported) -> dict[str, Any]:
@@ -376,7 +375,6 @@ def _innermost(searcher: Searcher) -> Searcher:
 
 
 _MISSING = object()
-_ADDED = frozenset({"timestamp", "checkpoint_dir_name", "date", "pid", "hostname", "node_ip", "config", "trial_id"})
 _HANDLERS: dict[type[ev.Event], Callable[[Experiment, Any], None]] = {
     ev.Began: Experiment._began,
     ev.Added: Experiment._added,

@@ -79,6 +79,7 @@ class Session:
 
     def run(self, engine: Any) -> str:
         open_session()
+        self._entry = self._sent()
         inbox: Inbox = queue.SimpleQueue()
         self._storage = self._open_storage(inbox)
         epoch = self._storage.acquire()
@@ -298,18 +299,25 @@ class Session:
         )
         if isinstance(self._trainable, DataParallelTrainer):
             return trial_trainer(self._trainable, trial.config, own)
+        assert self._entry is not None
+        scaling = scaling_of([dict(bundle) for bundle in trial.resources])
+        return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
+
+    def _sent(self) -> Sent | None:
+        """What trials run, if it is the same for all."""
+        if isinstance(self._trainable, DataParallelTrainer):
+            return None
+        run = self._definition.run_config
         checkpoint = run.checkpoint_config
         if isinstance(self._trainable, type) and not checkpoint.checkpoint_frequency and self._pauses:
             checkpoint = replace(checkpoint, checkpoint_frequency=1)
-        if self._entry is None:
-            self._entry = Sent(entry_of(self._trainable, checkpoint, run.stop))
-        scaling = scaling_of([dict(bundle) for bundle in trial.resources])
-        return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
+        return Sent(entry_of(self._trainable, checkpoint, run.stop))
 
     @property
     def _pauses(self) -> bool:
         """Whether the scheduler may want a trial to go on from a checkpoint later, or another one from its."""
-        return type(self._scheduler) not in _NEVER_PAUSE
+        scheduler = self._definition.tune_config.scheduler
+        return scheduler is not None and type(scheduler) not in _NEVER_PAUSE
 
     def _configure(self, run: RunConfig) -> Any:
         root = self._storage.home.root

@@ -23,6 +23,8 @@ from .storage import Books, TrialHistory
 from .trial import Trial
 from .trial_run import TrialRun
 
+_MOST_MISFITS = 100  # an experiment without end would go on with them for ever
+
 
 class Starter:
     """``happen`` takes in what happens to trials. ``reserved`` is the room of those that are about to begin."""
@@ -48,6 +50,7 @@ class Starter:
         self.histories: dict[str, TrialHistory] = {}  # of trials that have not ended
         self._typical: Any = None  # the room that the last trial took
         self._waited_for: set[str] = set()
+        self._misfits = 0  # trials in a row that can never have room
 
     def fill(self) -> None:
         experiment = self._experiment
@@ -68,7 +71,7 @@ class Starter:
                     self._say_what_is_waited_for(trial)
                     break
                 continue
-            self._typical = trial.resources
+            self._typical, self._misfits = trial.resources, 0
             self.reserved[trial.trial_id] = shares
             self._exploit(trial)
             self._happen(ev.Started(trial.trial_id, time.time()))
@@ -79,7 +82,7 @@ class Starter:
 
     def _seems_to_fit(self) -> bool:
         """Whether another trial like the last one would find room, so that it is time to ask the searcher for it."""
-        if self._typical is None:
+        if self._typical is None or not (self.runs or self.reserved):  # nothing will end and make room
             return True
         shares = self._hub.place(self._typical)
         if shares is None:
@@ -93,6 +96,9 @@ class Starter:
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
         there = {name: amount for name, amount in self._hub.total().items() if amount}
         self._happen(ev.Ended(trial.trial_id, f"it asks for {asked}, and there is only {there}: use with_resources"))
+        self._misfits += 1
+        if self._misfits >= _MOST_MISFITS:
+            self._happen(ev.StopDecided(f"{self._misfits} trials in a row asked for more than there is"))
         return True
 
     def _say_what_is_waited_for(self, trial: Trial) -> None:
