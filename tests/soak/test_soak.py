@@ -47,6 +47,7 @@ def draw_sample(number: int, can_cut: bool) -> Plan:
     nodes = (1,) if kind == "node joins" else (1, 1)
     fault = Fault(kind if cut or kind != "link cut" else "agent stopped", 0.3, 0.0, lasts_s=5.0, replaced_after_s=0.1)
     shape = {"torch": False, "switched": cut, "workers": workers, "nodes": nodes, "samples": 96, "batch": 6}
+    shape["in_step"] = True
     return replace(draw(number), **shape, pause_s=0.05 if kind == "node joins" else 0.02, faults=(fault,))
 
 
