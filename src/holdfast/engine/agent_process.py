@@ -63,7 +63,7 @@ class AgentProcess:
         self._node = node
         self._configure = msgspec.structs.replace(configure, node_id=node.id)
         self._tree = Tree()
-        self._workers: dict[tuple[int, int], int] = {}  # pids by (generation, rank): of those that may have left files
+        self._workers: dict[tuple[int, int, int], int] = {}  # pids by (run, generation, rank), of who may leave files
         self._link: Link | None = None
         self._door: Door | None = None
         self._killed = self._has_reported = False
@@ -138,16 +138,21 @@ class AgentProcess:
 
         self._link.serve(inbox, heed)
 
-    def _take_note(self, message: wire.Message) -> None:
+    def _take_note(self, message: wire.Message, run: int = 0) -> None:
         match message:
+            case wire.OfRun(number, said) if not isinstance(said, wire.NodeReady):
+                self._take_note(said, number)
             case wire.NodeReady(pid=pid):
                 self._tree.add(pid)  # the command that runs it may have forked
             case wire.WorkerStarted(generation, rank, pid):
                 self._tree.add_children(self.pid)
                 self._tree.add(pid)
-                self._workers[generation, rank] = pid
+                self._workers[run, generation, rank] = pid
             case wire.WorkerHasReturned(generation, rank):
-                self._workers.pop((generation, rank), None)  # what it leaves is its user's
+                self._workers.pop((run, generation, rank), None)  # what it leaves is its user's
+            case wire.RunClosed(number):
+                for key in [key for key in self._workers if key[0] == number]:
+                    del self._workers[key]
             case wire.Reports() if not self._has_reported:
                 self._has_reported = True
                 self._warm_the_seed()

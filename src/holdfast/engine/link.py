@@ -135,7 +135,7 @@ class Link:
             if isinstance(message, wire.Pong):
                 self._answered, self._unanswered = message.number, 0
                 self.heard_at = time.monotonic()
-            elif not isinstance(message, wire.Output) or inbox.qsize() + len(self._waiting) <= _MOST_WAITING:
+            elif not _is_output(message) or inbox.qsize() + len(self._waiting) <= _MOST_WAITING:
                 self._waiting.append(message)  # what was printed and has no room is in the logs
         self._held += len(data)
         return bool(data)
@@ -176,3 +176,7 @@ class Link:
         if self._waker >= 0:
             with contextlib.suppress(BlockingIOError):
                 os.write(self._waker, b"x")
+
+
+def _is_output(message: wire.Message) -> bool:
+    return isinstance(message.message if isinstance(message, wire.OfRun) else message, wire.Output)
