@@ -157,7 +157,7 @@ def test_the_whole_of_an_experiment_in_plain_text() -> None:
     text = stream.getvalue()
     assert "goes on with the 2 trials of earlier drivers" in text
     assert "(train_00001) a line" in text
-    assert "trials: 30 of 30: 1 running, 23 failed, 6 done; best loss=2 at iteration 1 by train_00002" in text
+    assert "trials: 30 of 30: 1 waiting, 23 failed, 6 done; best loss=2 at iteration 1 by train_00002" in text
     assert "further trials that fail are counted" in text
     assert text.count("failed: ValueError: bad\n") == 20
     assert "3 more have failed" in text

@@ -14,6 +14,7 @@ from typing import TextIO
 from holdfast.driver.display import BackgroundDisplay, Painter
 from holdfast.driver.display_picture import Failure
 from holdfast.driver.display_streams import Sink, is_foreground, is_terminal, terminal_size
+from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
 
 from .display_live import MAX_ROWS, TrialsLivePainter
 from .display_picture import TrialsPicture, closing_text, failure_text
@@ -84,7 +85,7 @@ class TrialsDisplay(BackgroundDisplay):
 
     def ended(self, trial: Trial) -> None:
         self._tally.add(trial)
-        if trial.status != "ERROR":
+        if trial.status != ERROR:
             return
         shown, text = self._shown, failure_text(row_of(trial))
         shown.failure_count += 1
@@ -108,6 +109,9 @@ class TrialsDisplay(BackgroundDisplay):
     def finish(self, outcome: str, text: str) -> None:
         if self._experiment is not None:
             self._look()
+            counts = self._shown.counts
+            unfinished = counts.get(RUNNING, 0) + counts.get(PENDING, 0)  # nothing runs any more
+            self._shown.counts = {**counts, RUNNING: 0, PENDING: unfinished}
             self._shown.rows = ()
             self._shown.closing = closing_text(self._shown, self._tally.kept(), self._tally.failed, self._width)
         super().finish(outcome, text)

@@ -213,7 +213,7 @@ class ExperimentDriver:
     def _let_go(self, why: str, at_once: bool = False) -> None:
         """Stop what runs, with what it has reported safe, and leave it to be resumed."""
         self._letting_go = self._letting_go or why
-        self._audience.stopping(f"{why}{_stopped(len(self._runs))}{' at once' if at_once else ''}")
+        self._audience.stopping(f"{why}{_stopped(len(self._runs), at_once)}")
         for run in self._runs.values():
             run.stop(at_once)
 
@@ -372,10 +372,11 @@ class ExperimentDriver:
                 self._settle()
 
 
-def _stopped(running: int) -> str:
+def _stopped(running: int, at_once: bool) -> str:
     if not running:
         return ""
-    return ": the trial that runs is stopped" if running == 1 else f": the {running} trials that run are stopped"
+    who = "the trial that runs is" if running == 1 else f"the {running} trials that run are"
+    return f": {who} stopped{' at once' if at_once else '; asked once more, at once'}"
 
 
 def _reported(trial_id: str, said: Said) -> ev.Reported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 from dataclasses import replace
@@ -101,6 +102,12 @@ class Session:
             driver.begin(epoch)
             if self._asked is not None:
                 driver.ask_to_stop(*self._asked)
+        except BaseException:
+            with contextlib.suppress(StorageError, OSError):
+                self._storage.close(False)
+            self._storage.release()
+            raise
+        try:
             return driver.run()
         finally:
             self._records = self._storage.records
