@@ -13,18 +13,20 @@ from . import events as ev
 from . import failing
 from .failures import Evidence, FailureKind, describe
 from .phases import end_group, stops_soon
-from .state import Failure, Handover, HandoverReason, Phase, Verdict
+from .state import Failure, Handover, HandoverReason, Phase, RankStatus, Verdict
 from .turn import Turn
 
 _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
 
 
 def consider_resize(turn: Turn) -> None:
-    """Ask for the end of a group that could be larger, but not sooner than the interval after its start."""
+    """Ask for the end of a group that could be larger, but not sooner than the interval after its start. What a rank
+    did that has returned would be done again, so then the group is left to come to its end."""
     state = turn.state
     wanted = state.world_size
     grows = wanted is not None and wanted > len(state.ranks)
-    if state.phase is not Phase.RUNNING or state.handover is not None or not grows:
+    returned = any(rank.status is RankStatus.RETURNED for rank in state.ranks)
+    if state.phase is not Phase.RUNNING or state.handover is not None or not grows or returned:
         return
     left = state.started + state.spec.resize_interval_s - turn.now
     if left > 0:

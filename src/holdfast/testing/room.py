@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.core import events as ev
-from holdfast.core.state import HandoverReason, Phase, RunSpec, RunState
+from holdfast.core.state import HandoverReason, Phase, RankStatus, RunSpec, RunState
 
 from .fake_engine import FakeEngine
 from .fates import Fates, expect
@@ -83,7 +83,8 @@ class Room:
         expect(in_time, "9 what must end by a deadline ends", f"{state.handover}")
         wanted = self._world(state.spec)
         if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
-            grows = wanted > len(state.ranks)
+            returned = any(rank.status is RankStatus.RETURNED for rank in state.ranks)
+            grows = wanted > len(state.ranks) and not returned
             expect(not grows or "resize" in timers, "a group that could be larger is resized", f"{wanted} fit")
         if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
             verifies = state.offer is not None and state.verified != state.offer.id

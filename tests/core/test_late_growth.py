@@ -1,0 +1,19 @@
+"""A group of which a rank has returned is not made larger: all that the rank did would be done again."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run as core
+from holdfast.core.state import Phase, Rank, RankStatus, RunSpec, RunState
+
+
+@pytest.mark.parametrize(("first", "grows"), [(RankStatus.RUNNING, True), (RankStatus.RETURNED, False)])
+def test_a_node_joins(first: RankStatus, grows: bool) -> None:
+    spec = RunSpec(num_workers=3, min_workers=1, resize_interval_s=0.0)
+    ranks = (Rank(first), Rank(RankStatus.RUNNING))
+    state = RunState(spec=spec, phase=Phase.RUNNING, generation=1, ranks=ranks, capacity=2)
+    _, commands, _ = core.step(state, ev.Capacity(3), 100.0)
+    assert any(isinstance(command, do.AskHandover) for command in commands) == grows
