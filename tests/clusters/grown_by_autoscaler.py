@@ -26,6 +26,8 @@ CONFIG = {
         "use_local_ips": True,
         "head_node_id": "fffffffffffffffffffffffffffffffffffffffffffffffffff00000",
         "launch_multiple": True,
+        "disable_node_updaters": True,
+        "disable_launch_config_check": True,
     },
     "available_node_types": {
         "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import driver_shell
+import grown_by_autoscaler
 import pytest
+import ray
 from ray_machines import Machines, our_processes, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
@@ -41,9 +44,17 @@ def test_a_new_cluster_goes_on_with_the_run_of_one_whose_head_was_killed(tmp_pat
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 def test_rays_autoscaler_makes_a_run_larger_and_takes_the_nodes_back(tmp_path: Path) -> None:
     script = f"{sys.executable} {HERE / 'grown_by_autoscaler.py'} {tmp_path}"
+    provider = Path(ray.__file__).parent / "autoscaler/_private/fake_multi_node"
+    whole = tmp_path / "fake_multi_node"  # the wheel lacks its defaults
+    shutil.copytree(provider, whole)
+    (whole / "example.yaml").write_text(json.dumps(grown_by_autoscaler.CONFIG))
     env = {**os.environ, "RAY_AUTH_MODE": "disabled", "PYTHONPATH": str(HERE)}
     done = subprocess.run(
-        [*NAMESPACES, "sh", "-c", f"{ALONE} && exec {script}"], env=env, capture_output=True, text=True, timeout=1100
+        [*NAMESPACES, "sh", "-c", f"{ALONE} && mount --bind {whole} {provider} && exec {script}"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=1100,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     seen = json.loads(next(line for line in done.stdout.splitlines()[::-1] if line.startswith("{")))
