@@ -347,8 +347,9 @@ class ExperimentDriver:
             return
         live = experiment.get_live_trials()
         if not live and (experiment.exhausted or experiment.stopping):
-            self._happen(ev.Over())
-            self._books.note([], self._finish)
+            if not experiment.is_over:  # else it is said, and on its way to storage
+                self._happen(ev.Over())
+                self._books.note([], self._finish)
             return
         if any(trial.status == PENDING for trial in live) or (not live and not experiment.stopping):
             return  # they wait for room, or the searcher is to be asked again
