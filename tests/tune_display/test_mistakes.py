@@ -106,3 +106,9 @@ def test_what_is_wrong_before_the_first_trial_leaves_nothing_open(
         with pytest.raises(tune.TuneError, match="pass param_space again"):
             tuned(tmp_path)
     assert tuned(tmp_path).num_errors == 0  # the lease is free, too
+
+
+@pytest.mark.parametrize(("given", "meant"), [("cpus", "cpu"), ("num_gpus", "gpu")])
+def test_names_of_resources_that_are_none_are_refused(given: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"'{given}' is no resource; use '{meant}'"):
+        tune.with_resources(once, {given: 1})

@@ -85,12 +85,17 @@ class PlacementGroupFactory:
         return self._bundles, self._strategy, self._head_bundle_is_empty, self._options
 
 
+_MISSPELT = {"cpus": "cpu", "gpus": "gpu", "num_cpus": "cpu", "num_gpus": "gpu"}
+
+
 def parse_bundle(argument: str, bundle: Any) -> dict[str, float]:
     """The amounts of a bundle that are not zero. "cpu" and "gpu" mean the same as in capitals."""
     if not isinstance(bundle, Mapping) or not all(isinstance(name, str) and name for name in bundle):
         raise TypeError(f'{argument}={bundle!r}): pass a dict of amounts, as in {{"CPU": 1, "GPU": 0.5}}')
     parsed: dict[str, float] = {}
     for given, amount in bundle.items():
+        if given.lower() in _MISSPELT:
+            raise ValueError(f"{argument}={bundle!r}): {given!r} is no resource; use {_MISSPELT[given.lower()]!r}")
         name = given.upper() if given.lower() in ("cpu", "gpu") else given
         if name in parsed:
             raise ValueError(f"{argument}={bundle!r}): {name} is in it twice")
