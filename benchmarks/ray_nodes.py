@@ -29,9 +29,9 @@ class RayNodes:
         self._cluster.add_node(num_cpus=1, **SMALL)
 
     def kill(self, name: str) -> None:
-        """Either a node's name, which ends with the beginning of Ray's id, or that id."""
+        """Either a node's name, which ends with the end of Ray's id, or that id."""
         of = {node.node_id: node for node in self._cluster.list_all_nodes()}
-        found = next(node for id, node in of.items() if id[:8] == name.rpartition(".")[2][:8])
+        found = next(node for id, node in of.items() if id[-8:] == name[-8:])
         self._cluster.remove_node(found, allow_graceful=False)
 
 

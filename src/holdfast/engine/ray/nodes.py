@@ -19,8 +19,9 @@ class RayNode:
 
     @property
     def name(self) -> str:
-        """What we call it: the machine, and enough of the id, as a name that a directory can have."""
-        return f"{re.sub(r'[^A-Za-z0-9._-]', '-', self.address)}-{self.id[:8]}"
+        """What we call it: the machine and the end of the id, as a name that a directory can have. A provider that
+        makes up the ids may begin all of them alike."""
+        return f"{re.sub(r'[^A-Za-z0-9._-]', '-', self.address)}-{self.id[-8:]}"
 
 
 def look() -> dict[str, RayNode]:
