@@ -44,10 +44,12 @@ def count(config: dict[str, Any]) -> None:
             tune.report({"epoch": epoch, "total": total}, checkpoint=tune.Checkpoint.from_directory(directory))
 
 
-def tuner(storage: str, scheduler: TrialScheduler | None = None, samples: int = 4, **config: Any) -> tune.Tuner:
+def tuner(
+    storage: str, scheduler: TrialScheduler | None = None, samples: int = 4, step: Any = None, **config: Any
+) -> tune.Tuner:
     return tune.Tuner(
         count,
-        param_space={"step": tune.randint(1, 10), "pause_s": float(os.environ.get("PAUSE_S", "0"))},
+        param_space={"step": step or tune.randint(1, 10), "pause_s": float(os.environ.get("PAUSE_S", "0"))},
         tune_config=tune.TuneConfig(
             metric="total", mode="max", num_samples=samples, scheduler=scheduler, max_concurrent_trials=2, **config
         ),

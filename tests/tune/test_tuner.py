@@ -50,7 +50,8 @@ def test_a_stop_criterion_ends_each_trial_at_just_that_result(tmp_path: Path) ->
 
 
 def test_asha_stops_the_worse_half(tmp_path: Path) -> None:
-    grid = tuner(str(tmp_path), SCHEDULERS["asha"](), samples=6).fit()
+    steps = tune.grid_search([9, 1, 8, 2, 7, 3])  # the last ones are surely worse than half of those before
+    grid = tuner(str(tmp_path), SCHEDULERS["asha"](), samples=1, step=steps).fit()
     iterations = [result.metrics["training_iteration"] for result in grid]
     assert max(iterations) == EPOCHS
     assert min(iterations) < EPOCHS
