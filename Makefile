@@ -11,7 +11,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate soak drills storms benchmark clean
+.PHONY: help setup demo test lint types simulate soak drills clusters storms benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 
 drills: setup ## every fault of a drill on the examples (an hour)
 	$(VENV)/bin/python -m pytest tests/drill -m soak -s
+
+clusters: setup ## on Ray: its autoscaler, lost heads
+	$(VENV)/bin/python -m pytest tests/clusters -m soak -s
 
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/objects -m soak -s
