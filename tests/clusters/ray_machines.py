@@ -133,9 +133,11 @@ def end(pids: Iterable[int]) -> None:
 
 
 def name_of(ray_id: str) -> str:
+    """Empty for a node that is gone, such as one that was drained."""
     from holdfast.engine.ray.nodes import look
 
-    return look()[ray_id].name
+    node = look().get(ray_id)
+    return "" if node is None else node.name
 
 
 def left_over() -> list[str]:
