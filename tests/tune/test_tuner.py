@@ -59,12 +59,12 @@ def test_asha_stops_the_worse_half(tmp_path: Path) -> None:
 
 
 def test_population_based_training_copies_weights_and_changes_steps(tmp_path: Path) -> None:
-    grid = tuner(str(tmp_path), SCHEDULERS["pbt"]()).fit()
-    assert [result.metrics["epoch"] for result in grid] == [EPOCHS] * 4
-    copied = list((tmp_path / "counted").glob("*/checkpoints/*-x1*"))
+    steps = tune.grid_search([9, 1, 8, 7])  # one is surely the worst, whenever they are compared
+    grid = tuner(str(tmp_path), SCHEDULERS["pbt"](), samples=1, step=steps).fit()
+    assert max(result.metrics["epoch"] for result in grid) == EPOCHS
     records = (tmp_path / "counted" / "journal" / "000001.jsonl").read_text()
     assert '"kind":"Exploited"' in records
-    assert copied or records.count('"kind":"Adopted"') > 0
+    assert '"kind":"Adopted"' in records
 
 
 def fails_at(config: dict[str, Any]) -> None:
