@@ -189,11 +189,7 @@ def _check_same_keys(identity: Mapping[str, Any], space: Mapping[str, Any]) -> N
     if known is None or set(known) == set(space):
         return
     lost, new = sorted(set(known) - set(space)), sorted(set(space) - set(known))
-    said = "; ".join(
-        part
-        for part in (f"missing: {', '.join(lost)}" if lost else "", f"new: {', '.join(new)}" if new else "")
-        if part
-    )
+    said = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in (("missing", lost), ("new", new)) if keys)
     raise ValueError(
         f"Tuner.restore(param_space=...): it must have the keys of the original one ({said}); only objects and "
         "references are taken from it, hyper-parameters of existing trials stay as they were"

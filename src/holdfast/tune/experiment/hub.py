@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from holdfast.engine.base import Engine, Inbox, Session
+from holdfast.tune.resources import total
 from holdfast.wire import messages as wire
 
 T = TypeVar("T")
@@ -66,11 +67,7 @@ class Hub:
             self._session.close()
 
     def total(self) -> dict[str, float]:
-        totals: dict[str, float] = {}
-        for node in self._nodes.values():
-            for name, amount in node.total.items():
-                totals[name] = totals.get(name, 0.0) + amount
-        return totals
+        return total(node.total for node in self._nodes.values())
 
     # Room
 
@@ -193,8 +190,8 @@ class Hub:
         self._session.accept(message.node_id, message.pid)
         self._joining.discard(message.node_id)
         cpus = float(os.cpu_count() or 1) if math.isinf(message.cpus) else message.cpus
-        total = {"CPU": cpus, "GPU": message.gpus, **{f"label:{k}={v}": math.inf for k, v in message.labels.items()}}
-        where = (message.node_id, dict(total), total, message.address)
+        has = {"CPU": cpus, "GPU": message.gpus}
+        where = (message.node_id, dict(has), has, message.address)
         self._nodes[message.node_id] = Node(*where, [1.0] * math.ceil(message.gpus))
 
     def _lost(self, id: str) -> None:

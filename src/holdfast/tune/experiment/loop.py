@@ -87,7 +87,7 @@ class ExperimentDriver:
         max_concurrent: int = 0,
         score_attribute: str | None = None,
     ) -> None:
-        self._experiment, self._storage, self._inbox, self._engine = experiment, storage, inbox, engine
+        self._experiment, self._storage, self._inbox = experiment, storage, inbox
         self._settings, self._audience = settings, audience
         self._space, self._configure, self._resumption = space, configure, resumption
         self._books = Books(storage)
@@ -142,7 +142,6 @@ class ExperimentDriver:
 
     def begin(self, epoch: int) -> None:
         """This driver's first words, behind what was replayed."""
-        self._epoch = epoch
         experiment = self._experiment
         self._spent_before = experiment.spent_s
         for trial_id, records in self._kept.items():
@@ -225,12 +224,9 @@ class ExperimentDriver:
     def _wait(self) -> list[Any]:
         due = min([time.monotonic() + _TICK_S, self._books.due(), *(run.due() for run in self._runs.values())])
         try:
-            items = [self._inbox.get(timeout=max(0.0, due - time.monotonic()))]
+            return [self._inbox.get(timeout=max(0.0, due - time.monotonic())), *self._heard()]
         except queue.Empty:
             return []
-        while len(items) < _BATCH and not self._inbox.empty():
-            items.append(self._inbox.get())
-        return items
 
     def _turn(self, items: list[Any]) -> None:
         self._hear(items)

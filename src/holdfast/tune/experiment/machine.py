@@ -300,7 +300,6 @@ class Experiment:
         trial.status = ERROR if event.error else TERMINATED
         trial.awaits, trial.donor, trial.reason = "", None, event.reason
         trial.error = event.error or trial.error
-        trial.failures += bool(event.error)
         del self._live[trial.trial_id]
         self._last_times.pop(trial.trial_id, None)
         if trial.last_result:

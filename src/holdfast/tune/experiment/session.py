@@ -45,7 +45,8 @@ from holdfast.tune.experiment.results import Results
 from holdfast.tune.experiment.sent import Sent
 from holdfast.tune.experiment.stored import missing_in
 from holdfast.tune.experiment.trial import Trial
-from holdfast.tune.logger import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
+from holdfast.tune.logger import default_loggers
+from holdfast.tune.resources import total
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.schedulers import (
     ASHAScheduler,
@@ -183,7 +184,6 @@ class Session:
         identity = definition.identity()
         if known != identity:
             self._storage.write_identity(identity)
-        if known != identity:
             self._storage.write([(IDENTITY, identity)], lambda: None)
 
     def _machine(self, definition: Definition) -> Experiment:
@@ -208,7 +208,6 @@ class Session:
 
     def _make_driver(self, definition: Definition, inbox: Inbox, engine: Any) -> ExperimentDriver:
         run, config = definition.run_config, definition.tune_config
-        total = definition.total_samples
         self._configured = self._configure(run)
         logs = self._storage.home.root / "trials"
         far = (self._location, logs, self._settings.storage_patience_s)
@@ -220,7 +219,7 @@ class Session:
             artifacts=Artifacts(*far) if self._storage.remote else None,
             quiet=run.verbose == 0,
             shows_output=run.verbose not in (0, 1),
-            total_samples=total,
+            total_samples=definition.total_samples,
             num_samples=config.num_samples,
             budget_s=config.budget_s,
         )
@@ -268,15 +267,11 @@ class Session:
             raise TuneError(f"{', '.join(missing)} of its config was not stored: pass param_space again to restore it")
         location = self._experiment.home_of(trial)
         trainer = self._trainer(trial)
-        total: dict[str, float] = {}
-        for bundle in trial.resources:
-            for name, amount in bundle.items():
-                total[name] = total.get(name, 0.0) + amount
         about = {
             "id": trial.trial_id,
             "name": trial.name,
             "experiment": self._definition.run_config.name,
-            "resources": total,
+            "resources": total(trial.resources),
         }
         plan = trainer._plan(location, self._settings, identified=False)
         metadata = {**plan.metadata, TRIAL: about}
@@ -348,8 +343,8 @@ def _default_loggers(run: RunConfig) -> list[Callback]:
     """JSON, CSV and TensorBoard, unless the script has them or the environment says no."""
     if not is_local_logging_wanted():
         return []
-    kinds = (JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback)
-    return [kind() for kind in kinds if not any(isinstance(callback, kind) for callback in run.callbacks)]
+    given = run.callbacks
+    return [mine for mine in default_loggers() if not any(isinstance(callback, type(mine)) for callback in given)]
 
 
 def _display(run: RunConfig, in_force: settings.Settings) -> TrialsDisplay | None:

@@ -25,7 +25,6 @@ class Trial:
         "donor",
         "error",
         "exploits",
-        "failures",
         "life",
         "name",
         "reason",
@@ -56,7 +55,6 @@ class Trial:
         self.checkpoint_number: int | None = None
         self.error: str | None = None
         self.reason = ""
-        self.failures = 0
         self.exploits = 0
         self.results = 0
         self.time_total_s = 0.0
