@@ -164,14 +164,36 @@ def test_a_process_that_trains_must_not_look(storage: Path) -> None:
     assert "RuntimeError: a process that trains must not look at leases" in done.stderr
 
 
+QUICK = """
+import sys
+from holdfast.cli.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as ended:
+    code = ended.code
+assert code == 0, code
+slow = {"torch", "ray", "numpy", "rich", "pandas", "asyncio", "holdfast.train", "holdfast.engine"} & set(sys.modules)
+assert not slow, slow
+"""
+
+
 def test_it_starts_without_what_takes_long_to_import(storage: Path) -> None:
+    on_a_run = [[command, storage / "finished"] for command in ON_A_RUN]
+    helps = [["--help"], ["run", "--help"], ["cluster", "check", "--help"], ["completion", "bash"]]
+    for words in [*on_a_run, ["ls", storage], *helps]:
+        done = python(QUICK, *words)
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_help_imports_no_command() -> None:
     code = """
 import sys
 from holdfast.cli.main import main
-assert main([sys.argv[1], sys.argv[2]]) == 0
-slow = {"torch", "numpy", "rich", "pandas", "asyncio", "holdfast.train", "holdfast.engine"} & set(sys.modules)
-assert not slow, slow
+try:
+    main(["--help"])
+except SystemExit:
+    found = {name for name in sys.modules if name.startswith("holdfast.cli.")}
+    assert found == {"holdfast.cli.main"}, found
 """
-    for command in ON_A_RUN:
-        done = python(code, command, storage / "finished")
-        assert done.returncode == 0, done.stderr
+    done = python(code)
+    assert done.returncode == 0, done.stderr

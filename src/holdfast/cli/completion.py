@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from holdfast.cli import output
 
-HELP = "print a shell's completion script"
-
 
 class Option(NamedTuple):
     names: list[str]
@@ -37,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from holdfast.cli.main import parser
+    from holdfast.cli.main import COMMANDS, parser
 
-    script = SHELLS[arguments.shell](list(_nodes(parser(), (), "")))
+    script = SHELLS[arguments.shell](list(_nodes(parser(COMMANDS), (), "")))
     if arguments.json:
         output.print_json({"shell": arguments.shell, "script": script})
     else:

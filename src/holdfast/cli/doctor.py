@@ -12,7 +12,6 @@ from holdfast.cli import diagnosis_storage as storage
 from holdfast.cli import output, paths
 from holdfast.cli.diagnosis import Finding, Grade
 
-HELP = "look whether this machine and a storage path are fit to train on"
 _SIGNS = {Grade.GOOD: "ok", Grade.WARNING: "warning", Grade.BAD: "FAILED"}
 
 

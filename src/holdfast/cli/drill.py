@@ -13,8 +13,6 @@ from holdfast.cli import output
 from holdfast.drill import faults
 from holdfast.drill.faults import KINDS, Address
 
-HELP = "rehearse failures with a script of yours: kill, hang, break, compare"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the faults, and end")

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from holdfast.cli import experiments, output, paths, runs
 from holdfast.cli.runs import Run
 
-HELP = "print the workers' logs"
 _POLL_S = 0.2
 _REMOTE_POLL_S = 2.0
 

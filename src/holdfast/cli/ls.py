@@ -11,8 +11,6 @@ from holdfast.errors import StorageError
 from holdfast.store.location import Location
 from holdfast.store.remote.fetch import in_parallel
 
-HELP = "list the runs below a storage path"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

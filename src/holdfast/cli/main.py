@@ -12,27 +12,27 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 import holdfast
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 
-# Each is a module of this package. What a command needs is imported when it is the one that was asked for.
-COMMANDS = (
-    "run",
-    "ls",
-    "show",
-    "watch",
-    "logs",
-    "stop",
-    "checkpoints",
-    "verify",
-    "doctor",
-    "drill",
-    "cluster",
-    "completion",
-)
+# Each is a module of this package, imported when it is the one that was asked for, with what it needs.
+COMMANDS = {
+    "run": "run a script on several workers, and bring it back after failures",
+    "ls": "list the runs below a storage path",
+    "show": "show a run's state, history, failures and checkpoints",
+    "watch": "watch a run as it goes",
+    "logs": "print the workers' logs",
+    "stop": "ask the driver of a run to stop",
+    "checkpoints": "list, verify, export or delete the checkpoints of a run",
+    "verify": "check that all that is stored of a run is intact",
+    "doctor": "look whether this machine and a storage path are fit to train on",
+    "drill": "rehearse failures with a script of yours: kill, hang, break, compare",
+    "cluster": "look at the Ray cluster that runs would be on",
+    "completion": "print a shell's completion script",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,8 +67,8 @@ class _Parser(argparse.ArgumentParser):
         super().error(re.sub(r"\?\S*", "?...", message))  # a URL's options may be secrets
 
 
-def parser(only: str = "") -> argparse.ArgumentParser:
-    """Of all commands, which the completion of shells is made from too, or of one."""
+def parser(known: Collection[str]) -> argparse.ArgumentParser:
+    """Lists all commands, and knows the arguments of some."""
     top = _Parser(
         prog="holdfast",
         description="Run scripts that survive failures, look at runs and what they left, stop them, clear them up.",
@@ -77,8 +77,11 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"holdfast {holdfast.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for name in [only] if only in COMMANDS else COMMANDS:
-        _add(commands, name, _module(name), top.epilog)
+    for name, help in COMMANDS.items():
+        if name in known:
+            _add(commands, name, help, _module(name), top.epilog)
+        else:
+            commands.add_parser(name, help=help)
     return top
 
 
@@ -86,13 +89,13 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"holdfast.cli.{name}")
 
 
-def _add(commands: Any, name: str, module: Any, epilog: str | None) -> None:
+def _add(commands: Any, name: str, help: str, module: Any, epilog: str | None) -> None:
     """A command, or one that has others below it."""
-    command = commands.add_parser(name, help=module.HELP, description=module.__doc__, epilog=epilog)
+    command = commands.add_parser(name, help=help, description=module.__doc__, epilog=epilog)
     if hasattr(module, "ACTIONS"):
         actions = command.add_subparsers(metavar="ACTION", required=True)
         for action, below in module.ACTIONS.items():
-            _add(actions, action, below, epilog)
+            _add(actions, action, below.HELP, below, epilog)
         return
     command.add_argument("--json", action="store_true", help="print JSON instead of text")
     module.add_arguments(command)
@@ -102,7 +105,7 @@ def _add(commands: Any, name: str, module: Any, epilog: str | None) -> None:
 def _parse(argv: list[str]) -> argparse.Namespace:
     """argparse takes a list of names for empty when an option comes before it: what it leaves over is that list."""
     command = argv[0] if argv else ""
-    top = parser(command)
+    top = parser([command])
     arguments, rest = top.parse_known_args(_with_default_action(argv) if command in COMMANDS else argv)
     if rest and (not hasattr(arguments, "ids") or any(word.startswith("-") for word in rest)):
         top.error(f"unrecognized arguments: {' '.join(rest)}")

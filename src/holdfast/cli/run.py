@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.train.result import Result
     from holdfast.train.trainer import DataParallelTrainer
 
-HELP = "run a script on several workers, and bring it back after failures"
 _RANGE = re.compile(r"(\d+):(\d+)")
 _TRAINERS = {"DataParallelTrainer", "TorchTrainer", "Tuner"}
 _SHOWN_OPTIONS = ("workers", "storage", "engine", "max_failures", "hang_timeout", "keep", "gpus")
@@ -33,7 +32,7 @@ _SHOWN_OPTIONS = ("workers", "storage", "engine", "max_failures", "hang_timeout"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workers", type=_workers, default=1, metavar="N|MIN:MAX", help="how many (default: 1), or an elastic range"
+        "--workers", type=workers, default=1, metavar="N|MIN:MAX", help="how many (default: 1), or an elastic range"
     )
     parser.add_argument("--name", help="of the run (default: one that is new)")
     parser.add_argument("--storage", metavar="PATH", help=f"where the run is kept: {paths.STORAGE_HELP}")
@@ -203,7 +202,8 @@ def _print_json(path: str, result: Result | None, error: str) -> None:
     )
 
 
-def _workers(text: str) -> int | tuple[int, int]:
+def workers(text: str) -> int | tuple[int, int]:
+    """As it is written in an option."""
     found = _RANGE.fullmatch(text)
     if found:
         return int(found[1]), int(found[2])

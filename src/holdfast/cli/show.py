@@ -17,7 +17,6 @@ from holdfast.driver.ledger import Ledger, account
 from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import Damage
 
-HELP = "show a run's state, history, failures and checkpoints"
 _SHOWN_CHECKPOINTS = 10
 _QUICKLY_READ = 100_000  # reports
 

@@ -18,7 +18,6 @@ from holdfast.driver.stop_requests import StopRequest
 from holdfast.errors import HoldfastError, StorageError, StorageUnavailableError
 from holdfast.store.objects.base import ObjectStore
 
-HELP = "ask the driver of a run to stop"
 _POLL_S = 0.1
 _REMOTE_POLL_S = 2.0
 _SAYS_WHO_IT_IS_WITHIN_S = 2.0

@@ -22,8 +22,6 @@ from holdfast.errors import CheckpointDamagedError
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.sealed import Damage
 
-HELP = "check that all that is stored of a run is intact"
-
 
 @dataclass
 class Check:

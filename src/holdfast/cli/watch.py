@@ -18,7 +18,6 @@ from holdfast.cli import experiments, output, paths, reading, runs, timeline
 from holdfast.driver.display_picture import Rate, ago, clean, headline, rate_text
 from holdfast.errors import StorageUnavailableError
 
-HELP = "watch a run as it goes"
 _EVERY_S = 1.0
 _REMOTE_EVERY_S = 5.0
 _PROGRESS_EVERY_S = 10.0

@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from holdfast.cli.checkpoints import deleting, exporting, listing, verifying
 
-HELP = "list, verify, export or delete the checkpoints of a run"
 ACTIONS = {"list": listing, "verify": verifying, "export": exporting, "delete": deleting}
 DEFAULT_ACTION = "list"

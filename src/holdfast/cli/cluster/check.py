@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
+from holdfast.cli.run import workers
 from holdfast.driver.history import read_identity
-from holdfast.engine.demand import Demand
-from holdfast.engine.ray.capacity import Capacity, capacity
-from holdfast.engine.ray.connection import connect, disconnect
-from holdfast.train.config import RunConfig, ScalingConfig
-from holdfast.train.demand import demand_of
+
+if TYPE_CHECKING:
+    from holdfast.engine.demand import Demand
+    from holdfast.engine.ray.capacity import Capacity
 
 HELP = "compare a run's workers with what the cluster can give"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", nargs="?", help=f"{paths.RUN_HELP}; else say what it asks for:")
-    parser.add_argument("--workers", metavar="N or MIN:MAX", type=_workers, help="as ScalingConfig(num_workers=...)")
+    parser.add_argument("--workers", metavar="N|MIN:MAX", type=workers, help="as ScalingConfig(num_workers=...)")
     parser.add_argument("--cpus", metavar="N", type=float, help="of each worker (default: 1, with --gpus 0)")
     parser.add_argument("--gpus", metavar="N", type=float, default=0.0, help="of each worker")
     parser.add_argument("--address", metavar="HOST:PORT", default="auto", help="of the cluster (default: the one here)")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from holdfast.engine.ray.capacity import capacity
+    from holdfast.engine.ray.connection import connect, disconnect
+
     demand = _demand(arguments)
     try:
         connect(arguments.address, log_to_driver=False, logging_level="ERROR")
@@ -72,6 +75,10 @@ def judge(demand: Demand, found: Capacity) -> tuple[str, bool]:
 
 
 def _demand(arguments: argparse.Namespace) -> Demand:
+    """Imported here: the other commands start without what trains."""
+    from holdfast.train.config import RunConfig, ScalingConfig
+    from holdfast.train.demand import demand_of
+
     if arguments.run_path is not None:
         return demand_of(ScalingConfig(**read_identity(paths.run_location(arguments.run_path))["scaling"]), RunConfig())
     if arguments.workers is None:
@@ -81,11 +88,6 @@ def _demand(arguments: argparse.Namespace) -> Demand:
         num_workers=arguments.workers, use_gpu=arguments.gpus > 0, resources_per_worker=resources or None
     )
     return demand_of(scaling, RunConfig())
-
-
-def _workers(text: str) -> int | tuple[int, int]:
-    low, _, high = text.partition(":")
-    return (int(low), int(high)) if high else int(low)
 
 
 def _print(demand: Demand, found: Capacity) -> None:
