@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import select
+import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +55,54 @@ def test_bash(bash: Path, tmp_path: Path) -> None:
     assert offered(bash, "run", "--max", cwd=tmp_path) == ["--max-failures"]
     assert sorted(offered(bash, "run", "--storage", "", cwd=tmp_path)) == ["a-run", "script.py"]
     assert offered(bash, "completion", "f", cwd=tmp_path) == ["fish"]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+def test_fish(tmp_path: Path) -> None:
+    script = tmp_path / "holdfast.fish"
+    script.write_text(holdfast("completion", "fish").stdout)
+    line = f'source {script}; complete -C "holdfast checkp"; complete -C "holdfast checkpoints export --t"'
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", line],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert re.findall(r"^(\S+)\t", done.stdout, re.MULTILINE) == ["checkpoints", "--to"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+def test_zsh(tmp_path: Path) -> None:
+    """Typed at a terminal: zsh completes nowhere else."""
+    script = tmp_path / "holdfast.zsh"
+    script.write_text(holdfast("completion", "zsh").stdout)
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"})
+    try:
+        type_in(fd, f"autoload -Uz compinit && compinit -u -D; source {script}; echo rea''dy\n", "ready")
+        type_in(fd, "holdfast checkp\t", "checkpoints ")
+        type_in(fd, "ex\t", "export ")
+        type_in(fd, "--t\t", "--to ")
+        type_in(fd, "\x15holdfast drill --o\t", "--only ")
+        type_in(fd, "\x15holdfast show hold\t", "holdfast.zsh")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(fd)
+
+
+def type_in(fd: int, keys: str, expected: str) -> None:
+    os.write(fd, keys.encode())
+    seen, deadline = "", time.monotonic() + PATIENCE_S
+    while expected not in re.sub(r"[^ -~]", "", seen.replace(keys, "")):  # without the echo, and how the cursor moved
+        assert time.monotonic() < deadline, seen
+        if select.select([fd], [], [], 0.2)[0]:
+            seen += os.read(fd, 1 << 16).decode(errors="replace")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

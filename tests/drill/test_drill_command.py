@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from holdfast.drill import running
+from holdfast.drill.stage import Stage
 
 JOB = Path(__file__).with_name("drill_job.py")
 PATIENCE_S = 240.0
@@ -53,6 +57,22 @@ def test_a_bad_script_fails_in_json_and_html_too(tmp_path: Path) -> None:
     assert "an offered checkpoint was never read" in text
     assert "<svg" in text
     assert list(temp.iterdir()) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_drill_that_is_ended_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "holdfast", "drill", "--only", "worker-kill", str(JOB)]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.readline() == "drill: undisturbed\n"
+        (directory,) = tmp_path.iterdir()
+        process.send_signal(number)
+        assert process.wait(PATIENCE_S) == code
+        assert "Traceback" not in process.stderr.read()
+    assert running.processes(Stage(directory / "undisturbed")) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,13 @@ def _bash(nodes: list[Node]) -> str:
     cases = []
     for node in nodes:
         words = [*node.below, *node.choices, *(name for option in node.options for name in option.names)]
-        valued = "|".join(name for option in node.options if option.takes_value for name in option.names)
-        cases.append(f'    "{" ".join(node.words)}") words="{" ".join(words)}" valued="{valued}" ;;')
-    commands = " ".join(f'"{" ".join(node.words)}"' for node in nodes if node.words)
+        cases.append(f'    "{" ".join(node.words)}") words="{" ".join(words)}" valued="{_valued(node)}" ;;')
     table = "\n".join(cases)
     return f"""_holdfast() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}"
   local path="" word="" words="" valued="" known=""
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    for known in {commands}; do
+    for known in {_commands(nodes)}; do
       if [ "$known" = "${{path:+$path }}$word" ]; then path="$known"; break; fi
     done
   done
@@ -93,14 +91,59 @@ complete -o filenames -o bashdefault -F _holdfast holdfast"""
 
 
 def _zsh(nodes: list[Node]) -> str:
-    return f"autoload -Uz bashcompinit && bashcompinit\n{_bash(nodes)}"
+    """Its own, as bash's array slices mean something else there; ``path`` and ``words`` are the shell's names."""
+    cases = []
+    for node in nodes:
+        helps = _helps_below(nodes, node)
+        words = " ".join(_zsh_text(name, helps.get(name, "")) for name in [*node.below, *node.choices])
+        options = " ".join(_zsh_text(name, option.help) for option in node.options for name in option.names)
+        cases.append(f'    "{" ".join(node.words)}") names=({words}); options=({options}); valued="{_valued(node)}" ;;')
+    table = "\n".join(cases)
+    return f"""_holdfast() {{
+  local at="" word="" known="" valued=""
+  local -a names options
+  for word in "${{(@)words[2,CURRENT-1]}}"; do
+    for known in {_commands(nodes)}; do
+      if [[ "$known" == "${{at:+$at }}$word" ]]; then at="$known"; break; fi
+    done
+  done
+  case "$at" in
+{table}
+  esac
+  if [[ -n "$valued" && "|$valued|" == *"|${{words[CURRENT-1]}}|"* ]]; then
+    _files
+  elif [[ "${{words[CURRENT]}}" == -* ]]; then
+    _describe -o option options
+  else
+    _describe command names
+    [[ -z "$at" ]] || _files
+  fi
+}}
+compdef _holdfast holdfast"""
+
+
+def _zsh_text(name: str, help: str) -> str:
+    text = f"{name}:{help}".replace("'", "'\\''")
+    return f"'{text}'"
+
+
+def _commands(nodes: list[Node]) -> str:
+    return " ".join(f'"{" ".join(node.words)}"' for node in nodes if node.words)
+
+
+def _valued(node: Node) -> str:
+    return "|".join(name for option in node.options if option.takes_value for name in option.names)
+
+
+def _helps_below(nodes: list[Node], node: Node) -> dict[str, str]:
+    return {other.words[-1]: other.help for other in nodes if other.words and other.words[:-1] == node.words}
 
 
 def _fish(nodes: list[Node]) -> str:
     lines = ["complete -c holdfast -f -n 'test (count (commandline -opc)) -eq 1'"]
     for node in nodes:
         condition = _fish_condition(node)
-        helps = {other.words[-1]: other.help for other in nodes if other.words and other.words[:-1] == node.words}
+        helps = _helps_below(nodes, node)
         for name in [*node.below, *node.choices]:
             lines.append(
                 f"complete -c holdfast -n {_fish_text(condition)} -a {name} -d {_fish_text(helps.get(name, ''))}"

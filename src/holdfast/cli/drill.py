@@ -7,6 +7,7 @@ differs. 1: the drill found a problem. 2: it could not be done.
 from __future__ import annotations
 
 import argparse
+import signal
 from pathlib import Path
 
 from holdfast.cli import output
@@ -50,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         keep=None if arguments.keep is None else Path(arguments.keep),
         tell=lambda text: output.note(f"drill: {text}"),
     )
+    signal.signal(signal.SIGTERM, _end)  # by whoever cancels jobs: what is under way is ended, and cleared up
     report = rehearsal.run()
     if arguments.html is not None:
         Path(arguments.html).write_text(html.page(report))
@@ -58,6 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(table.text(report))
     return 0 if report.passed else 1
+
+
+def _end(number: int, _frame: object) -> None:
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def _addresses(arguments: argparse.Namespace) -> list[Address]:
