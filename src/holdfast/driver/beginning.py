@@ -1,0 +1,84 @@
+"""From the lease to the machine's first step: nodes come, and what an earlier driver left on them is brought home."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from holdfast.core import events as ev
+
+from .adoption import Adoption
+from .desk import Desk
+from .remote_storage import RemoteStorage
+
+NODES_JOIN = "nodes join"  # a timer of the driver's own: nodes that are there at the start are waited for
+_NODES_JOIN_WITHIN_S = 10.0
+
+
+class Beginning:
+    def __init__(self, desk: Desk, work_off: Callable[[], None]) -> None:
+        self._desk, self._work_off = desk, work_off
+        self._adoption: Adoption | None = None
+        self._found: list[ev.Event] | None = None  # what an earlier driver left, when that is known
+        self.is_over = False
+        self.left_on_nodes = False  # something that an earlier driver had there, for the next one
+
+    def start(self, hear_first: Callable[[], None]) -> None:
+        """``hear_first`` takes in what the engine has said at once: which nodes are on their way."""
+        desk = self._desk
+        if desk.fleet.grows:
+            desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
+        if isinstance(desk.storage, RemoteStorage):
+            self._adoption = Adoption(desk.fleet, desk.storage, self._took_stock)
+        else:
+            hear_first()
+            self._took_stock([])
+
+    def heard_of_a_node(self) -> None:
+        if self._found is not None:
+            self._took_stock(self._found)
+
+    def take_over(self, node: str, unsaved: list[bytes]) -> None:
+        """What a node has that is not in storage, as far as it knows."""
+        desk = self._desk
+        if self._adoption is not None:
+            self._adoption.begin(node, unsaved, desk.past, desk.stored())
+        elif not self.left_on_nodes:
+            desk.fleet.sort_out(unsaved, desk.stored())
+
+    def uploaded(self, generation: int, index: int, error: str) -> bool:
+        """Whether it was something that an earlier driver left."""
+        return self._adoption is not None and self._adoption.uploaded(generation, index, error)
+
+    def time_is_up(self) -> None:
+        """Nodes are long in coming. What one that is there has is still brought into storage first."""
+        desk = self._desk
+        if self._found is None and desk.fleet.roster.ids:
+            desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
+            return
+        self.left_on_nodes = self._found is None
+        self._end()
+
+    def cut_short(self) -> None:
+        """The run is to stop before it has begun. What is on nodes stays there for the next driver."""
+        self.left_on_nodes = True
+        self._end()
+
+    def _took_stock(self, found: list[ev.Event]) -> None:
+        """What an earlier driver left is known; nodes that are on their way are waited for."""
+        self._found = found
+        if not self.is_over and (self._desk.fleet.roster.is_settled or not self._desk.fleet.grows):
+            self._end()
+
+    def _end(self) -> None:
+        """The machine takes over."""
+        desk = self._desk
+        self.is_over, self._adoption = True, None
+        desk.timers.pop(NODES_JOIN, None)
+        desk.queue.extend(self._found or [])
+        if isinstance(desk.storage, RemoteStorage):
+            desk.storage.collect(keep=desk.stored())
+        if desk.fleet.grows:
+            desk.queue.append(ev.Capacity(desk.fleet.slots()))
+        desk.queue.append(ev.DriverStarted(desk.epoch, desk.plan.spec))
+        self._work_off()

@@ -1,0 +1,56 @@
+"""What a person and the callbacks are shown of the machine's steps."""
+
+from __future__ import annotations
+
+from holdfast.core import events as ev
+from holdfast.core.state import Outcome, Phase, RunState, Verdict
+
+from .desk import Desk
+from .plan import Ending
+
+
+def show(desk: Desk, event: ev.Event, before: RunState, state: RunState) -> None:
+    """One step: it is journalled, and about to be acted on."""
+    display = desk.display
+    desk.observer.saw(event, before, state)
+    if state.failure is not None and state.failure is not before.failure:
+        display.failure(state.failure.text, desk.accounts.action(state))
+        if desk.plan.on_failure is not None:
+            desk.plan.on_failure(desk.accounts.exceptions())
+    if isinstance(event, ev.Committed) and event.index >= 0:
+        display.checkpoint(event.record.id, event.record.report)
+    if isinstance(event, ev.StorageLags):
+        desk.warn(_how_far_behind(str(desk.lag.behind), event.stalled, before.stalled))
+    if len(state.unsaved) != len(before.unsaved):
+        display.pending(len(state.unsaved), desk.lag.behind.bytes)
+    if [r.status for r in state.ranks] != [r.status for r in before.ranks]:
+        display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
+    if state.phase is not before.phase:
+        display.state(state.phase.value, _detail(state))
+
+
+def closing_words(desk: Desk, ending: Ending) -> str:
+    newest = desk.state.newest
+    saved = f"last checkpoint: {newest.id}" if newest else "no checkpoint was saved"
+    if ending.outcome is Outcome.STOPPED:
+        return f"{saved}. To go on, {desk.plan.how_to_go_on}"
+    if ending.error is not None:
+        return str(ending.error).partition("\n")[0]
+    return f"{saved}; results in {desk.plan.location}"
+
+
+def _how_far_behind(behind: str, stalled: bool, stalled_before: bool) -> str:
+    if stalled:
+        return f"training waits for storage, which is behind by {behind}"
+    if stalled_before:
+        return f"storage has caught up ({behind} left): training goes on"
+    return f"storage is behind by {behind}; training goes on meanwhile"
+
+
+def _detail(state: RunState) -> str:
+    """What a person wants to know beside the phase."""
+    if state.phase is Phase.STARTING:
+        return f"from {state.resume or 'the beginning'}"
+    if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
+        return "gracefully; another Ctrl+C stops at once"
+    return ""
