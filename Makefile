@@ -11,7 +11,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate soak drills clusters storms benchmark clean
+.PHONY: help setup demo test lint types simulate soak drills clusters storms docs benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,11 +47,14 @@ clusters: setup ## on Ray: its autoscaler, lost heads
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/objects -m soak -s
 
+docs: setup ## the documentation as a site in site/; warnings are errors
+	$(VENV)/bin/mkdocs build --strict --quiet --site-dir site
+
 benchmark: $(BENCH_VENV)/.ready ## side by side with Ray Train and torchrun (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
-	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
