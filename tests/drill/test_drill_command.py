@@ -15,6 +15,7 @@ from holdfast.drill import running
 from holdfast.drill.stage import Stage
 
 JOB = Path(__file__).with_name("drill_job.py")
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 PATIENCE_S = 240.0
 
 
@@ -84,6 +85,8 @@ def test_a_drill_that_is_ended_leaves_nothing(number: signal.Signals, code: int,
         (["--fault", "worker-kill@rank=x", str(JOB)], "whole numbers"),
         (["--fault", "worker-kill@point=journalled", str(JOB)], "one of the points before, staged, after"),
         (["--only", "worker-kill", str(JOB), "broken"], "ended with code 1: this script does not even start"),
+        ([str(EXAMPLES / "tune_auto_resume.py")], "ended with code 1: ValueError: holdfast drill rehearses trainings"),
+        ([str(EXAMPLES / "sine.py")], "made no report: it must call fit()"),
     ],
 )
 def test_wrong_input_is_said_in_one_line(args: list[str], text: str, tmp_path: Path) -> None:

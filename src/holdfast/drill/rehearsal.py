@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from holdfast.drill.verdict import ADVICE, PROBLEM, Finding, Seen
 LEAST_LIMIT_S = 120.0
 _TIMES_AS_LONG = 5.0  # as undisturbed, and what a recovery may take on top
 _LAST_LINES = 3
+_RAISED = re.compile(r"[\w.]+(Error|Exception): .")  # the last line of a traceback, which says it all
 
 Tell = Callable[[str], None]
 
@@ -228,4 +230,6 @@ def last_words(stage: Stage) -> str:
         lines = stage.output_file.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return ""
+    if lines and _RAISED.match(lines[-1]):
+        return lines[-1]
     return " | ".join(line.strip() for line in lines[-_LAST_LINES:] if line.strip())
