@@ -10,10 +10,10 @@ that is lost while it joins was never ready.
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from holdfast.wire.messages import Configure, Message
+from holdfast.wire.messages import Configure, Message, Seat
 
 T = TypeVar("T")
 Inbox = queue.SimpleQueue[Any]
@@ -31,6 +31,30 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End everything. No process of the run is left when this returns."""
+
+
+class GrantedSeat(Seat, frozen=True, tag=True):
+    """Room for one bundle of what was asked for with that key."""
+
+    key: str = ""
+    bundle: int = 0
+
+
+@runtime_checkable
+class Granting(Protocol):
+    """A session that has no room by itself: it asks a cluster for what it is told to. Both may be called at any time,
+    and return at once."""
+
+    def reserve(
+        self,
+        key: str,
+        bundles: Sequence[Mapping[str, float]],
+        strategy: str,
+        labels: Sequence[Mapping[str, str]],
+    ) -> None:
+        """Ask for room for all these bundles, until it is given back. It comes as seats of the nodes."""
+
+    def give_back(self, key: str) -> None: ...
 
 
 class Engine(Protocol):

@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Demand:
-    """``labels`` are selectors, one for each worker; empty if any node will do. ``runtime_env`` is Ray's."""
+    """``labels`` are selectors, one for each worker; empty if any node will do. ``runtime_env`` is Ray's.
+    ``by_request``: room is asked for in the course of the run, and not by what is said of workers here."""
 
     least: int = 1  # workers, without which the run cannot start
     most: int = 1
@@ -17,6 +18,7 @@ class Demand:
     strategy: str = "PACK"
     labels: Sequence[Mapping[str, str]] = ()
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    by_request: bool = False
     standby: int = 0  # nodes without room of ours that have an agent all the same, ready to take over
 
     @property

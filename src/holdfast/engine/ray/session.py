@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from holdfast.engine.agent_process import Node
@@ -22,10 +22,12 @@ from .capacity import fits, room_in
 from .connection import ray_module
 from .member import RayMember
 from .nodes import RayNode, look
+from .rooms import Asked, Rooms
 from .seats import Seats
 
 log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.2
+_LOOK_FOR_ROOM_EVERY_S = 0.05
 _LOOK_FIRST_EVERY_S = 0.02
 _FIRST_LOOKS_S = 2.0  # how long the nodes that are there are waited for, before the run starts with what it has
 _BLIND_FOR_S = 60.0  # how long the cluster may not answer
@@ -40,14 +42,28 @@ class RaySession:
         self._alive: dict[str, RayNode] = {}  # by Ray's
         self._drained: set[str] = set()
         self._over = threading.Event()
+        self._soon = threading.Event()  # something is to be looked at now
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
-        self._seats = Seats(demand, f"holdfast:{configure.run_name}")
+        name = f"holdfast:{configure.run_name}"
+        self._seats: Seats | Rooms = Rooms(name) if demand.by_request else Seats(demand, name)
         self._looked = threading.Event()
         self._thread.start()
         self._looked.wait(_FIRST_LOOKS_S)  # so that the driver hears first of the nodes that are there
         self._looked.set()
 
     # What the driver says
+
+    def reserve(
+        self, key: str, bundles: Sequence[Mapping[str, float]], strategy: str, labels: Sequence[Mapping[str, str]]
+    ) -> None:
+        assert isinstance(self._seats, Rooms), "a run's own demand says what it asks for"
+        self._seats.reserve(key, Asked(bundles, strategy, labels))
+        self._soon.set()
+
+    def give_back(self, key: str) -> None:
+        assert isinstance(self._seats, Rooms), "a run's own demand says what it asks for"
+        self._seats.give_back(key)
+        self._soon.set()
 
     def accept(self, node_id: str, pid: int) -> None:
         member = self._members.get(node_id)
@@ -61,6 +77,7 @@ class RaySession:
 
     def close(self) -> None:
         self._over.set()
+        self._soon.set()
         self._thread.join(_ENDED_WITHIN_S)  # it may be asking a cluster that has gone
         members = list(self._members.values())
         for member in members:
@@ -88,7 +105,14 @@ class RaySession:
                 if not ray_module().is_initialized() or time.monotonic() > seen_at + _BLIND_FOR_S:
                     self._inbox.put(HoldfastError(f"the Ray cluster cannot be reached any more: {error}"))
                     return
-            self._over.wait(_LOOK_EVERY_S if self._looked.is_set() else _LOOK_FIRST_EVERY_S)
+            self._soon.wait(self._pause)
+            self._soon.clear()
+
+    @property
+    def _pause(self) -> float:
+        if not self._looked.is_set():
+            return _LOOK_FIRST_EVERY_S
+        return _LOOK_FOR_ROOM_EVERY_S if isinstance(self._seats, Rooms) and self._seats.is_waiting else _LOOK_EVERY_S
 
     def _look(self) -> None:
         self._alive = look()

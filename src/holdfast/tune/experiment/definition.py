@@ -80,6 +80,11 @@ class Definition:
         return searcher
 
     @property
+    def knows_samples(self) -> bool:
+        """Whether all of them can be run at any time, and no searcher holds some back."""
+        return self.tune_config.search_alg is None
+
+    @property
     def total_samples(self) -> float:
         searcher = self.searcher()
         if isinstance(searcher, BasicVariantGenerator):

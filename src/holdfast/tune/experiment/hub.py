@@ -6,135 +6,59 @@ room, and loses them or gets others as the experiment's nodes come and go.
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec import structs
 
-from holdfast.engine.base import Engine, Inbox, Session
-from holdfast.tune.resources import total
+from holdfast.engine.base import Engine, Granting, Inbox, Session
 from holdfast.wire import messages as wire
 
+from .granted import GrantedRoom
+from .room import Bundles, NodeRoom, Room, Share, Shares
+
 T = TypeVar("T")
-Bundles = Sequence[Mapping[str, float]]
-
-
-@dataclass
-class Node:
-    id: str
-    free: dict[str, float]
-    total: dict[str, float]
-    address: str
-    gpus: list[float]  # what is free of each
-    draining: bool = False
-
-
-@dataclass
-class Share:
-    """What a trial has of one node."""
-
-    taken: dict[str, float] = field(default_factory=dict)
-    gpus: list[tuple[int, float]] = field(default_factory=list)  # which, and how much of each
 
 
 class Hub:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._session: Session | None = None
-        self._nodes: dict[str, Node] = {}
-        self._joining: set[str] = set()
+        self.room: Room = NodeRoom()
+        self._nodes: set[str] = set()  # that are ready
         self._parts: dict[int, TrialSession] = {}  # by the run's number
-        self._shares: dict[int, dict[str, Share]] = {}
+        self._shares: dict[int, Shares] = {}
         self._runs = 0
 
     @property
     def grows(self) -> bool:
         return self._engine.grows
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether no node is on its way for the first time."""
-        return bool(self._nodes) and not self._joining
-
     def open(self, configure: wire.Configure, inbox: Inbox) -> None:
         self._session = self._engine.open(configure, inbox)
+        if isinstance(self._session, Granting):
+            self.room = GrantedRoom(self._session)
 
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
 
-    def total(self) -> dict[str, float]:
-        return total(node.total for node in self._nodes.values())
-
-    # Room
-
-    def place(self, bundles: Bundles, avoid: Iterable[str] = ()) -> dict[str, Share] | None:
-        """Where the bundles fit now, taken out of what is free; None if they do not."""
-        shares: dict[str, Share] = {}
-        avoided = set(avoid)
-        for bundle in bundles:
-            node = next((n for n in self._in_order(shares) if n.id not in avoided and _fits(bundle, n)), None)
-            if node is None:
-                self.give_back(shares)
-                return None
-            _take(bundle, node, shares.setdefault(node.id, Share()))
-        return shares
-
-    def can_ever(self, bundles: Bundles) -> bool:
-        """Whether the nodes that are there could hold them if nothing else ran."""
-        fresh = {n.id: Node(n.id, dict(n.total), n.total, n.address, [1.0] * len(n.gpus)) for n in self._nodes.values()}
-        nodes, self._nodes = self._nodes, fresh
-        try:
-            return self.place(bundles) is not None
-        finally:
-            self._nodes = nodes
-
-    def _in_order(self, shares: Mapping[str, Share]) -> list[Node]:
-        """Those that the trial has a part of already first, then the fullest."""
-        usable = [node for node in self._nodes.values() if not node.draining]
-        return sorted(usable, key=lambda node: (node.id not in shares, node.free.get("CPU", 0.0)))
-
-    def give_back(self, shares: Mapping[str, Share]) -> None:
-        for id, share in shares.items():
-            node = self._nodes.get(id)
-            if node is None:
-                continue
-            for name, amount in share.taken.items():
-                node.free[name] = node.free.get(name, 0.0) + amount
-            for device, amount in share.gpus:
-                node.gpus[device] = min(1.0, node.gpus[device] + amount)
-
     def lacking(self, run: int, bundles: Bundles) -> list[Mapping[str, float]]:
-        """Those of a trial's bundles that its nodes, without those that will go away, do not hold."""
-        staying = {
-            id: dict(share.taken)
-            for id, share in self._shares.get(run, {}).items()
-            if id in self._nodes and not self._nodes[id].draining
-        }
-        lacking = []
-        for bundle in bundles:
-            for taken in staying.values():
-                if all(taken.get(name, 0.0) >= amount - 1e-9 for name, amount in bundle.items() if name != "GPU"):
-                    for name, amount in bundle.items():
-                        taken[name] = taken.get(name, 0.0) - amount
-                    break
-            else:
-                lacking.append(bundle)
-        return lacking
+        """Those of a trial's bundles that it has no room for, or will have none soon."""
+        return self.room.lacking(self._shares.get(run, {}), bundles)
 
     # Trials
 
-    def engine_for(self, shares: dict[str, Share], on_closed: Callable[[], None]) -> TrialEngine:
+    def engine_for(self, shares: Shares, on_closed: Callable[[], None]) -> TrialEngine:
         self._runs += 1
         self._shares[self._runs] = shares
         return TrialEngine(self, self._runs, on_closed)
 
-    def give_more(self, run: int, shares: dict[str, Share]) -> None:
+    def give_more(self, run: int, shares: Shares) -> None:
         """Room for a trial that has lost some."""
-        self._shares.setdefault(run, {}).update(shares)
+        mine = self._shares.setdefault(run, {})
+        for node, share in shares.items():
+            mine.setdefault(node, Share()).add(share)
         part = self._parts.get(run)
         if part is not None:
             part.join(shares)
@@ -144,7 +68,11 @@ class Hub:
 
     def is_part(self, part: TrialSession) -> None:
         self._parts[part.run] = part
-        part.join(self._shares.get(part.run, {}))
+        shares = self._shares.get(part.run, {})
+        for gone in [node for node in shares if node not in self._nodes]:  # since the trial was placed
+            self.room.give_back({gone: shares.pop(gone)})
+            part.needs_room()
+        part.join(shares)
 
     def send(self, node: str, message: wire.Message) -> None:
         assert self._session is not None
@@ -155,7 +83,7 @@ class Hub:
         shares = self._shares.get(run, {})
         gone = {id: share for id, share in shares.items() if node in (None, id)}
         self._shares[run] = {id: share for id, share in shares.items() if id not in gone}
-        self.give_back(gone)
+        self.room.give_back(gone)
         if not self._shares[run]:
             del self._shares[run]
             self._parts.pop(run, None)
@@ -173,34 +101,27 @@ class Hub:
                 if part is not None:
                     part.has_left(node)
             case wire.NodeJoining():
-                self._joining.add(node)
+                self.room.joining(node)
             case wire.NodeReady():
-                self._ready(message)
+                assert self._session is not None
+                self._session.accept(node, message.pid)
+                self._nodes.add(node)
+                self.room.ready(message)
+            case wire.NodeSeats(_, seats):
+                self.room.seat(node, seats)
             case wire.NodeDraining(_, deadline_s):
-                if node in self._nodes:
-                    self._nodes[node].draining = True
+                self.room.drain(node)
                 for part in self._on(node):
                     part.put(node, wire.NodeDraining(node, deadline_s))
                     part.needs_room()
             case wire.NodeLost():
                 self._lost(node)
 
-    def _ready(self, message: wire.NodeReady) -> None:
-        assert self._session is not None
-        self._session.accept(message.node_id, message.pid)
-        self._joining.discard(message.node_id)
-        cpus = float(os.cpu_count() or 1) if math.isinf(message.cpus) else message.cpus
-        has = {"CPU": cpus, "GPU": message.gpus}
-        where = (message.node_id, dict(has), has, message.address)
-        self._nodes[message.node_id] = Node(*where, [1.0] * math.ceil(message.gpus))
-
     def _lost(self, id: str) -> None:
-        self._joining.discard(id)
-        parts = self._on(id)
-        self._nodes.pop(id, None)
-        for part in parts:
-            shares = self._shares.get(part.run, {})
-            shares.pop(id, None)
+        self._nodes.discard(id)
+        self.room.lost(id)
+        for part in self._on(id):
+            self.room.give_back({id: self._shares[part.run].pop(id)})
             part.lost(id)
 
     def _on(self, node: str) -> list[TrialSession]:
@@ -240,10 +161,12 @@ class TrialSession:
 
     def join(self, nodes: Iterable[str]) -> None:
         for node in nodes:
-            if node not in self._there:
-                self._there.add(node)
-                self.put(node, wire.NodeJoining(node))
-                self._hub.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
+            if node in self._there:  # if it is not ready yet, it will say so with all that the trial has there
+                self.put(node, wire.NodeSeats(node, self._seats(node)))
+                continue
+            self._there.add(node)
+            self.put(node, wire.NodeJoining(node))
+            self._hub.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
 
     def accept(self, node_id: str, pid: int) -> None:
         """The experiment has accepted the agent."""
@@ -251,18 +174,13 @@ class TrialSession:
     def send(self, node_id: str, message: wire.Message) -> None:
         if isinstance(message, wire.Probe) or node_id not in self._there:
             return
-        if isinstance(message, wire.StartWorkers):
-            message = self._with_devices(node_id, message)
+        if isinstance(message, wire.StartWorkers) and not self._hub.room.is_granted:
+            message = structs.replace(message, places=[_numbered(place) for place in message.places])
         self._hub.send(node_id, wire.InRun(self.run, message))  # type: ignore[arg-type]
 
-    def _with_devices(self, node: str, order: wire.StartWorkers) -> wire.StartWorkers:
-        """The GPUs that the trial was given, in place of the first ones of the machine."""
+    def _seats(self, node: str) -> list[wire.Seat]:
         share = self._hub.share(self.run, node)
-        if share is None or not share.gpus:
-            return order
-        own = [device for device, _ in share.gpus]
-        places = [structs.replace(p, devices=[own[d % len(own)] for d in p.devices]) for p in order.places]
-        return structs.replace(order, places=places)
+        return [] if share is None else list(share.seats)
 
     def close(self) -> None:
         """Its processes are told to end; when they have, the experiment hears of it."""
@@ -295,39 +213,16 @@ class TrialSession:
 
     def hear(self, node: str, message: wire.Message) -> None:
         if isinstance(message, wire.NodeReady):
-            share = self._hub.share(self.run, node)
-            if share is None:
+            if self._hub.share(self.run, node) is None:
                 return
-            gives = {"cpus": share.taken.get("CPU", 0.0), "gpus": float(len(share.gpus))}
-            message = structs.replace(message, **gives)
+            message = structs.replace(message, seats=self._seats(node))
         self.put(node, message)
 
     def put(self, node: str, message: wire.Message) -> None:
         self._inbox.put((node, message))
 
 
-def _fits(bundle: Mapping[str, float], node: Node) -> bool:
-    for name, amount in bundle.items():
-        if name != "GPU" and amount > node.free.get(name, 0.0) + 1e-9:
-            return False
-    gpus = bundle.get("GPU", 0.0)
-    return not gpus or _devices(gpus, node) is not None
-
-
-def _devices(amount: float, node: Node) -> list[tuple[int, float]] | None:
-    """Whole GPUs for whole numbers, else a part of one."""
-    if amount < 1.0:
-        sharing = [d for d, free in enumerate(node.gpus) if free >= amount - 1e-9]
-        return [(min(sharing, key=lambda d: node.gpus[d]), amount)] if sharing else None
-    whole = [d for d, free in enumerate(node.gpus) if free >= 1.0 - 1e-9][: math.ceil(amount)]
-    return [(d, 1.0) for d in whole] if len(whole) == math.ceil(amount) else None
-
-
-def _take(bundle: Mapping[str, float], node: Node, share: Share) -> None:
-    for name, amount in bundle.items():
-        if name != "GPU":
-            node.free[name] = node.free.get(name, 0.0) - amount
-            share.taken[name] = share.taken.get(name, 0.0) + amount
-    for device, amount in _devices(bundle.get("GPU", 0.0), node) or [] if bundle.get("GPU") else []:
-        node.gpus[device] -= amount
-        share.gpus.append((device, amount))
+def _numbered(place: wire.Place) -> wire.Place:
+    """The GPUs by their numbers on the node: which of them the script sees there is not for us to say."""
+    seen = [int(gpu) for gpu in place.sees.split(",") if gpu]
+    return structs.replace(place, devices=[seen[device] for device in place.devices], sees="")

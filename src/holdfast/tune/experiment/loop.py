@@ -32,6 +32,7 @@ from . import machine as do
 from .hub import Hub
 from .machine import Experiment
 from .replaying import Kept, entry_of, replay, unheard
+from .room import Manner
 from .starter import Starter
 from .storage import Books, TrialHistory
 from .trial import Trial
@@ -84,8 +85,10 @@ class ExperimentDriver:
         plan_of: Callable[[Trial], Plan],
         configure: wire.Configure,
         resumption: Resumption,
-        max_concurrent: int = 0,
-        score_attribute: str | None = None,
+        max_concurrent: int,
+        score_attribute: str | None,
+        manner_of: Callable[[Trial], Manner],
+        expected: float,
     ) -> None:
         self._experiment, self._storage, self._inbox = experiment, storage, inbox
         self._settings, self._audience = settings, audience
@@ -103,6 +106,8 @@ class ExperimentDriver:
             plan_of,
             max_concurrent,
             score_attribute,
+            manner_of,
+            expected,
         )
         self._runs = self._starter.runs
         self._began_at = time.monotonic()
@@ -268,6 +273,7 @@ class ExperimentDriver:
                 self._starter.find_room(run)
         if not self._letting_go and self._is_ready():
             self._starter.fill()
+        self._hub.room.settle()
         self._end_if_over()
 
     def _hear_reports(self, run: TrialRun) -> None:
@@ -313,7 +319,7 @@ class ExperimentDriver:
 
     def _is_ready(self) -> bool:
         """Whether the nodes that were there at the start have joined, or have had the time to."""
-        return self._hub.is_settled or time.monotonic() >= self._is_ready_by
+        return self._hub.room.is_settled or time.monotonic() >= self._is_ready_by
 
     # How they end
 

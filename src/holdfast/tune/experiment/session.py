@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 from dataclasses import replace
@@ -24,6 +25,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
 from holdfast.train.context import TRIAL
+from holdfast.train.demand import demand_of
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.callback import Callback
 from holdfast.tune.experiment.artifacts import Artifacts
@@ -42,6 +44,7 @@ from holdfast.tune.experiment.machine import Experiment, Spec
 from holdfast.tune.experiment.naming import Naming
 from holdfast.tune.experiment.replaying import replay
 from holdfast.tune.experiment.results import Results
+from holdfast.tune.experiment.room import Manner
 from holdfast.tune.experiment.sent import Sent
 from holdfast.tune.experiment.stored import missing_in
 from holdfast.tune.experiment.trial import Trial
@@ -58,7 +61,6 @@ from holdfast.tune.stopper import NoopStopper
 from holdfast.tune.trainable import entry_of, resources_of, trainer_resources, trial_trainer
 from holdfast.wire.objects.refs import open_session
 
-_MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
 _NEVER_PAUSE = (FIFOScheduler, AsyncHyperBandScheduler, ASHAScheduler, MedianStoppingRule)
 
 
@@ -115,16 +117,8 @@ class Session:
             self._storage.release()
 
     def demand(self) -> Demand:
-        """What is asked of a cluster: room for as many trials as may run at once."""
-        config = self._definition.tune_config
-        try:
-            bundles = self._bundles({})
-        except Exception:  # they depend on the config
-            bundles = [{"CPU": 1.0}]
-        most = config.max_concurrent_trials or min(self._definition.total_samples, _MOST_AT_ONCE)
-        workers = max(1, int(most)) * len(bundles)
-        env = self._definition.run_config.worker_runtime_env
-        return Demand(least=1, most=workers, resources=bundles[0], runtime_env=env)
+        """What is asked of a cluster: room for trials, as they need it."""
+        return Demand(0, 0, runtime_env=self._definition.run_config.worker_runtime_env, by_request=True)
 
     def read(self) -> None:
         """The experiment as it is, without changing it."""
@@ -236,6 +230,8 @@ class Session:
             resumption=self._resumption,
             max_concurrent=config.max_concurrent_trials or 0,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
+            manner_of=self._manner,
+            expected=definition.total_samples if definition.knows_samples else math.inf,
         )
         self._experiment.stopper.use_clock(driver.elapsed)
         return driver
@@ -256,6 +252,16 @@ class Session:
         if isinstance(self._trainable, DataParallelTrainer):
             return trainer_resources(self._trainable, config).bundles
         return resources_of(self._trainable, config).bundles
+
+    def _manner(self, trial: Trial) -> Manner:
+        if not isinstance(self._trainable, DataParallelTrainer):
+            request = resources_of(self._trainable, trial.config)
+            return Manner(request.strategy, tuple(request.options.get("bundle_label_selector") or ()))
+        asked = demand_of(trial_trainer(self._trainable, trial.config).scaling_config, self._definition.run_config)
+        labels = tuple(asked.labels_of(number) for number in range(len(trial.resources))) if asked.labels else ()
+        known = {name for bundle in trial.resources for name in bundle}
+        besides = {name: amount for name, amount in asked.resources.items() if name not in known}
+        return Manner(asked.strategy, labels, besides)
 
     @property
     def _lockstep(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,20 +16,24 @@ from holdfast.driver.plan import Plan
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.settings import Settings
+from holdfast.tune.schedulers.trial_scheduler import PENDING
 
 from . import events as ev
 from .adoption import adopt
-from .hub import Hub, Share
+from .hub import Hub
 from .machine import Experiment
+from .room import PLAIN, Bundles, Manner, Shares
 from .storage import Books, TrialHistory
 from .trial import Trial
 from .trial_run import TrialRun
 
+_MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
 _MOST_MISFITS = 100  # an experiment without end would go on with them for ever
 
 
 class Starter:
-    """``happen`` takes in what happens to trials. ``reserved`` is the room of those that are about to begin."""
+    """``happen`` takes in what happens to trials. ``reserved`` is the room of those that are about to begin.
+    ``expected``: how many trials there will be; infinite if the searcher decides that on the way."""
 
     def __init__(
         self,
@@ -41,14 +47,17 @@ class Starter:
         plan_of: Callable[[Trial], Plan],
         max_concurrent: int,
         score_attribute: str | None,
+        manner_of: Callable[[Trial], Manner],
+        expected: float,
     ) -> None:
         self._experiment, self._hub, self._books, self._inbox = experiment, hub, books, inbox
         self._settings, self._audience, self._happen, self._plan_of = settings, audience, happen, plan_of
         self._max_concurrent, self._score_attribute = max_concurrent, score_attribute
+        self._manner_of, self._expected = manner_of, expected
         self.runs: dict[str, TrialRun] = {}
-        self.reserved: dict[str, dict[str, Share]] = {}
+        self.reserved: dict[str, Shares] = {}
         self.histories: dict[str, TrialHistory] = {}  # of trials that have not ended
-        self._typical: Any = None  # the room that the last trial took
+        self._typical: Any = None  # the room that the last trial took, and how it was placed
         self._waited_for: set[str] = set()
         self._misfits = 0  # trials in a row that can never have room
 
@@ -62,16 +71,16 @@ class Starter:
             if trial is None:
                 if not self._seems_to_fit() or (added := experiment.propose()) is None:
                     break
-                self._typical = added.resources
                 self._happen(added)
                 continue
-            shares = self._hub.place(trial.resources)
+            self._typical = trial.resources, self._manner(trial)
+            shares = self._place(*self._typical)
             if shares is None:
                 if not self._can_never_fit(trial):
                     self._say_what_is_waited_for(trial)
                     break
                 continue
-            self._typical, self._misfits = trial.resources, 0
+            self._misfits = 0
             self.reserved[trial.trial_id] = shares
             self._exploit(trial)
             self._happen(ev.Started(trial.trial_id, time.time()))
@@ -84,17 +93,34 @@ class Starter:
         """Whether another trial like the last one would find room, so that it is time to ask the searcher for it."""
         if self._typical is None or not (self.runs or self.reserved):  # nothing will end and make room
             return True
-        shares = self._hub.place(self._typical)
+        shares = self._place(*self._typical)
         if shares is None:
             return False
-        self._hub.give_back(shares)
+        self._hub.room.give_back(shares)
         return True
 
+    def _manner(self, trial: Trial) -> Manner:
+        return self._manner_of(trial) if self._hub.room.is_granted else PLAIN
+
+    def _place(self, bundles: Bundles, manner: Manner) -> Shares | None:
+        shares = self._hub.room.place(bundles, manner)
+        if shares is None and self._hub.room.is_granted:
+            self._hub.room.expect(bundles, manner, self._ahead() - 1)
+        return shares
+
+    def _ahead(self) -> int:
+        """How many trials may be started soon. What a searcher will say nobody knows: as many as there are now."""
+        busy = len(self.runs) + len(self.reserved)
+        most = (self._max_concurrent or _MOST_AT_ONCE) - busy
+        if math.isinf(self._expected):
+            return min(most, max(1, busy))
+        return int(min(most, self._expected - self._experiment.count + self._experiment.count_of(PENDING)))
+
     def _can_never_fit(self, trial: Trial) -> bool:
-        if self._hub.grows or not self._hub.is_settled or self._hub.can_ever(trial.resources):
+        if self._hub.grows or not self._hub.room.is_settled or self._hub.room.can_ever(trial.resources):
             return False
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
-        there = {name: amount for name, amount in self._hub.total().items() if amount}
+        there = {name: amount for name, amount in self._hub.room.total().items() if amount}
         self._happen(ev.Ended(trial.trial_id, f"it asks for {asked}, and there is only {there}: use with_resources"))
         self._misfits += 1
         if self._misfits >= _MOST_MISFITS:
@@ -106,8 +132,11 @@ class Starter:
             return  # it is its turn when another one has ended
         self._waited_for.add(trial.trial_id)
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
-        there = {name: amount for name, amount in self._hub.total().items() if amount}
-        self._audience.warn(f"{trial} waits for {asked}; the nodes have {there or 'nothing'} now")
+        there = {name: amount for name, amount in self._hub.room.total().items() if amount}
+        if self._hub.room.is_granted:
+            self._audience.warn(f"{trial} waits for {asked}, which the cluster has been asked for")
+        else:
+            self._audience.warn(f"{trial} waits for {asked}; the nodes have {there or 'nothing'} now")
 
     def _exploit(self, trial: Trial) -> None:
         request = trial.donor
@@ -139,7 +168,7 @@ class Starter:
         try:
             plan = self._plan_of(trial)
         except Exception as error:
-            self._hub.give_back(shares)
+            self._hub.room.give_back(shares)
             self._happen(ev.Ended(trial.trial_id, f"it could not be started: {error}"))
             return
         run = TrialRun(
@@ -165,7 +194,9 @@ class Starter:
         if not lacking:
             run.engine.wants_room = False
             return
-        shares = self._hub.place(lacking)
+        manner = self._manner(trial)
+        manner = replace(manner, strategy="PACK", labels=manner.labels[: len(lacking)])
+        shares = self._hub.room.place(lacking, manner)
         if shares is not None:
             run.engine.wants_room = False
             self._hub.give_more(run.engine.run, shares)

@@ -18,7 +18,8 @@ from holdfast.driver.remote_storage import scratch_of
 from holdfast.engine.base import Inbox
 from holdfast.settings import Settings
 
-from .hub import Hub, Share
+from .hub import Hub
+from .room import Shares
 from .storage import TrialDiskStorage, TrialHistory, TrialRemoteStorage
 
 
@@ -80,7 +81,7 @@ class TrialRun:
         name: str,
         plan: Plan,
         hub: Hub,
-        shares: dict[str, Share],
+        shares: Shares,
         history: TrialHistory,
         settings: Settings,
         shared: Inbox,
@@ -157,7 +158,7 @@ class TrialRun:
 
     def _reported(self, index: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
         iteration = self._driver.state.base + index + 1
-        self.said.append(Said(iteration, dict(metrics[0]), checkpoint))
+        self.said.append(Said(iteration, metrics[0], checkpoint))
 
     def _failed(self, error: Exception) -> None:
         self.error = self._driver.failed(error)

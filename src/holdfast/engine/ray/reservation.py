@@ -1,0 +1,85 @@
+"""A placement group: what was asked for, on which nodes Ray has granted it, and with which GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from .connection import ray_module
+
+_NODE_LABEL = "ray.io/node-id"
+_GRANTED = ("CREATED", "RESCHEDULING")
+
+
+class Reservation:
+    """``avoiding``: nodes that are not to be used, by Ray's ids. ``nodes`` are by bundle, empty where none is granted.
+    A group that is not granted yet is what Ray's autoscaler sees, and is withdrawn by removing it."""
+
+    def __init__(
+        self,
+        name: str,
+        bundles: Sequence[Mapping[str, float]],
+        strategy: str,
+        labels: Sequence[Mapping[str, str]] = (),
+        avoiding: Collection[str] = (),
+    ) -> None:
+        self._name, self._bundles = name, bundles
+        selectors = [dict(labels[number % len(labels)]) if labels else {} for number in range(len(bundles))]
+        if avoiding:
+            others = ",".join(sorted(avoiding))
+            selectors = [{_NODE_LABEL: f"!in({others})", **selector} for selector in selectors]
+        more = {"bundle_label_selector": selectors} if any(selectors) else {}
+        wanted = [dict(bundle) for bundle in bundles]
+        self._group = ray_module().util.placement_group(wanted, strategy=strategy, name=name, **more)
+        self.nodes = [""] * len(bundles)
+        self._gpus: list[Any] = [None] * len(bundles)  # by bundle: the ids, or where they will be
+
+    @property
+    def is_whole(self) -> bool:
+        return all(self.nodes)
+
+    def look(self, alive: Collection[str]) -> None:
+        """Take note of what was granted, and of what went with its node."""
+        if self.is_whole and all(node in alive for node in self.nodes):
+            return
+        table = ray_module().util.placement_group_table(self._group)
+        granted = table.get("bundles_to_node_id", {}) if table.get("state") in _GRANTED else {}
+        for index, known in enumerate(self.nodes):
+            node = granted.get(index, "")
+            node = node if node in alive else ""
+            if node != known:
+                self.nodes[index] = node
+                self._gpus[index] = self._ask_for_gpus(index) if node else None
+
+    def gpus(self, index: int) -> list[str] | None:
+        """Of a bundle; None while it is not known."""
+        ray, found = ray_module(), self._gpus[index]
+        if isinstance(found, ray.ObjectRef):
+            done, _ = ray.wait([found], timeout=0)
+            if not done:
+                return None
+            try:
+                found = ray.get(found)
+            except ray.exceptions.RayError:  # the node is gone; or will be asked again
+                self._gpus[index] = self._ask_for_gpus(index)
+                return None
+            self._gpus[index] = found
+        known: list[str] | None = found
+        return known
+
+    def remove(self) -> None:
+        ray_module().util.remove_placement_group(self._group)
+
+    def _ask_for_gpus(self, index: int) -> Any:
+        """Which GPUs a bundle has is told only to what runs in it; they stay the same as long as it has them."""
+        gpus = self._bundles[index].get("GPU", 0.0)
+        if not gpus:
+            return []
+        ray = ray_module()
+        where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(self._group, index)
+        task = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=where)(_gpu_ids)
+        return task.options(name=f"{self._name}:gpus").remote()
+
+
+def _gpu_ids() -> list[str]:
+    return [str(id) for id in ray_module().get_gpu_ids()]

@@ -1,0 +1,218 @@
+"""Room on a cluster, which grants it when it is asked: one reservation for all bundles of a trial, had as a whole.
+
+What a trial leaves is free for the next one like it. What nobody has wanted for a while goes back to the cluster; at
+once, if a trial of another kind waits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.engine.base import GrantedSeat, Granting
+from holdfast.tune.resources import total
+from holdfast.wire.messages import NodeReady, Seat
+
+from .room import PLAIN, Bundles, Manner, Share, Shares, what_lacks
+
+_KEPT_S = 1.0  # what is free and not wanted: the next trial may be on its way
+_LOOK_EVERY_S = 0.25
+
+
+@dataclass(frozen=True)
+class Kind:
+    bundles: tuple[tuple[tuple[str, float], ...], ...]
+    strategy: str
+    labels: tuple[tuple[tuple[str, str], ...], ...]
+    besides: tuple[tuple[str, float], ...]
+
+    @classmethod
+    def of(cls, bundles: Bundles, manner: Manner) -> Kind:
+        labels = tuple(_items(selector) for selector in manner.labels)
+        return cls(tuple(_items(bundle) for bundle in bundles), manner.strategy, labels, _items(manner.besides))
+
+
+@dataclass
+class Grant:
+    """A reservation, and what of it is granted and used."""
+
+    key: str
+    kind: Kind
+    seats: dict[int, tuple[str, GrantedSeat]] = field(default_factory=dict)  # by bundle: the node, and what is there
+    used: set[int] = field(default_factory=set)  # bundles that a trial has
+    is_broken: bool = False  # it was whole, and has lost a part
+    kept_since: float = math.inf  # when it was last seen free, or waited for, in vain
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.seats) == len(self.kind.bundles)
+
+
+class GrantedRoom:
+    is_granted = is_settled = True
+
+    def __init__(self, session: Granting, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session, self._clock = session, clock
+        self._grants: dict[str, Grant] = {}
+        self._wanted: Counter[Kind] = Counter()  # since they were last counted
+        self._kinds: set[Kind] = set()  # of all trials so far
+        self._leaving: set[str] = set()  # nodes that will go away
+        self._numbers = itertools.count(1)
+        self._settled: Any = None
+        self._settle_at = 0.0
+
+    # Trials
+
+    def place(self, bundles: Bundles, manner: Manner = PLAIN) -> Shares | None:
+        kind = Kind.of(bundles, manner)
+        grant = next((g for g in self._grants.values() if g.kind == kind and self._is_free(g)), None)
+        if grant is not None:
+            return self._taken((grant, number) for number in grant.seats)
+        loose = self._loose(kind)
+        if loose is not None:
+            return self._taken(iter(loose))
+        self._wanted[kind] += 1
+        return None
+
+    def expect(self, bundles: Bundles, manner: Manner, count: int) -> None:
+        """Where trials differ in what they need, the next one may be of another kind."""
+        kind = Kind.of(bundles, manner)
+        self._kinds.add(kind)
+        if len(self._kinds) == 1:
+            self._wanted[kind] += max(0, count)
+
+    def give_back(self, shares: Mapping[str, Share]) -> None:
+        for seat in (seat for share in shares.values() for seat in share.seats):
+            grant = self._grants.get(seat.key) if isinstance(seat, GrantedSeat) else None
+            if grant is not None and isinstance(seat, GrantedSeat):
+                grant.used.discard(seat.bundle)
+                self._let_go_if_broken(grant)
+        self._settle_at = 0.0
+
+    def lacking(self, shares: Mapping[str, Share], bundles: Bundles) -> list[Mapping[str, float]]:
+        return what_lacks([share for id, share in shares.items() if id not in self._leaving], bundles)
+
+    def can_ever(self, bundles: Bundles) -> bool:
+        return True  # nodes may join
+
+    def total(self) -> dict[str, float]:
+        bundles = (dict(grant.kind.bundles[number]) for grant in self._grants.values() for number in grant.seats)
+        return total(bundles)
+
+    def _is_free(self, grant: Grant) -> bool:
+        return grant.is_whole and not grant.used and not grant.is_broken and not self._is_leaving(grant)
+
+    def _is_leaving(self, grant: Grant) -> bool:
+        return any(node in self._leaving for node, _ in grant.seats.values())
+
+    def _loose(self, kind: Kind) -> list[tuple[Grant, int]] | None:
+        """What the cluster has granted once more of broken reservations, for those who lost a part of them."""
+        found: list[tuple[Grant, int]] = []
+        for wanted in kind.bundles:
+            seat = next((seat for seat in self._loose_seats(wanted) if seat not in found), None)
+            if seat is None:
+                return None
+            found.append(seat)
+        return found
+
+    def _loose_seats(self, bundle: tuple[tuple[str, float], ...]) -> Iterator[tuple[Grant, int]]:
+        for grant in self._grants.values():
+            for number, (node, _) in grant.seats.items() if grant.is_broken else ():
+                if number not in grant.used and node not in self._leaving and grant.kind.bundles[number] == bundle:
+                    yield grant, number
+
+    def _taken(self, places: Iterator[tuple[Grant, int]]) -> Shares:
+        shares: Shares = {}
+        for grant, number in places:
+            node, seat = grant.seats[number]
+            grant.used.add(number)
+            shares.setdefault(node, Share()).add(Share(dict(grant.kind.bundles[number]), [seat]))
+        return shares
+
+    # The cluster
+
+    def settle(self) -> None:
+        """Ask for what was wanted in vain, and let go of what nobody wants."""
+        now = self._clock()
+        wanted, self._wanted = self._wanted, Counter()
+        if wanted == self._settled and now < self._settle_at:
+            return
+        self._settled, self._settle_at = wanted, now + _LOOK_EVERY_S
+        spare: dict[Kind, list[Grant]] = {kind: [] for kind in wanted}
+        for grant in self._grants.values():
+            if not grant.used and not grant.is_broken:
+                spare.setdefault(grant.kind, []).append(grant)
+        waits = {kind for kind, count in wanted.items() if count > sum(map(self._is_free, spare[kind]))}
+        for kind, grants in spare.items():
+            self._keep(grants, wanted[kind], now, now if waits - {kind} else now - _KEPT_S)
+            for _ in range(wanted[kind] - len(grants)):
+                self._reserve(kind)
+
+    def _keep(self, grants: list[Grant], wanted: int, now: float, since: float) -> None:
+        """Those that are granted first. What is too much goes back, if it has been so all the time since then."""
+        in_order = sorted(grants, key=lambda grant: not self._is_free(grant))
+        for grant in in_order[:wanted]:
+            grant.kept_since = math.inf
+        for grant in in_order[wanted:]:
+            grant.kept_since = min(grant.kept_since, now)
+            if grant.kept_since <= since:
+                self._let_go(grant)
+
+    def _reserve(self, kind: Kind) -> None:
+        grant = Grant(f"{next(self._numbers)}", kind)
+        self._grants[grant.key] = grant
+        bundles = [{**dict(bundle), **dict(kind.besides)} for bundle in kind.bundles]
+        self._session.reserve(grant.key, bundles, kind.strategy, [dict(selector) for selector in kind.labels])
+
+    def _let_go(self, grant: Grant) -> None:
+        del self._grants[grant.key]
+        self._session.give_back(grant.key)
+
+    def _let_go_if_broken(self, grant: Grant) -> None:
+        """Not while a trial has a part of it: the cluster would give that to somebody else."""
+        if (grant.is_broken or self._is_leaving(grant)) and not grant.used and grant.key in self._grants:
+            self._let_go(grant)
+
+    # Nodes
+
+    def joining(self, node: str) -> None:
+        pass
+
+    def ready(self, message: NodeReady) -> None:
+        self._leaving.discard(message.node_id)
+        self.seat(message.node_id, message.seats or ())
+
+    def seat(self, node: str, seats: Sequence[Seat]) -> None:
+        there = {(seat.key, seat.bundle): seat for seat in seats if isinstance(seat, GrantedSeat)}
+        for grant in list(self._grants.values()):
+            gone = [b for b, (home, _) in grant.seats.items() if home == node and (grant.key, b) not in there]
+            self._take_away(grant, gone)
+        for (key, bundle), seat in there.items():
+            if key in self._grants:
+                self._grants[key].seats[bundle] = (node, seat)
+
+    def drain(self, node: str) -> None:
+        self._leaving.add(node)
+        for grant in list(self._grants.values()):
+            self._let_go_if_broken(grant)
+
+    def lost(self, node: str) -> None:
+        self._leaving.discard(node)
+        for grant in list(self._grants.values()):
+            self._take_away(grant, [bundle for bundle, (home, _) in grant.seats.items() if home == node])
+
+    def _take_away(self, grant: Grant, bundles: Sequence[int]) -> None:
+        for bundle in bundles:
+            grant.is_broken = grant.is_broken or grant.is_whole
+            del grant.seats[bundle]
+        if bundles:
+            self._let_go_if_broken(grant)
+
+
+def _items(mapping: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(mapping.items()))

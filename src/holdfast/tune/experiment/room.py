@@ -1,0 +1,213 @@
+"""What is free on the nodes of an experiment, and what a trial is given of it.
+
+Nodes that are there for the experiment alone are shared out here, by what each of them has. A cluster that others use
+too grants room when it is asked: see ``granted``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from holdfast.tune.resources import total
+from holdfast.wire.messages import NodeReady, Seat
+
+Bundles = Sequence[Mapping[str, float]]
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a trial's bundles are to be placed, where a cluster places them."""
+
+    strategy: str = "PACK"
+    labels: tuple[Mapping[str, str], ...] = ()  # selectors, one for each bundle; none if any node will do
+    besides: Mapping[str, float] = field(default_factory=dict)  # what each bundle asks for that only a cluster knows
+
+
+PLAIN = Manner()
+
+
+@dataclass
+class Share:
+    """What a trial has of one node: a seat for each of its bundles there."""
+
+    taken: dict[str, float] = field(default_factory=dict)
+    seats: list[Seat] = field(default_factory=list)
+    gpus: list[tuple[int, float]] = field(default_factory=list)  # which of the node's, and how much of each
+
+    def add(self, other: Share) -> None:
+        self.taken = total([self.taken, other.taken])
+        self.seats += other.seats
+        self.gpus += other.gpus
+
+
+Shares = dict[str, Share]  # by node
+
+
+class Room(Protocol):
+    is_granted: bool  # by a cluster, which is asked for it
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no node is on its way for the first time."""
+
+    def place(self, bundles: Bundles, manner: Manner = PLAIN) -> Shares | None:
+        """Where the bundles fit now, taken out of what is free; None if they do not."""
+
+    def expect(self, bundles: Bundles, manner: Manner, count: int) -> None:
+        """So many more like these may be placed soon."""
+
+    def give_back(self, shares: Mapping[str, Share]) -> None: ...
+
+    def lacking(self, shares: Mapping[str, Share], bundles: Bundles) -> list[Mapping[str, float]]:
+        """Those of the bundles that the shares, without those on nodes that will go away, do not hold."""
+
+    def can_ever(self, bundles: Bundles) -> bool:
+        """Whether the nodes that are there could hold them if nothing else ran."""
+
+    def total(self) -> dict[str, float]: ...
+    def settle(self) -> None:
+        """All that can be placed is placed."""
+
+    def joining(self, node: str) -> None: ...
+    def ready(self, message: NodeReady) -> None: ...
+    def seat(self, node: str, seats: Sequence[Seat]) -> None: ...
+    def drain(self, node: str) -> None: ...
+    def lost(self, node: str) -> None: ...
+
+
+@dataclass
+class Node:
+    id: str
+    free: dict[str, float]
+    total: dict[str, float]
+    gpus: list[float]  # what is free of each
+    draining: bool = False
+
+
+class NodeRoom:
+    """On nodes of the experiment's own."""
+
+    is_granted = False
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._joining: set[str] = set()
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self._nodes) and not self._joining
+
+    def place(self, bundles: Bundles, manner: Manner = PLAIN) -> Shares | None:
+        shares: Shares = {}
+        for bundle in bundles:
+            node = next((node for node in self._in_order(shares) if _fits(bundle, node)), None)
+            if node is None:
+                self.give_back(shares)
+                return None
+            _take(bundle, node, shares.setdefault(node.id, Share()))
+        return shares
+
+    def expect(self, bundles: Bundles, manner: Manner, count: int) -> None:
+        """What is there is there."""
+
+    def settle(self) -> None:
+        pass
+
+    def _in_order(self, shares: Mapping[str, Share]) -> list[Node]:
+        """Those that the trial has a part of already first, then the fullest."""
+        usable = [node for node in self._nodes.values() if not node.draining]
+        return sorted(usable, key=lambda node: (node.id not in shares, node.free.get("CPU", 0.0)))
+
+    def give_back(self, shares: Mapping[str, Share]) -> None:
+        for id, share in shares.items():
+            node = self._nodes.get(id)
+            if node is None:
+                continue
+            for name, amount in share.taken.items():
+                node.free[name] = node.free.get(name, 0.0) + amount
+            for device, amount in share.gpus:
+                node.gpus[device] = min(1.0, node.gpus[device] + amount)
+
+    def lacking(self, shares: Mapping[str, Share], bundles: Bundles) -> list[Mapping[str, float]]:
+        return what_lacks(
+            [share for id, share in shares.items() if id in self._nodes and not self._nodes[id].draining], bundles
+        )
+
+    def can_ever(self, bundles: Bundles) -> bool:
+        fresh = {n.id: Node(n.id, dict(n.total), n.total, [1.0] * len(n.gpus)) for n in self._nodes.values()}
+        nodes, self._nodes = self._nodes, fresh
+        try:
+            return self.place(bundles) is not None
+        finally:
+            self._nodes = nodes
+
+    def total(self) -> dict[str, float]:
+        return total(node.total for node in self._nodes.values())
+
+    # Nodes
+
+    def joining(self, node: str) -> None:
+        self._joining.add(node)
+
+    def ready(self, message: NodeReady) -> None:
+        self._joining.discard(message.node_id)
+        cpus = float(os.cpu_count() or 1) if math.isinf(message.cpus) else message.cpus
+        has = {"CPU": cpus, "GPU": message.gpus}
+        self._nodes[message.node_id] = Node(message.node_id, dict(has), has, [1.0] * math.ceil(message.gpus))
+
+    def seat(self, node: str, seats: Sequence[Any]) -> None:
+        """Nobody else shares these nodes out."""
+
+    def drain(self, node: str) -> None:
+        if node in self._nodes:
+            self._nodes[node].draining = True
+
+    def lost(self, node: str) -> None:
+        self._joining.discard(node)
+        self._nodes.pop(node, None)
+
+
+def what_lacks(shares: Iterable[Share], bundles: Bundles) -> list[Mapping[str, float]]:
+    left = [dict(share.taken) for share in shares]
+    lacking = []
+    for bundle in bundles:
+        for taken in left:
+            if all(taken.get(name, 0.0) >= amount - _ROUNDING for name, amount in bundle.items() if name != "GPU"):
+                for name, amount in bundle.items():
+                    taken[name] = taken.get(name, 0.0) - amount
+                break
+        else:
+            lacking.append(bundle)
+    return lacking
+
+
+def _fits(bundle: Mapping[str, float], node: Node) -> bool:
+    for name, amount in bundle.items():
+        if name != "GPU" and amount > node.free.get(name, 0.0) + _ROUNDING:
+            return False
+    gpus = bundle.get("GPU", 0.0)
+    return not gpus or _devices(gpus, node) is not None
+
+
+def _devices(amount: float, node: Node) -> list[tuple[int, float]] | None:
+    """Whole GPUs for whole numbers, else a part of one."""
+    if amount < 1.0:
+        sharing = [d for d, free in enumerate(node.gpus) if free >= amount - _ROUNDING]
+        return [(min(sharing, key=lambda d: node.gpus[d]), amount)] if sharing else None
+    whole = [d for d, free in enumerate(node.gpus) if free >= 1.0 - _ROUNDING][: math.ceil(amount)]
+    return [(d, 1.0) for d in whole] if len(whole) == math.ceil(amount) else None
+
+
+def _take(bundle: Mapping[str, float], node: Node, share: Share) -> None:
+    amounts = {name: amount for name, amount in bundle.items() if name != "GPU"}
+    gpus = (_devices(bundle["GPU"], node) or []) if bundle.get("GPU") else []
+    for name, amount in amounts.items():
+        node.free[name] = node.free.get(name, 0.0) - amount
+    for device, amount in gpus:
+        node.gpus[device] -= amount
+    share.add(Share(amounts, [Seat([str(device) for device, _ in gpus])], gpus))
