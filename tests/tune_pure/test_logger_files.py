@@ -135,6 +135,21 @@ def test_an_iteration_that_a_trial_did_again_is_another_result(
     assert [int(line["training_iteration"]) for line in lines] == [1, 2, 2, 2]
 
 
+@pytest.mark.parametrize(("logger", "name"), FILES)
+def test_what_was_logged_can_be_read_when_the_step_is_over(
+    logger: Callable[[], LoggerCallback], name: str, trial: LoggedTrial
+) -> None:
+    made = logger()
+    made.on_trial_start(iteration=0, trials=[trial], trial=trial)
+    sizes = [0]
+    for step, value in enumerate(RESULTS):
+        made.on_trial_result(iteration=step, trials=[trial], trial=trial, result=value)
+        made.on_step_end(iteration=step, trials=[trial])
+        sizes.append(Path(trial.local_path, name).stat().st_size)
+    made.on_experiment_end(trials=[trial])
+    assert sizes == sorted(set(sizes))
+
+
 def test_every_trial_has_its_own_files_and_a_failed_one_closes_them(tmp_path: Path) -> None:
     trials = [LoggedTrial(trial_id=name, local_path=str(tmp_path / name)) for name in "ab"]
     for logger in (JsonLoggerCallback(), CSVLoggerCallback()):

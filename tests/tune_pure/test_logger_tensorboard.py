@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,19 @@ from hypothesis import strategies as st
 from logged_trial import LoggedTrial, result
 
 from holdfast.tune.logger import TBXLoggerCallback
-from holdfast.tune.logger.event_file import EventFile, _checksum, _varint
+from holdfast.tune.logger.event_file import EventFile, _varint
 from holdfast.tune.logger.tensorboardx import curves, parameters
+
+
+def checksum(data: bytes) -> bytes:
+    """CRC-32C bit by bit, masked as the format wants it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def records(directory: Path) -> list[bytes]:
@@ -25,8 +37,8 @@ def records(directory: Path) -> list[bytes]:
         while data:
             (size,) = struct.unpack_from("<Q", data)
             body = data[12 : 12 + size]
-            assert data[8:12] == _checksum(data[:8])
-            assert data[12 + size : 16 + size] == _checksum(body)
+            assert data[8:12] == checksum(data[:8])
+            assert data[12 + size : 16 + size] == checksum(body)
             found.append(body)
             data = data[16 + size :]
     return found
@@ -45,7 +57,7 @@ def logged(directory: Path, *results: dict[str, Any], failed: bool = False) -> N
 
 def test_the_checksum_is_crc_32c_masked() -> None:
     crc = 0xE3069283  # the standard's check value, of "123456789"
-    assert _checksum(b"123456789") == struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    assert checksum(b"123456789") == struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @given(st.integers(0, 2**64 - 1))
@@ -53,6 +65,16 @@ def test_varints_hold_seven_bits_a_byte_the_lowest_first(value: int) -> None:
     data = _varint(value)
     assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data)) == value
     assert [byte >= 0x80 for byte in data] == [True] * (len(data) - 1) + [False]
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=90), st.floats(), max_size=5), max_size=4), st.integers(0, 2**40))
+def test_whatever_is_drawn_has_its_checksum(rows: list[dict[str, float]], step: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        file = EventFile(directory, 2.0)
+        for row in rows:
+            file.add_scalars(row, step, 2.5)
+        file.close()
+        assert len(records(Path(directory))) == 1 + len(rows)
 
 
 def test_a_scalar_byte_by_byte(tmp_path: Path) -> None:

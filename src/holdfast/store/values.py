@@ -22,7 +22,7 @@ _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 def encode(value: Any, name: str = "value") -> bytes:
     """Encode; what cannot be stored is a TypeError that leads from ``name`` to the key where it is."""
     try:
-        if _is_plain(value):
+        if is_plain(value):
             return _encoder.encode(value)
     except UnicodeEncodeError:
         pass
@@ -43,17 +43,18 @@ def decode(data: bytes) -> Any:
         raise ValueError(f"not a stored value: {error}") from None
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether JSON holds the value as it is. The common case, a dict of floats, must be quick."""
     kind = type(value)
     if kind is dict:
         for key, item in value.items():
             if type(key) is not str or key[:1] == "$":
                 return False
-            if type(item) is float:
+            kind = type(item)
+            if kind is float:
                 if item - item != 0.0:  # NaN and infinities
                     return False
-            elif not _is_plain(item):
+            elif kind not in _SIMPLE and not is_plain(item):
                 return False
         return True
     if kind is float:
@@ -61,7 +62,7 @@ def _is_plain(value: Any) -> bool:
     if kind is int:
         return bool(-_INT_LIMIT <= value < _INT_LIMIT)
     if kind is list or kind is tuple:
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     return kind in _SIMPLE
 
 

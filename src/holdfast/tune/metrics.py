@@ -33,10 +33,15 @@ AUTO_KEYS = frozenset(
 )
 
 
+_LEAVES = frozenset({float, int, str, bool, type(None)})
+
+
 def flat_items(nested: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """All values with their names. An empty mapping is a value."""
     for key, value in nested.items():
-        if isinstance(value, Mapping) and value:
+        if type(value) in _LEAVES and not prefix and type(key) is str:  # most are, and looking closer costs more
+            yield key, value
+        elif isinstance(value, Mapping) and value:
             yield from flat_items(value, f"{prefix}{key}/")
         else:
             yield f"{prefix}{key}", value
@@ -60,6 +65,8 @@ def lookup(nested: Mapping[Any, Any], name: str, default: Any = None) -> Any:
 
 def number(value: Any) -> float | None:
     """The value as a float, NaN and infinities included; None if it is no number."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool) or value is None or isinstance(value, (str, bytes)):
         return None
     if isinstance(value, (int, float)):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.train.checks import check_int, check_number
+from holdfast.tune.foresight import next_decision
 from holdfast.tune.metrics import TRAINING_ITERATION, lookup, metric_number, number, reported_text
 from holdfast.tune.recorded import Recorded
 
@@ -34,6 +35,11 @@ class Stopper(Recorded):
         """Whether the whole experiment is to stop."""
         raise NotImplementedError
 
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        """The first ``training_iteration`` behind this one with which ``__call__`` may be true. The trial goes on up to
+        there without waiting to be told; who overrides ``__call__`` alone is asked about each."""
+        return iteration + 1
+
     def use_clock(self, clock: Clock) -> None:
         """Take the seconds that the experiment has been running from ``clock``; for stoppers that look at time."""
 
@@ -43,6 +49,9 @@ class NoopStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
+
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        return math.inf
 
     def stop_all(self) -> bool:
         return False
@@ -82,6 +91,9 @@ class ThresholdStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return any(self._reached(metric, bound, result) for metric, bound in self._bounds.items())
 
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        return self._bounds[TRAINING_ITERATION] if self._bounds.keys() == {TRAINING_ITERATION} else iteration + 1
+
     def _reached(self, metric: str, bound: float, result: dict[str, Any]) -> bool:
         value = number(lookup(result, metric))
         if value is None and metric not in self._warned:
@@ -115,6 +127,9 @@ class MaximumIterationStopper(Stopper):
             iteration = self._seen[trial_id] = self._seen.get(trial_id, 0) + 1
         return iteration >= self._max_iter
 
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        return self._max_iter
+
     def stop_all(self) -> bool:
         return False
 
@@ -138,6 +153,9 @@ class TimeoutStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
+
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        return math.inf
 
     def stop_all(self) -> bool:
         now = self._clock()
@@ -240,6 +258,10 @@ class CombinedStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         verdicts = [stopper(trial_id, result) for stopper in self._stoppers]
         return any(verdicts)
+
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        said = (next_decision(stopper, "__call__", trial_id, iteration) for stopper in self._stoppers)
+        return min(said, default=math.inf)
 
     def stop_all(self) -> bool:
         verdicts = [stopper.stop_all() for stopper in self._stoppers]

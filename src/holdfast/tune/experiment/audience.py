@@ -47,6 +47,8 @@ class Audience:
         self._experiment: Experiment | None = None
         self._views: dict[str, TrialForCallbacks] = {}  # of trials that have not ended
         self._turns = 0
+        self._all = _Lazy(self)
+        self._steppers = [c for c in self._callbacks if _overrides(c, "on_step_end", "on_step_begin")]
         self._artifacts = artifacts
 
     def began(self, experiment: Experiment) -> None:
@@ -110,14 +112,11 @@ class Audience:
 
     def turned(self) -> None:
         self._turns += 1
-        trials = _Lazy(self)
-        for callback in self._callbacks:
-            if type(callback).on_step_end is not Callback.on_step_end:
-                with _named(callback, "on_step_end"):
-                    callback.on_step_end(self._turns, trials)
-            if type(callback).on_step_begin is not Callback.on_step_begin:
-                with _named(callback, "on_step_begin"):
-                    callback.on_step_begin(self._turns + 1, trials)
+        for callback in self._steppers:
+            with _named(callback, "on_step_end"):
+                callback.on_step_end(self._turns, self._all)
+            with _named(callback, "on_step_begin"):
+                callback.on_step_begin(self._turns + 1, self._all)
         if self._display is not None:
             self._display.turned()
         self._report(done=False)
@@ -128,7 +127,7 @@ class Audience:
         try:
             for callback in self._callbacks:
                 with _named(callback, "on_experiment_end"):
-                    callback.on_experiment_end(_Lazy(self))
+                    callback.on_experiment_end(self._all)
             if self._artifacts is not None:
                 self._artifacts.close()
             self._report(done=True)
@@ -139,10 +138,9 @@ class Audience:
     def _report(self, done: bool) -> None:
         if self._reporter is None:
             return
-        trials = _Lazy(self)
         try:
-            if self._reporter.should_report(trials, done=done):
-                self._reporter.report(trials, done)
+            if self._reporter.should_report(self._all, done=done):
+                self._reporter.report(self._all, done)
         except Exception as error:
             who = type(self._reporter).__name__
             self.warn(f"{who} raised {type(error).__name__}: {error}; it is not asked to report again")
@@ -164,10 +162,11 @@ class Audience:
 
     def _tell(self, hook: str, trial: Trial, **more: Any) -> None:
         view = self._view(trial)
-        trials: Sequence[TrialForCallbacks] = _Lazy(self)
         for callback in self._callbacks:
-            with _named(callback, hook):
-                getattr(callback, hook)(self._turns, trials, view, **more)
+            try:  # and not ``with``: this is called for every result
+                getattr(callback, hook)(self._turns, self._all, view, **more)
+            except Exception as error:
+                raise _failed(callback, hook, error) from error
 
 
 class _Lazy(Sequence[TrialForCallbacks]):
@@ -193,4 +192,12 @@ def _named(callback: Callback, method: str) -> Any:
     try:
         yield
     except Exception as error:
-        raise RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}") from error
+        raise _failed(callback, method, error) from error
+
+
+def _failed(callback: Callback, method: str, error: Exception) -> RuntimeError:
+    return RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}")
+
+
+def _overrides(callback: Callback, *methods: str) -> bool:
+    return any(getattr(type(callback), method) is not getattr(Callback, method) for method in methods)

@@ -239,8 +239,7 @@ class ExperimentDriver:
         for run in list(self._runs.values()):
             run.on_time(now)
         self._settle()
-        while self._books.write():
-            self._hear(self._heard())
+        while self._books.write():  # what came in meanwhile is for the next turn, or this one might never end
             self._settle()
         self._books.sync_if_due(time.monotonic())
         self._audience.turned()
@@ -278,13 +277,14 @@ class ExperimentDriver:
 
     def _hear_reports(self, run: TrialRun) -> None:
         said, run.said = run.said, []
+        trial = self._trial(run.trial_id)
         for report in said:
-            trial = self._trial(run.trial_id)
             if trial.awaits:
-                continue
+                return
+            before = trial.results
             self._happen(_reported(run.trial_id, report))
-            if trial.last_result and trial.last_result.get("training_iteration") == report.iteration:
-                self._books.note([], partial(self._audience.reported, trial, trial.last_result))
+            if trial.results > before:
+                self._books.note((), partial(self._audience.reported, trial, trial.last_result))
 
     def _happen(self, event: ev.Event) -> None:
         """The machine takes it in now; what follows is done when it is journalled."""
@@ -292,7 +292,7 @@ class ExperimentDriver:
         for command in commands:
             if isinstance(command, do.FailFast):  # nothing is started from now on
                 self._letting_go = f"{self._trial(command.trial)} failed, and fail_fast is set"
-        self._books.note([entry_of(event, self._space)], lambda: self._act(event, commands))
+        self._books.note([entry_of(event, self._space)], partial(self._act, event, commands))
 
     def _act(self, event: ev.Event, commands: list[do.Command]) -> None:
         if isinstance(event, (ev.Ended, ev.Skipped)):
@@ -307,9 +307,9 @@ class ExperimentDriver:
                 case do.StopRun(trial_id):
                     if trial_id in self._runs:
                         self._runs[trial_id].stop()
-                case do.LetGoOn(trial_id, iteration):
+                case do.LetGoOn(trial_id, until):
                     if trial_id in self._runs:
-                        self._runs[trial_id].go_on(iteration)
+                        self._runs[trial_id].go_on(until)
                 case do.FailFast(trial_id):
                     self._failed_fast = trial_id
                     self._let_go(self._letting_go)
@@ -331,10 +331,10 @@ class ExperimentDriver:
         error = run.error or (run.ending.error if run.ending is not None else None)
         if error is not None:
             self._happen(ev.Ended(trial.trial_id, _text(error)))
+        elif trial.awaits and (run.was_stopped or trial.awaits in ("STOP", "ERROR")):
+            self._happen(self._experiment.after_the_end(trial))  # also if it came to its end before it was stopped
         elif not run.was_stopped:
             self._happen(ev.Ended(trial.trial_id))
-        elif trial.awaits:
-            self._happen(self._experiment.after_the_end(trial))
         elif not self._letting_go:  # somebody stopped it
             self._happen(ev.Ended(trial.trial_id, "its run was stopped from outside"))
 
@@ -383,7 +383,7 @@ def _stopped(running: int, at_once: bool) -> str:
 
 
 def _reported(trial_id: str, said: Said) -> ev.Reported:
-    metrics = dict(said.metrics)
+    metrics = said.metrics
     if said.checkpoint is not None:
         metrics["checkpoint_dir_name"] = said.checkpoint
     checkpoint = said.iteration if said.checkpoint is not None else None

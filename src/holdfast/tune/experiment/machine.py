@@ -7,14 +7,17 @@ A decision that must survive is an event: the machine asks for it with ``Decide`
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from msgspec import Struct
 
 from holdfast.store.location import Location
+from holdfast.tune.foresight import next_decision
 from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup, reported_text
 from holdfast.tune.schedulers.decision import Decision, Exploit, Request, Resize, Save, SetConfig, StopTrial
 from holdfast.tune.schedulers.trial_scheduler import (
@@ -57,10 +60,10 @@ class StopRun(Command, frozen=True):
 
 
 class LetGoOn(Command, frozen=True):
-    """The trial may go on behind this report."""
+    """The trial may go on behind its reports up to this one: no decision can come before the next."""
 
     trial: str
-    iteration: int
+    until: int
 
 
 class FailFast(Command, frozen=True):
@@ -224,13 +227,18 @@ class Experiment:
         if decision.action == "CONTINUE":
             self._carry_out(decision.requests)
             if not trial.awaits:
-                self._commands.append(LetGoOn(trial.trial_id, event.iteration))
+                self._commands.append(LetGoOn(trial.trial_id, self._free_until(trial.trial_id, event.iteration)))
         else:
             trial.awaits, trial.reason = decision.action, decision.reason
             self._carry_out(decision.requests)
             self._commands.append(StopRun(trial.trial_id))
         if not self.stopping and self.stopper.stop_all():
             self._commands.append(Decide(ev.StopDecided("the stop criterion of the experiment is met")))
+
+    def _free_until(self, trial: str, iteration: int) -> int:
+        scheduler = next_decision(self.scheduler, "on_trial_result", trial, iteration)
+        stopper = next_decision(self.stopper, "__call__", trial, iteration)
+        return max(iteration, math.ceil(min(scheduler, stopper, _NEVER)) - 1)
 
     def _decide(self, trial: Trial, result: dict[str, Any]) -> Decision:
         missing = self._missing_metric(result)
@@ -245,15 +253,20 @@ class Experiment:
             return Decision("STOP", "its stop criterion is met")
         return Decision.of(self.scheduler.on_trial_result(self, trial, result))
 
-    def _missing_metric(self, result: Mapping[str, Any]) -> str:
-        """What is wrong, if a result lacks what it is to be judged by."""
+    @cached_property
+    def _wanted(self) -> dict[str, str]:
+        """What results are judged by, and who says so."""
         wanted = {"TuneConfig(metric)": self.spec.metric}
         if not isinstance(self.scheduler, FIFOScheduler):
             wanted[f"{type(self.scheduler).__name__}(metric)"] = self.scheduler.metric
         if isinstance(self.searcher.metric, str):
             wanted[f"{type(self.searcher).__name__}(metric)"] = self.searcher.metric
-        for who, metric in wanted.items():
-            if metric and lookup(result, metric, _MISSING) is _MISSING:
+        return {who: metric for who, metric in wanted.items() if metric}
+
+    def _missing_metric(self, result: Mapping[str, Any]) -> str:
+        """What is wrong, if a result lacks what it is to be judged by."""
+        for who, metric in self._wanted.items():
+            if metric not in result and lookup(result, metric, _MISSING) is _MISSING:
                 return f"a result has no {metric!r}, which {who} names; {reported_text(result, metric)}"
         return ""
 
@@ -271,7 +284,7 @@ class Experiment:
             "done": bool(event.metrics.get("done", False)),
             TRAINING_ITERATION: event.iteration,
             "trial_id": trial.trial_id,
-            "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(event.time)),
+            "date": _date(int(event.time)),
             "time_this_iter_s": took,
             "time_total_s": trial.time_total_s,
             **self.spec.host,
@@ -373,7 +386,13 @@ def _innermost(searcher: Searcher) -> Searcher:
     return searcher if inner is None else _innermost(inner)
 
 
+@lru_cache(16)
+def _date(second: int) -> str:
+    return time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(second))
+
+
 _MISSING = object()
+_NEVER = 1 << 60
 _HANDLERS: dict[type[ev.Event], Callable[[Experiment, Any], None]] = {
     ev.Began: Experiment._began,
     ev.Added: Experiment._added,

@@ -28,6 +28,8 @@ _BEGAN = ev.Began.__name__
 
 def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The event as the journal has it."""
+    if type(event) is ev.Reported:  # very many; the metrics are as the journal can hold them
+        return "Reported", {name: getattr(event, name) for name in event.__struct_fields__}
     if isinstance(event, (ev.Added, ev.Exploited)):
         config = config_to_store(event.config, space)
         params = {"params": config_to_store(event.params, {})} if isinstance(event, ev.Added) else {}

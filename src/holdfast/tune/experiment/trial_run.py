@@ -56,8 +56,17 @@ class _Inbox(queue.SimpleQueue[Any]):
 class _Display(OffDisplay):
     """What a person should know of a trial goes to the experiment's display."""
 
-    def __init__(self, name: str, tell: Callable[[str], None], output: Callable[[str, int, str], None] | None) -> None:
-        self._name, self._tell, self._output = name, tell, output
+    def __init__(
+        self,
+        name: str,
+        tell: Callable[[str], None],
+        output: Callable[[str, int, str], None] | None,
+        group: Callable[[int], None],
+    ) -> None:
+        self._name, self._tell, self._output, self._group = name, tell, output, group
+
+    def group(self, generation: int, world_size: int) -> None:
+        self._group(generation)
 
     def failure(self, text: str, action: str) -> None:
         if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
@@ -94,6 +103,8 @@ class TrialRun:
         self.error: Exception | None = None  # of the driver itself
         self.is_gone = False
         self.said: list[Said] = []
+        self._generation = 0
+        self._told: tuple[int, int] | None = None  # in which generation, how far it may go
         self._remote, self._lockstep = plan.location.is_remote, plan.lockstep
         inbox = _Inbox()
         inbox.shared, inbox.run = shared, self
@@ -107,7 +118,7 @@ class TrialRun:
             settings,
             inbox=inbox,
             storage=_storage(plan, inbox, history, settings),
-            display=_Display(name, tell, output),
+            display=_Display(name, tell, output, self._has_begun),
         )
 
     @property
@@ -152,9 +163,17 @@ class TrialRun:
     def stop(self, at_once: bool = False) -> None:
         self._inbox.put(ev.StopAsked(at_once, 0.0))
 
-    def go_on(self, iteration: int) -> None:
-        if self._lockstep:
-            self._driver.let_go_on(iteration)
+    def go_on(self, until: int) -> None:
+        """In lockstep: its workers may go on behind all reports up to this one."""
+        if not self._lockstep or (self._generation, until) == self._told:
+            return
+        self._driver.let_go_on(until)
+        if self._driver.state.generation == self._generation:  # else its workers are yet to be started
+            self._told = self._generation, until
+
+    def _has_begun(self, generation: int) -> None:
+        """A group of workers, which has been told nothing yet."""
+        self._generation = generation
 
     def _reported(self, index: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
         iteration = self._driver.state.base + index + 1

@@ -22,20 +22,27 @@ class CSVLoggerCallback(LoggerCallback):
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
+        self._unflushed: set[_Table] = set()
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         table = self._tables.get(trial.trial_id)
         if table is None:
             table = self._tables[trial.trial_id] = _Table(Path(trial.local_path, PROGRESS))
-        metrics = {key: value for key, value in result.items() if key != "config"}
-        table.append({name: _text(value) for name, value in flat_items(metrics)})
+        table.append(dict(flat_items({key: value for key, value in result.items() if key != "config"})))
+        self._unflushed.add(table)
+
+    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
+        while self._unflushed:
+            self._unflushed.pop().flush()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         table = self._tables.pop(trial.trial_id, None)
         if table is not None:
+            self._unflushed.discard(table)
             table.close()
 
     def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        self._unflushed.clear()
         while self._tables:  # of trials that were left unfinished
             self._tables.popitem()[1].close()
 
@@ -48,21 +55,29 @@ class _Table:
         self._written_before = {_as_row(row) for row in rows}  # until the first row that is new
         if damaged:
             self._rewrite(rows)
-        self._file: TextIO = path.open("a", newline="")
+        self._open()
 
-    def append(self, row: dict[str, str]) -> None:
+    def _open(self) -> None:
+        self._file: TextIO = self._path.open("a", newline="")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+
+    def append(self, row: dict[str, Any]) -> None:
         if self._written_before:
-            if _as_row(row) in self._written_before:
+            if _as_row({name: _text(value) for name, value in row.items()}) in self._written_before:
                 return
             self._written_before = set()
+        if list(row) == self._columns:
+            self._writer.writerow(row.values())
+            return
         added = [name for name in row if name not in self._columns]
         if added:
-            self._columns += added
-            _, rows, _ = _read(self._path)
             self._file.close()
-            self._rewrite(rows)
-            self._file = self._path.open("a", newline="")
-        self._file.write(_line([row.get(name, "") for name in self._columns]))
+            self._columns += added
+            self._rewrite(_read(self._path)[1])
+            self._open()
+        self._writer.writerow([row.get(name) for name in self._columns])
+
+    def flush(self) -> None:
         self._file.flush()
 
     def close(self) -> None:

@@ -1,17 +1,20 @@
 """TensorBoard's event files, without TensorBoard: records of length and checksum, each with an ``Event`` message.
 
-Only what curves and the table of parameters need is encoded. A record is one write, so a crash tears the last one at
-most, and readers take a torn record for one that is still to come.
+Only what curves and the table of parameters need is encoded. A crash tears the last record at most, and readers take a
+torn record for one that is still to come.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 Parameter = float | bool | str
 
@@ -26,11 +29,14 @@ class EventFile:
         name = f"events.out.tfevents.{int(now):010}.{socket.gethostname()}.{os.getpid()}.{next(_number)}"
         self._file = Path(directory, name).open("xb")
         self._write(_field(1, now) + _field(3, b"brain.Event:2"))
+        self.flush()
 
     def add_scalars(self, values: Mapping[str, float], step: int, now: float) -> None:
-        self._add(
-            b"".join(_field(1, _field(1, tag.encode()) + _single(2, value)) for tag, value in values.items()), now, step
-        )
+        curves = _curves_of(tuple(values))
+        time, crc = _time_of(now)
+        number = _field(2, step)
+        words = curves.words(values.values())
+        self._append(time + number + curves.head + curves.pack(words), curves.crc(_crc(number, crc), words))
 
     def add_parameters(self, parameters: Mapping[str, Parameter], now: float) -> None:
         """What a trial was started with, for TensorBoard's table of parameters."""
@@ -40,16 +46,75 @@ class EventFile:
     def add_end(self, failed: bool, now: float) -> None:
         self._add(_hparams("session_end_info", _field(4, _field(1, 2 if failed else 1) + _field(2, now))), now)
 
+    def flush(self) -> None:
+        self._file.flush()
+
     def close(self) -> None:
         self._file.close()
 
-    def _add(self, summary: bytes, now: float, step: int = 0) -> None:
-        self._write(_field(1, now) + _field(2, step) + _field(5, summary))
+    def _add(self, summary: bytes, now: float) -> None:
+        self._write(_field(1, now) + _field(2, 0) + _field(5, summary))
 
     def _write(self, event: bytes) -> None:
-        length = struct.pack("<Q", len(event))
-        self._file.write(b"".join((length, _checksum(length), event, _checksum(event))))
-        self._file.flush()
+        self._append(event, _crc(event))
+
+    def _append(self, event: bytes, crc: int) -> None:
+        self._file.write(_head_of(len(event)) + event + _masked(crc))
+
+
+class Curves:
+    """The values of some tags as a summary, each a constant part and a single: only the singles are new each time, so
+    only they are gone through for the checksum. In Python that is many times quicker than byte by byte."""
+
+    def __init__(self, tags: Sequence[str]) -> None:
+        parts = [_field(1, tag.encode()) + _varint(2 << 3 | 5) for tag in tags]
+        heads = [_varint(1 << 3 | 2) + _varint(len(part) + 4) + part for part in parts]
+        size = sum(len(head) + 4 for head in heads)
+        self.head = _varint(5 << 3 | 2) + _varint(size) + (heads[0] if heads else b"")
+        self._first = (_through(len(self.head)), _crc(self.head, 0))
+        self._singles = struct.Struct(f"<{len(tags)}f")
+        self._words = struct.Struct(f"<{len(tags)}I")
+        behind = [*heads[1:], b""]  # each single
+        self._summary = struct.Struct("<" + "".join(f"I{len(part)}s" for part in behind[: len(tags)]))
+        self._parts: list[Any] = [part for part in behind[: len(tags)] for _ in range(2)]
+        self._steps = [(_through(4 + len(part)), _crc(part, 0)) for part in behind[: len(tags)]]
+
+    def words(self, values: Iterable[float]) -> tuple[int, ...]:
+        try:
+            singles = self._singles.pack(*values)
+        except OverflowError:  # more than a single can hold
+            singles = b"".join(map(_single, values))
+        return self._words.unpack(singles)
+
+    def pack(self, words: Sequence[int]) -> bytes:
+        self._parts[::2] = words
+        return self._summary.pack(*self._parts)
+
+    def crc(self, crc: int, words: Sequence[int]) -> int:
+        """What the checksum of all before becomes."""
+        (first, second, third, fourth), part = self._first
+        crc = first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24] ^ part
+        for word, ((first, second, third, fourth), part) in zip(words, self._steps, strict=True):
+            word ^= crc
+            crc = first[word & 255] ^ second[word >> 8 & 255] ^ third[word >> 16 & 255] ^ fourth[word >> 24] ^ part
+        return crc
+
+
+@lru_cache(1024)
+def _curves_of(tags: tuple[str, ...]) -> Curves:
+    return Curves(tags)
+
+
+@lru_cache(16)
+def _time_of(now: float) -> tuple[bytes, int]:
+    field = _field(1, now)
+    return field, _crc(field)
+
+
+@lru_cache(1024)
+def _head_of(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + _masked(_crc(length))
 
 
 def _hparams(tag: str, data: bytes) -> bytes:
@@ -74,11 +139,11 @@ def _field(number: int, value: int | float | bytes) -> bytes:
     return _varint(number << 3 | 1) + struct.pack("<d", value)
 
 
-def _single(number: int, value: float) -> bytes:
+def _single(value: float) -> bytes:
     try:
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    except OverflowError:  # more than a single can hold
-        return _single(number, float("inf") if value > 0 else float("-inf"))
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.inf if value > 0 else -math.inf)
 
 
 def _varint(value: int) -> bytes:
@@ -105,10 +170,29 @@ def _table() -> list[int]:
 _CRC = _table()
 
 
-def _checksum(data: bytes) -> bytes:
-    """CRC-32C, turned and shifted as the format wants it."""
-    crc, table = 0xFFFFFFFF, _CRC
+def _crc(data: bytes, crc: int = 0xFFFFFFFF) -> int:
+    table = _CRC
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc
+
+
+@lru_cache(256)
+def _through(size: int) -> tuple[list[int], ...]:
+    """What becomes of each byte of a checksum that goes through so many zero bytes: what it has gone through by then
+    is the sum of that for its four bytes, and of what the bytes alone would have made of no checksum."""
+    zeros = bytes(size)
+    tables = []
+    for shift in (0, 8, 16, 24):
+        bits = [_crc(zeros, 1 << shift + bit) for bit in range(8)]
+        table = [0]
+        for bit in bits:
+            table += [entry ^ bit for entry in table]
+        tables.append(table)
+    return tuple(tables)
+
+
+def _masked(crc: int) -> bytes:
+    """The end of a CRC-32C, turned and shifted as the format wants it."""
     crc ^= 0xFFFFFFFF
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

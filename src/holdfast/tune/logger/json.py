@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from holdfast.tune.callback import Trial
-from holdfast.tune.logger.logger import LoggerCallback, json_text
+from holdfast.tune.logger.logger import LoggerCallback, json_line, json_text
 
 RESULTS = "result.json"
 PARAMS = "params.json"
@@ -19,6 +19,7 @@ class JsonLoggerCallback(LoggerCallback):
 
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
+        self._unflushed: set[BinaryIO] = set()
         self._written_before: dict[str, set[bytes]] = {}  # by an earlier driver, until the first result that is new
 
     def log_trial_start(self, trial: Trial) -> None:
@@ -34,21 +35,28 @@ class JsonLoggerCallback(LoggerCallback):
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         if trial.trial_id not in self._files:
             self._open(trial)
-        line = f"{json_text(result)}\n".encode()
-        if line in self._written_before.get(trial.trial_id, ()):
-            return
-        self._written_before.pop(trial.trial_id, None)
+        line = json_line(result)
+        if self._written_before and trial.trial_id in self._written_before:
+            if line in self._written_before[trial.trial_id]:
+                return
+            del self._written_before[trial.trial_id]
         file = self._files[trial.trial_id]
         file.write(line)
-        file.flush()
+        self._unflushed.add(file)
+
+    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
+        while self._unflushed:
+            self._unflushed.pop().flush()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         self._written_before.pop(trial.trial_id, None)
         file = self._files.pop(trial.trial_id, None)
         if file is not None:
+            self._unflushed.discard(file)
             file.close()
 
     def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        self._unflushed.clear()
         while self._files:  # of trials that were left unfinished
             self._files.popitem()[1].close()
 

@@ -10,7 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from holdfast.store import values
 from holdfast.tune.callback import Callback, Trial
+
+_encoder = msgspec.json.Encoder()
 
 
 class LoggerCallback(Callback):
@@ -61,6 +66,16 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
         return json.dumps(value, default=_plain, indent=indent, sort_keys=indent is not None)
     except TypeError:  # keys that are no strings, or not all of one kind
         return json.dumps(_with_text_keys(value), default=_plain, indent=indent, sort_keys=indent is not None)
+
+
+def json_line(value: Any) -> bytes:
+    """The same on a line of its own."""
+    if values.is_plain(value):
+        try:
+            return _encoder.encode(value) + b"\n"
+        except UnicodeEncodeError:
+            pass
+    return f"{json_text(value)}\n".encode()
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, number
 
 PREFIX = "holdfast/tune/"
 NOT_CURVES = {"config", "pid", "timestamp", "time_total_s", TRAINING_ITERATION}
+NO_NUMBERS = {str, bool, type(None)}
 
 
 class TBXLoggerCallback(LoggerCallback):
@@ -25,6 +25,7 @@ class TBXLoggerCallback(LoggerCallback):
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._files: dict[str, EventFile] = {}
+        self._unflushed: set[EventFile] = set()
 
     def log_trial_start(self, trial: Trial) -> None:
         if trial.trial_id in self._files:
@@ -38,24 +39,32 @@ class TBXLoggerCallback(LoggerCallback):
         self.log_trial_start(trial)
         step = number(result.get("timesteps_total")) or number(result.get(TRAINING_ITERATION)) or 0.0
         at = number(result.get("timestamp")) or self._clock()
-        self._files[trial.trial_id].add_scalars(curves(result), int(step), at)
+        file = self._files[trial.trial_id]
+        file.add_scalars(curves(result), int(step), at)
+        self._unflushed.add(file)
+
+    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
+        while self._unflushed:
+            self._unflushed.pop().flush()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         file = self._files.pop(trial.trial_id, None)
         if file is not None:
             file.add_end(failed, self._clock())
+            self._unflushed.discard(file)
             file.close()
 
     def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        self._unflushed.clear()
         while self._files:  # of trials that were left unfinished
             self._files.popitem()[1].close()
 
 
 def curves(result: Mapping[str, Any]) -> dict[str, float]:
     """What of a result is drawn: numbers other than NaN."""
-    wanted = {key: value for key, value in result.items() if key not in NOT_CURVES}
+    wanted = {key: value for key, value in result.items() if key not in NOT_CURVES and type(value) not in NO_NUMBERS}
     found = ((PREFIX + name, number(value)) for name, value in flat_items(wanted))
-    return {name: value for name, value in found if value is not None and not math.isnan(value)}
+    return {name: value for name, value in found if value is not None and value == value}
 
 
 def parameters(params: Mapping[str, Any]) -> dict[str, Parameter]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.train.checks import check_int, check_number
+from holdfast.tune.metrics import TRAINING_ITERATION
 
 from .decision import Decision
 from .scoring import Reading, ScoringScheduler
@@ -83,6 +84,16 @@ class AsyncHyperBandScheduler(ScoringScheduler):
                 f"{self._shown(reading.score)} is beyond {self._shown(cutoff)} at rung {rung.milestone:g}"
             )
         return self.CONTINUE
+
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        if self._time_attr != TRAINING_ITERATION or trial_id not in self._bracket_of:
+            return iteration + 1
+        bracket = self._bracket_of[trial_id]
+        reached = bracket.rung_at(iteration)
+        if reached is not None and trial_id not in reached.seen:
+            return iteration + 1
+        ahead = [rung.milestone for rung in bracket.rungs if rung.milestone > iteration]
+        return min([*ahead, self._max_t] if self._stop_last_trials else ahead, default=math.inf)
 
     def _stop(self, reason: str) -> Decision:
         self._num_stopped += 1

@@ -121,6 +121,13 @@ class PopulationBasedTraining(ScoringScheduler):
         give_way = any(other.status in (PENDING, PAUSED) for other in others)
         return Decision("PAUSE" if give_way else "CONTINUE", reason, requests)
 
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        if self._time_attr != TRAINING_ITERATION or trial_id not in self._standings:
+            return iteration + 1
+        if self._synch:
+            return self._next_sync
+        return max(self._burn_in_period, self._standings[trial_id].perturbed_at + self._interval)
+
     def _note(self, standing: Standing, trial: TrialView, reading: Reading) -> None:
         """The trial has come to a point where it is ranked."""
         standing.score = reading.score

@@ -7,6 +7,7 @@ changes by what it returns.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
@@ -105,6 +106,11 @@ class TrialScheduler(Recorded):
         """A running trial reported. Return CONTINUE, PAUSE or STOP, or a ``Decision`` that says more."""
         return self.CONTINUE
 
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        """The first ``training_iteration`` behind this one with which the trial may get anything but CONTINUE. It goes
+        on up to there without waiting to be told; who overrides ``on_trial_result`` alone is asked about each."""
+        return iteration + 1
+
     def on_trial_complete(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Requests:
         """A trial has ended well, with its last result."""
         return ()
@@ -149,3 +155,6 @@ def first_waiting(trials: Sequence[TrialView]) -> TrialView | None:
 
 class FIFOScheduler(TrialScheduler):
     """Runs trials in the order in which they come, each to its end."""
+
+    def next_decision(self, trial_id: str, iteration: int) -> float:
+        return math.inf

@@ -1,0 +1,23 @@
+"""How far a trial may go before its scheduler or a stopper can have anything to say about it.
+
+Up to there it need not wait for an answer to what it reports, though every decision is still taken behind the result
+that causes it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Judge(Protocol):
+    def next_decision(self, trial_id: str, iteration: int) -> float: ...
+
+
+def next_decision(judge: Judge, method: str, trial_id: str, iteration: int) -> float:
+    """What it says; the next iteration, if a class overrides the ``method`` that decides and not the forecast."""
+    for kind in type(judge).__mro__:
+        if "next_decision" in vars(kind):
+            return judge.next_decision(trial_id, iteration)
+        if method in vars(kind):
+            break
+    return iteration + 1
