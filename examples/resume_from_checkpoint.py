@@ -39,12 +39,16 @@ def train_loop(config: dict[str, Any]) -> None:
             train.report({"epoch": epoch, "loss": loss}, checkpoint=train.Checkpoint.from_directory(directory))
 
 
-def fit(task: str, phase: float, epochs: int, storage_path: str, start: train.Checkpoint | None) -> train.Result:
+def fit(
+    name: str | None, task: str, phase: float, epochs: int, storage_path: str, start: train.Checkpoint | None
+) -> train.Result:
     trainer = TorchTrainer(
         train_loop,
         train_loop_config={"task": task, "phase": phase, "epochs": epochs},
         scaling_config=train.ScalingConfig(num_workers=2),
-        run_config=train.RunConfig(storage_path=storage_path, failure_config=train.FailureConfig(max_failures=3)),
+        run_config=train.RunConfig(
+            name=name, storage_path=storage_path, failure_config=train.FailureConfig(max_failures=3)
+        ),
         resume_from_checkpoint=start,
     )
     return trainer.fit()
@@ -53,12 +57,14 @@ def fit(task: str, phase: float, epochs: int, storage_path: str, start: train.Ch
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--storage-path", default=str(Path(tempfile.gettempdir()) / "holdfast-examples"))
+    parser.add_argument("--run-name", help="of all three, with -1, -2 and -3 behind it; default: new ones each time")
     parser.add_argument("--epochs", type=int, default=12)
     args = parser.parse_args()
 
-    pretrained = fit("pretrain", 0.0, args.epochs, args.storage_path, start=None)
-    tuned = fit("tune", math.pi / 8, args.epochs // 4, args.storage_path, start=pretrained.checkpoint)
-    scratch = fit("tune", math.pi / 8, args.epochs // 4, args.storage_path, start=None)
+    names = [args.run_name and f"{args.run_name}-{number}" for number in (1, 2, 3)]
+    pretrained = fit(names[0], "pretrain", 0.0, args.epochs, args.storage_path, start=None)
+    tuned = fit(names[1], "tune", math.pi / 8, args.epochs // 4, args.storage_path, start=pretrained.checkpoint)
+    scratch = fit(names[2], "tune", math.pi / 8, args.epochs // 4, args.storage_path, start=None)
     print(f"pretrained: epoch {pretrained.metrics['epoch']}, loss {pretrained.metrics['loss']:.4f}")
     print(f"fine-tuned: epoch {tuned.metrics['epoch']}, loss {tuned.metrics['loss']:.4f}, in {tuned.path}")
     print(f"from scratch: epoch {scratch.metrics['epoch']}, loss {scratch.metrics['loss']:.4f}")

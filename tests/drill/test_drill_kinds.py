@@ -33,7 +33,9 @@ def test_a_good_script_survives_every_kind_at_every_point_of_the_commit(tmp_path
     assert as_json(report)["passed"] is True
     assert all(running.processes(Stage(path)) == [] for path in (tmp_path / "kept").iterdir())
     page = html.page(report)
-    assert page.count("<polyline") >= 2 * (len(faults) + 1)
+    assert page.count("<polyline") > len(faults)  # each run's way
+    assert page.count("<circle") == len(faults)  # where each fault struck
+    assert f"{len(faults)} of {len(faults)} faults: as undisturbed" in page
     for plot in re.findall(r"<svg.*?</svg>", page):
         ElementTree.fromstring(plot)
     assert "<script" not in page

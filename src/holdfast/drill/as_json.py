@@ -22,6 +22,7 @@ def as_json(report: Report) -> dict[str, Any]:
         },
         "faults": [_fault(result) for result in report.results],
         "skipped": [{"fault": name, "why": why} for name, why in report.skipped],
+        "not_compared": report.left_out,
         "findings": [_finding(finding) | {"faults": [*map(str, faults)]} for finding, faults in report.verdicts],
     }
 

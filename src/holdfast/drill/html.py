@@ -5,85 +5,139 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 from holdfast.drill import table
 from holdfast.drill.compare import counterparts
-from holdfast.drill.rehearsal import Report
-from holdfast.drill.verdict import PROBLEM
+from holdfast.drill.outcome import RunOutcome
+from holdfast.drill.plots import Line, Point, bars, chart
+from holdfast.drill.rehearsal import Report, Result
+from holdfast.drill.verdict import PROBLEM, Finding
 
-_WIDTH, _HEIGHT, _MARGIN = 640, 200, 44
 _PLOTS = 3
-_COLOURS = ("#1b6ca8", "#c0392b", "#27864a", "#8e44ad", "#b9770e", "#117a8b", "#7f5539", "#566573")
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; color: #1c1c1c }
-table { border-collapse: collapse; width: 100% } 
-td, th { text-align: left; padding: .3em .8em .3em 0; vertical-align: top }
-tr { border-bottom: 1px solid #ddd } code { font-size: 90% } .bad { color: #b3261e; font-weight: 600 }
-.good { color: #1e7a3c; font-weight: 600 } .remedy { color: #444; margin: 0 0 1em 1.5em } 
-svg { max-width: 100%; height: auto }
+:root { color-scheme: light dark; --text: #1c1c1c; --soft: #5c6670; --line: #d9dee2; --good: #1e7a3c; --bad: #b3261e;
+  --box: #f4f6f8 }
+@media (prefers-color-scheme: dark) { :root { --text: #e6e8ea; --soft: #a0a9b1; --line: #3a4148; --good: #5cc98a;
+  --bad: #ff8a80; --box: #22272c } body { background: #16191c } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: var(--text) }
+h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin: 2em 0 .5em } .soft { color: var(--soft) }
+.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; padding: .3em 1em .3em 0; vertical-align: top; white-space: nowrap }
+td:last-child { white-space: normal; min-width: 14em } tr { border-bottom: 1px solid var(--line) }
+.good { color: var(--good); font-weight: 600 } .bad { color: var(--bad); font-weight: 600 }
+.finding { background: var(--box); border-left: 4px solid var(--line); margin: .8em 0; padding: .6em 1em;
+  overflow-wrap: anywhere }
+.finding.problem { border-color: var(--bad) } .finding p { margin: .2em 0 }
+svg { display: block; max-width: 100%; height: auto } svg text { fill: var(--text); font-size: 12px }
+svg .grid { stroke: var(--line); stroke-width: .6 } svg .axis { stroke: var(--soft); fill: none }
+.legend { font-size: 13px; margin: .2em 0 0 } .legend span { margin-right: 1.2em; white-space: nowrap }
+.legend i { display: inline-block; width: 1.4em; height: .35em; margin-right: .4em; vertical-align: middle }
 """
-
-
-class Line(NamedTuple):
-    label: str
-    values: list[float | None]  # by step, from 1; None where there is no number
-    colour: str
-    mark: int | None = None  # the step where the fault struck
 
 
 def page(report: Report) -> str:
     state, steps = "passed" if report.passed else "FAILED", max(len(run.rows) for run in report.undisturbed)
     script = escape(" ".join([report.script.rpartition("/")[2], *report.args]))
+    passed = sum(result.passed for result in report.results)
     parts = [
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Drill of {script}</title>',
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>Drill of {script}: {state}</title>",
         f"<style>{_STYLE}</style></head><body><h1>Drill of <code>{script}</code>: ",
         f'<span class="{"good" if report.passed else "bad"}">{state}</span></h1>',
-        f"<p>Seed {report.seed}. Undisturbed: {steps} steps, {report.undisturbed_s:.1f} s.</p>",
-        *_faults(report),
+        f'<p class="soft">{passed} of {len(report.results)} faults passed. Undisturbed: {steps} steps, '
+        f"{report.undisturbed_s:.1f} s. Seed {report.seed}.</p>",
         *_verdicts(report),
-        *_plots(report),
+        *_faults(report),
+        *_metrics(report),
+        *_progress(report),
+        "<h2>From the fault to the next step</h2>",
+        bars([(str(result.fault), result.next_step_s) for result in report.results], unit="s"),
+        "<h2>Steps that were done again</h2>",
+        bars([(str(result.fault), float(result.lost)) for result in report.results]),
         "</body></html>\n",
     ]
     return "\n".join(parts)
 
 
+def _verdicts(report: Report) -> Iterator[str]:
+    problems = [one for one in report.verdicts if one[0].severity == PROBLEM]
+    advice = [one for one in report.verdicts if one[0].severity != PROBLEM]
+    for title, found in (("What to mend", problems), ("Advice", advice)):
+        if found:
+            yield f"<h2>{title}</h2>"
+            yield from (_finding(finding, ", ".join(map(str, faults))) for finding, faults in found)
+
+
+def _finding(finding: Finding, faults: str) -> str:
+    remedy = f"<p>To mend it: {escape(finding.remedy)}.</p>" if finding.remedy else ""
+    by = f'<p class="soft">Seen under {escape(faults)}</p>' if faults else ""
+    return f'<div class="finding {finding.severity}"><p>{escape(finding.text)}</p>{remedy}{by}</div>'
+
+
 def _faults(report: Report) -> Iterator[str]:
-    yield "<table><thead><tr>" + "".join(f"<th>{name}</th>" for name in ("", *table.HEADER)) + "</tr></thead><tbody>"
+    yield '<h2>Faults</h2><div class="scroll"><table><thead><tr>'
+    yield "".join(f"<th>{name}</th>" for name in ("", *table.HEADER)) + "</tr></thead><tbody>"
     for result in report.results:
         sign = '<td class="good">passed</td>' if result.passed else '<td class="bad">failed</td>'
         yield f"<tr>{sign}" + "".join(f"<td>{escape(cell)}</td>" for cell in table.cells(result)) + "</tr>"
-    yield "</tbody></table>"
-
-
-def _verdicts(report: Report) -> Iterator[str]:
-    yield "<h2>What to mend</h2>" if report.verdicts else "<h2>Nothing to mend</h2>"
-    for finding, faults in report.verdicts:
-        label = '<span class="bad">Problem</span>' if finding.severity == PROBLEM else "Advice"
-        by = f" <small>({escape(', '.join(map(str, faults)))})</small>" if faults else ""
-        yield f"<p>{label}: {escape(finding.text)}{by}</p>"
-        if finding.remedy:
-            yield f'<p class="remedy">{escape(finding.remedy)}</p>'
     for name, why in report.skipped:
-        yield f"<p>Skipped: {escape(name)}: {escape(why)}</p>"
+        yield f'<tr class="soft"><td>skipped</td><td>{escape(name)}</td><td colspan="4">{escape(why)}</td></tr>'
+    yield "</tbody></table></div>"
 
 
-def _plots(report: Report) -> Iterator[str]:
+def _metrics(report: Report) -> Iterator[str]:
+    """The first few that say something: those that went another way before those that did not."""
     longest = max(report.undisturbed, key=lambda run: len(run.rows))
     at = report.undisturbed.index(longest)
-    for name in _numbers(longest.rows)[:_PLOTS]:
-        lines = [Line("undisturbed", _series(longest.rows, name), "#999")]
-        for number, result in enumerate(report.results):
-            runs = counterparts(report.undisturbed, result.runs)
-            if at < len(runs):
-                values = _series(runs[at].rows, name)
-                lines.append(Line(str(result.fault), values, _COLOURS[number % len(_COLOURS)], result.struck_at))
-        yield f"<h2>{escape(name)} by step</h2>"
-        yield _chart(lines)
-    yield "<h2>From the fault to the next step</h2>"
-    yield _bars([(str(result.fault), result.next_step_s) for result in report.results])
-    yield "<h2>Steps that were done again</h2>"
-    yield _bars([(str(result.fault), float(result.lost)) for result in report.results], unit="")
+    runs = [(result, run) for result in report.results if (run := _counterpart(report, result, at)) is not None]
+    charts = []
+    for name in _numbers(longest.rows):
+        expected = _series(longest.rows, name)
+        lines = [Line("undisturbed", _pieces(expected), is_base=True)]
+        for result, run in runs:
+            values = _series(run.rows, name)
+            pieces = [] if values == expected else _pieces(values)
+            lines.append(Line(str(result.fault), pieces, _struck(result, values)))
+        differ = sum(bool(line.pieces) for line in lines[1:])
+        if name not in report.left_out and (differ or not _is_counter(expected)):
+            same = len(lines) - 1 - differ
+            note = f"{same} of {len(lines) - 1} faults: as undisturbed; a dot is where one struck"
+            charts.append((not differ, f"<h2>{escape(name)}</h2>{chart(lines, 'step', note)}"))
+    yield from [text for _, text in sorted(charts, key=lambda one: one[0])[:_PLOTS]]
+
+
+def _progress(report: Report) -> Iterator[str]:
+    """How far each run was, second by second: where it stood still, and how far it fell back."""
+    longest = max(report.undisturbed, key=lambda run: len(run.rows))
+    at = report.undisturbed.index(longest)
+    lines = [Line("undisturbed", _walk(longest), is_base=True)]
+    for result in report.results:
+        run = _counterpart(report, result, at)
+        if run is not None:
+            lines.append(Line(str(result.fault), _walk(run)))
+    yield "<h2>Steps over time</h2>"
+    yield chart(lines, "seconds since the first report")
+
+
+def _walk(run: RunOutcome) -> list[list[Point]]:
+    """The reports of each group of workers, with their seconds since the first of all."""
+    first = min((times[0] for times in run.times.values() if times), default=0.0)
+    made = [(group.base, run.times.get(group.generation, [])) for group in run.groups]
+    return [[(time - first, float(base + n)) for n, time in enumerate(times, 1)] for base, times in made if times]
+
+
+def _counterpart(report: Report, result: Result, at: int) -> RunOutcome | None:
+    runs = counterparts(report.undisturbed, result.runs)
+    return runs[at] if at < len(runs) else None
+
+
+def _struck(result: Result, values: Sequence[float | None]) -> Point | None:
+    step = result.struck_at
+    value = values[step - 1] if step is not None and 1 <= step <= len(values) else None
+    return None if step is None or value is None else (float(step), value)
 
 
 def _numbers(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -101,55 +155,10 @@ def _series(rows: Sequence[dict[str, Any]], name: str) -> list[float | None]:
     return [_number(row.get(name)) for row in rows]
 
 
-def _chart(lines: Sequence[Line]) -> str:
-    known = [value for line in lines for value in line.values if value is not None]
-    low, high = min(known), max(known)
-    steps = max(len(line.values) for line in lines)
-
-    def at(step: int, value: float) -> tuple[float, float]:
-        x = _MARGIN + (step - 1) / max(1, steps - 1) * (_WIDTH - 2 * _MARGIN)
-        return x, _HEIGHT - 24 - (value - low) / ((high - low) or 1.0) * (_HEIGHT - 40)
-
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">', _axis(low, high, steps)]
-    for line in lines:
-        points = [at(step, value) for step, value in enumerate(line.values, start=1) if value is not None]
-        text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        width = 5 if line.mark is None else 1.5
-        parts.append(
-            f'<polyline fill="none" stroke="{line.colour}" stroke-width="{width}" points="{text}">'
-            f"<title>{escape(line.label)}</title></polyline>"
-        )
-        struck = line.values[line.mark - 1] if line.mark is not None and line.mark <= len(line.values) else None
-        if line.mark is not None and struck is not None:
-            x, y = at(line.mark, struck)
-            tip = f"<title>{escape(line.label)}</title>"
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{line.colour}">{tip}</circle>')
-    return "".join([*parts, "</svg>"])
+def _pieces(values: Sequence[float | None]) -> list[list[Point]]:
+    return [[(float(step), value) for step, value in enumerate(values, start=1) if value is not None]]
 
 
-def _axis(low: float, high: float, steps: int) -> str:
-    right, bottom = _WIDTH - _MARGIN, _HEIGHT - 24
-    texts = [
-        (4, bottom, f"{low:.3g}"),
-        (4, 20, f"{high:.3g}"),
-        (_MARGIN, _HEIGHT - 6, "1"),
-        (right, _HEIGHT - 6, f"{steps}"),
-    ]
-    words = "".join(f'<text x="{x}" y="{y}" font-size="11">{text}</text>' for x, y, text in texts)
-    return f'<path d="M{_MARGIN} 12V{bottom}H{right}" fill="none" stroke="#bbb"/>{words}'
-
-
-def _bars(rows: Sequence[tuple[str, float | None]], unit: str = " s") -> str:
-    most = max([value for _, value in rows if value is not None], default=0.0) or 1.0
-    height = 22 * len(rows)
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">']
-    for number, (label, value) in enumerate(rows):
-        y = 22 * number
-        parts.append(f'<text x="0" y="{y + 15}" font-size="11">{escape(label)}</text>')
-        if value is not None:
-            width = value / most * (_WIDTH - 330)
-            parts.append(f'<rect x="260" y="{y + 4}" width="{width:.1f}" height="14" fill="{_COLOURS[0]}"/>')
-        shown = "-" if value is None else f"{value:.3g}{unit}"
-        x = 266 + (0 if value is None else value / most * (_WIDTH - 330))
-        parts.append(f'<text x="{x:.1f}" y="{y + 15}" font-size="11">{shown}</text>')
-    return "".join([*parts, "</svg>"])
+def _is_counter(values: Sequence[float | None]) -> bool:
+    """As a step or an epoch, of which a plot says nothing."""
+    return {b - a for a, b in pairwise(values) if a is not None and b is not None} == {1.0}

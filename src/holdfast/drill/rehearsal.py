@@ -62,6 +62,7 @@ class Report:
     results: list[Result]
     skipped: list[tuple[str, str]]
     findings: list[Finding]  # of the script as a whole, undisturbed
+    left_out: list[str]  # metrics, and values of checkpoints, that differ by themselves and were not compared
 
     @property
     def passed(self) -> bool:
@@ -118,9 +119,16 @@ class Rehearsal:
             self._check_undisturbed(take, stage)
             faults, skipped = plan(self._addresses, self._undisturbed, self._seed)
             results = [self._under(number, fault) for number, fault in enumerate(faults, start=1)]
-            findings = self._of_the_script()
             return Report(
-                self._script, self._args, self._seed, self._undisturbed, take.seconds, results, skipped, findings
+                script=self._script,
+                args=self._args,
+                seed=self._seed,
+                undisturbed=self._undisturbed,
+                undisturbed_s=take.seconds,
+                results=results,
+                skipped=skipped,
+                findings=self._of_the_script(),
+                left_out=self._left_out(),
             )
 
     @contextlib.contextmanager
@@ -212,11 +220,14 @@ class Rehearsal:
                     "seed what is random: torch.manual_seed(), random.seed(), numpy.random.seed()",
                 )
             )
-        elif noise is not None and (noise.metrics or noise.weights):
-            names = sorted({point.name for point in noise.metrics} | {one.where for one in noise.weights})
-            text = f"what differs by itself, without a fault, was not compared: {', '.join(names)}"
+        elif self._left_out():
+            text = f"what differs by itself, without a fault, was not compared: {', '.join(self._left_out())}"
             found.append(Finding("noise", ADVICE, text, ""))
         return found
+
+    def _left_out(self) -> list[str]:
+        noise = self._noise or Differences()
+        return sorted({point.name for point in noise.metrics} | {one.where for one in noise.weights})
 
 
 def _abandoned(expected: list[RunOutcome], found: list[RunOutcome]) -> int:

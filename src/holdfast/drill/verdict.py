@@ -182,7 +182,7 @@ def _unexplained(differences: Differences) -> Finding:
         for point in differences.metrics[:_SHOWN]
     ]
     more = len(differences.weights) - len(names)
-    what = ", ".join([*metrics, *names, *([f"{more} values more"] if more > 0 else [])])
+    what = ", ".join([*metrics, *names, *([f"{more} more"] if more > 0 else [])])
     return Finding(
         "differs",
         PROBLEM,
