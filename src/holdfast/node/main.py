@@ -15,6 +15,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from holdfast.worker.temporary import find_directory
+
 from . import handshake, posix
 from .agent import Agent
 from .launch import ZygoteLauncher
@@ -53,6 +55,7 @@ def _with_signals(agent: Agent) -> Agent:
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     posix.set_name("hf-agent")
+    find_directory()
     try:
         {"child": child, "caller": caller}[arguments[0]](*map(int, arguments[1:]))  # type: ignore[operator]
     except Exception:

@@ -19,10 +19,17 @@ from typing import Any
 
 def mark_temporary_files(pid: int) -> None:
     """In the worker: let what it and its data loaders make be found by the worker's pid."""
-    tempfile.tempdir = None  # found anew, as the variables may be others than the zygote's
+    find_directory()  # anew, as the variables may be others than the zygote's
     tempfile.template = _prefix(pid)
     process: Any = multiprocessing.current_process()
     process._config = _Config(process._config, tempdir=None)
+
+
+def find_directory() -> None:
+    """As ``tempfile`` would, which tries a directory with a file that bears no mark: one killed then would leave it."""
+    places = (os.environ.get("TMPDIR"), os.environ.get("TEMP"), os.environ.get("TMP"), "/tmp")
+    fit = (place for place in places if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK))
+    tempfile.tempdir = next(map(os.path.abspath, fit), None)
 
 
 class _Config(dict[str, Any]):
