@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import holdfast
 from holdfast import train
 
 STEPS = 10
@@ -48,15 +49,25 @@ def main() -> None:
     parser.add_argument("flaw", nargs="?", default="none")
     parser.add_argument("--name", default="run")
     parser.add_argument("--max-failures", type=int, default=3)
+    parser.add_argument("--least", type=int, default=2, help="workers, of two")
+    parser.add_argument("--nodes", type=int, default=0, help="a cluster of its own, with so many nodes")
     args = parser.parse_args()
     if args.flaw == "broken":
         sys.exit("this script does not even start")
+    with holdfast.LocalCluster() as cluster:
+        for _ in range(args.nodes):
+            cluster.add_node(cpus=1)
+        fit(args, cluster if args.nodes else None)
+
+
+def fit(args: argparse.Namespace, cluster: holdfast.LocalCluster | None) -> None:
     train.DataParallelTrainer(
         train_fn,
         train_loop_config={"flaw": args.flaw},
-        scaling_config=train.ScalingConfig(num_workers=2),
+        scaling_config=train.ScalingConfig(num_workers=2 if args.least == 2 else (args.least, 2)),
         run_config=train.RunConfig(
-            name=args.name or None,  # type: ignore[arg-type]
+            name=args.name or None,
+            engine=cluster,
             failure_config=train.FailureConfig(max_failures=args.max_failures, backoff_s=0.05),
         ),
     ).fit()

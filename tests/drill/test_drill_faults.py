@@ -6,6 +6,7 @@ import pytest
 from drill_outcomes import outcome
 
 from holdfast.drill.faults import KINDS, Address, Fault, parse
+from holdfast.drill.outcome import Group
 from holdfast.drill.plan import plan
 
 
@@ -90,6 +91,15 @@ def test_without_checkpoints_no_point_needs_one() -> None:
         faults, skipped = plan([Address(name) for name in KINDS], [run], seed)
         assert {fault.point for fault in faults} <= {"before", "after", "report"}
         assert [name for name, _ in skipped] == ["corruption"]
+
+
+def test_a_run_that_changes_its_size_by_itself_is_struck_early_and_keeps_its_nodes() -> None:
+    run = outcome(steps=40)
+    run.groups.append(Group(2, 20, 1, "checkpoint_000020"))
+    for seed in range(20):
+        faults, skipped = plan([Address(name) for name in KINDS], [run], seed)
+        assert all(fault.step <= 20 for fault in faults)
+        assert [name for name, _ in skipped] == ["node-kill", "partition", "drain"]
 
 
 def test_a_train_function_in_the_drivers_process_is_not_stopped() -> None:

@@ -76,6 +76,14 @@ def test_a_script_that_does_not_repeat_itself_is_told_so() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_nodes_of_the_scripts_own_cluster_go_too_and_an_elastic_run_shrinks() -> None:
+    report = drill("--nodes", "2", "--least", "1", faults=["partition@rank=1,step=4", "node-kill@rank=1,step=4"])
+    report.check()
+    assert all(result.struck_at for result in report.results)
+    assert all(len(result.runs[0].groups) > 1 for result in report.results)  # it was a fault for the run
+
+
+@pytest.mark.timeout(300)
 def test_a_run_that_needs_to_be_run_again_passes_with_advice() -> None:
     report = drill("--max-failures", "0", faults=["exception@rank=0,step=4"])
     report.check()

@@ -55,6 +55,9 @@ def test_the_good_script_is_bit_identical() -> None:
         "keep_best.py --epochs 6 --run-name drill",
         "async_validation.py --epochs 6 --run-name drill",
         "sharded_checkpoints.py --epochs 6 --run-name drill",
+        "resume_from_checkpoint.py --epochs 6 --run-name drill",
+        "elastic_data.py --epochs 3 --run-name drill",
+        "elastic.py --run-name drill",
     ],
 )
 def test_an_example_survives_every_kind(command: str) -> None:

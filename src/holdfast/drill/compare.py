@@ -80,7 +80,7 @@ class Differences:
 
 
 def compare(expected: RunOutcome, found: RunOutcome) -> Differences:
-    if set(found.world_sizes) != set(expected.world_sizes) or len(set(expected.world_sizes)) > 1:
+    if set(found.world_sizes) != set(expected.world_sizes) or expected.changes_size:
         return Differences(is_comparable=False)
     differences = Differences(reports=(len(expected.rows), len(found.rows)))
     differences.metrics = list(_metrics(expected.rows, found.rows))

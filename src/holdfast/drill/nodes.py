@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from dataclasses import replace
 
 from holdfast.drill.faults import Fault
 from holdfast.drill.stage import Stage
@@ -20,18 +21,30 @@ def cluster_for(engine: Engine, plan: Plan, stage: Stage) -> LocalCluster | None
     """Two nodes with room for all workers and one in reserve, each reached through something that can be cut."""
     if not isinstance(engine, LocalCluster):
         return None
+    is_cut = stage.fault is not None and stage.fault.name == "partition"
     if engine.grows:
+        if is_cut:
+            _let_be_cut(engine, stage)
         return engine
     workers, cluster = plan.spec.num_workers, LocalCluster()
     cpus = max(1.0, math.ceil(workers / 2) * plan.cpus_per_worker)
     for number in range(1, 3 if workers == 1 else 4):
         name = f"drill-{number}"
-        network = None
-        if stage.fault is not None and stage.fault.name == "partition":
-            command = (sys.executable, "-m", "holdfast.drill.cut", str(stage.cut_file(name)))
-            network = Network(command, _LOOPBACK, _LOOPBACK)
-        cluster.add_node(cpus=cpus, node_id=name, network=network)
+        cluster.add_node(cpus=cpus, node_id=name, network=_through(stage, name) if is_cut else None)
     return cluster
+
+
+def _through(stage: Stage, node: str) -> Network:
+    """What stands between an agent and its driver, and can be cut."""
+    command = (sys.executable, "-m", "holdfast.drill.cut", str(stage.cut_file(node)))
+    return Network(command, _LOOPBACK, _LOOPBACK)
+
+
+def _let_be_cut(cluster: LocalCluster, stage: Stage) -> None:
+    """The nodes of the script's own cluster, before any agent is started there."""
+    with cluster._lock:
+        for node in cluster.nodes:
+            cluster._nodes[node.id] = replace(node, network=node.network or _through(stage, node.id))
 
 
 def strike(fault: Fault, stage: Stage, cluster: LocalCluster, node: str) -> None:
@@ -50,7 +63,8 @@ def _drain(fault: Fault, _stage: Stage, cluster: LocalCluster, node: str) -> Non
     cluster.drain_node(node, fault.seconds)
 
 
-def _cut(_fault: Fault, stage: Stage, _cluster: LocalCluster, node: str) -> None:
+def _cut(_fault: Fault, stage: Stage, cluster: LocalCluster, node: str) -> None:
+    _replace(cluster, node)
     stage.cut_file(node).touch()
 
 

@@ -51,6 +51,11 @@ class RunOutcome:
         return [group.world_size for group in self.groups]
 
     @property
+    def changes_size(self) -> bool:
+        """Undisturbed, an elastic run whose nodes come and go; where it is when may be another step each time."""
+        return len(set(self.world_sizes)) > 1
+
+    @property
     def lost(self) -> int:
         """How many reports were made that a later group made again."""
         made = [len(self.times.get(group.generation, ())) for group in self.groups]

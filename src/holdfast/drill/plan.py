@@ -35,6 +35,8 @@ def _why_not(name: str, run: RunOutcome) -> str:
     """Why this fault cannot be rehearsed with the run; empty if it can."""
     if KINDS[name].where == "nodes" and not run.has_nodes:
         return "the run's nodes are not logical ones of this machine, or have GPUs"
+    if KINDS[name].where == "nodes" and run.changes_size:
+        return "the script takes and adds nodes itself; rehearse it with nodes that stay"
     if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
         return "the train function runs in the driver's own process, and nobody would let that go on"
     if name == "corruption" and not run.checkpoint_steps:
@@ -51,6 +53,8 @@ def _drawn(address: Address, run: RunOutcome, chance: random.Random) -> Fault:
     rank = chance.choice(ranks)
     # Behind the first checkpoint, so that there is something to restore; and not so late that it is never come to.
     last = len(run.rows) - 1 if point in _WITHOUT_FILES else max(run.checkpoint_steps, default=1)
+    if run.changes_size:
+        last //= 2  # it may be shorter the next time
     first = min(min(run.checkpoint_steps, default=0) + 2, len(run.rows))
     step = chance.randint(min(first, max(1, last)), max(1, last))
     return Fault(

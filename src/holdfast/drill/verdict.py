@@ -193,6 +193,13 @@ def _unexplained(differences: Differences) -> Finding:
 
 def _advice(seen: Seen) -> Iterator[Finding]:
     failure = seen.found[-1].identity.get("failure") or {}
+    if not seen.differences.is_comparable:
+        yield Finding(
+            "not-compared",
+            ADVICE,
+            "the number of workers was not always the same, so metrics, weights and data were not compared",
+            "rehearse it with a fixed number of workers too: ScalingConfig(num_workers=2)",
+        )
     if seen.take.times > 1 and seen.fault.kind.where == "worker" and failure.get("max_failures") == 0:
         yield Finding(
             "max-failures",
