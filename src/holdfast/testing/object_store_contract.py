@@ -21,6 +21,11 @@ NAMES = ("plain", "with space", "a+b=c&d", "percent%20sign", "ümlaut", "dots...
 
 
 class ObjectStoreContract:
+    """Subclass it as ``TestMyStore``, and override the fixture ``store`` with one that makes an empty store.
+
+    ``conditional_writes`` says whether creating an object that exists is refused, ``races`` how many try at once.
+    """
+
     conditional_writes = True
     closes = True  # whether a closed store refuses to go on
     races = 8

@@ -103,14 +103,17 @@ def enable_reproducibility(seed: int = 0) -> None:
 
 
 def accelerate(amp: bool = False) -> NoReturn:
+    """Raises ``NotImplementedError``: use ``torch.amp`` directly."""
     _refuse("accelerate", amp)
 
 
 def prepare_optimizer(optimizer: torch.optim.Optimizer) -> NoReturn:
+    """Raises ``NotImplementedError``: use the optimizer as it is."""
     _refuse("prepare_optimizer", optimizer)
 
 
 def backward(tensor: torch.Tensor) -> NoReturn:
+    """Raises ``NotImplementedError``: call ``loss.backward()``."""
     _refuse("backward", tensor)
 
 
