@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 import holdfast
 from holdfast.cli.diagnosis import Finding, bad, good, warning
 from holdfast.cli.output import size_text
+from holdfast.cli.ray_address import why_unreachable
 
 Look = Callable[[], Iterator[Finding]]
 _FEW_FILES, _FEW_PROCESSES = 4096, 4096
@@ -33,7 +34,6 @@ _SMALL_SHARED_MEMORY = 1 << 30
 _LITTLE_MEMORY = 2 << 30
 _TORCH_WITHIN_S = 120.0
 _NAME_IS_FOUND_WITHIN_S = 1.0
-_CONNECT_WITHIN_S = 3.0
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC of adjtimex(2)
 _TORCH = """
 import torch, torch.distributed as dist
@@ -215,16 +215,11 @@ def _ray(given: str | None) -> Iterator[Finding]:
     if not address:
         yield good("ray", f"{version}; no cluster is named by RAY_ADDRESS or --ray, or runs here")
         return
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdecimal():
-        yield bad("ray", f"{address!r} is no address", "give host:port, as in 10.0.0.1:6379")
-        return
-    try:
-        socket.create_connection((host, int(port)), _CONNECT_WITHIN_S).close()
-    except OSError as error:
-        yield bad("ray", f"{version}; the cluster at {address} cannot be reached: {error}", "is it up? ray status")
-        return
-    yield good("ray", f"{version}; a cluster answers at {address}")
+    why = why_unreachable(address)
+    if why:
+        yield bad("ray", f"{version}; the cluster at {address} cannot be reached: {why}", "is it up? ray status")
+    else:
+        yield good("ray", f"{version}; a cluster answers at {address}")
 
 
 def _cluster_of_this_machine() -> str:

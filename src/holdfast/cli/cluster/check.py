@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
+from holdfast.cli.ray_address import why_unreachable
 from holdfast.cli.run import workers
 from holdfast.driver.history import read_identity
 
@@ -30,12 +31,14 @@ def run(arguments: argparse.Namespace) -> int:
     from holdfast.engine.ray.connection import connect, disconnect
 
     demand = _demand(arguments)
+    why = "" if arguments.address == "auto" else why_unreachable(arguments.address)
     try:
-        connect(arguments.address, log_to_driver=False, logging_level="ERROR")
+        if not why:
+            connect(arguments.address, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
-        raise ValueError(
-            f"no Ray cluster answers at {arguments.address!r}: {error}. Start one: ray start --head"
-        ) from None
+        why = str(error)
+    if why:
+        raise ValueError(f"no Ray cluster answers at {arguments.address!r}: {why}. Start one: ray start --head")
     try:
         found = capacity(demand)
     finally:
