@@ -83,7 +83,7 @@ def test_a_ray_cluster_is_reached_or_not(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv("RAY_ADDRESS", f"ray://{address}")
         assert f"answers at ray://{address}" in about_ray(None).text
     assert "cannot be reached" in about_ray(address).text
-    assert "give host:port" in about_ray("nowhere").remedy
+    assert "give host:port" in about_ray("nowhere").text
 
 
 def test_torch_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:
