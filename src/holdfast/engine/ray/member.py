@@ -29,8 +29,10 @@ class RayMember(Member):
         configure: wire.Configure,
         inbox: Inbox,
         stays: Callable[[str], bool],
+        on_doubt: Callable[[], None],
     ) -> None:
         self.ray_id, self._address, self._demand = ray_id, address, demand
+        self._on_doubt = on_doubt  # so that other room is asked for at once
         self._seats: list[wire.Seat] = []
         self._actor: Any = None
         self._latest: RayAgent | None = None
@@ -83,6 +85,8 @@ class RayMember(Member):
         was_ready = super()._one_agent()
         self.is_busy = False
         self.is_doubted = self._latest is not None and not self._latest.node_is_there
+        if self.is_doubted:
+            self._on_doubt()
         return was_ready
 
     def _new_actor(self) -> Any:

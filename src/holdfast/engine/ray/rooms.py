@@ -10,14 +10,15 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from holdfast.engine.base import GrantedSeat
 from holdfast.wire.messages import Seat
 
 from .reservation import Reservation
 
-_MOST_LOOKED_AT = 32  # that are not granted: Ray grants about in the order in which it was asked
+_LOOKED_AT = (
+    8  # of those that wait: so many of the first, which Ray is likely to grant first, and of the others in turn
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Rooms:
         self._asked: dict[str, Asked] = {}  # what there should be, by key
         self._there: dict[str, Reservation] = {}
         self._told: set[str] = set()  # whose seats the experiment knows
+        self._turn = 0
 
     # What the experiment says
 
@@ -47,15 +49,13 @@ class Rooms:
 
     # What Ray says
 
-    @property
-    def is_waiting(self) -> bool:
-        return len(self._told) < len(self._asked) or len(self._there) > len(self._asked)
-
     def look(self, alive: Collection[str]) -> None:
-        waiting = (reservation for reservation in self._there.values() if not reservation.is_whole)
-        granted = [reservation for reservation in self._there.values() if reservation.is_whole]
-        for reservation in (*islice(waiting, _MOST_LOOKED_AT), *granted):
-            reservation.look(alive)
+        waiting = [key for key in self._there if key not in self._told]
+        self._turn = (self._turn + _LOOKED_AT) % max(1, len(waiting))
+        looked_at = {*waiting[:_LOOKED_AT], *waiting[self._turn : self._turn + _LOOKED_AT]}
+        for key, reservation in self._there.items():
+            if key in self._told or key in looked_at:
+                reservation.look(alive)
 
     def by_node(self) -> dict[str, list[Seat]]:
         found: dict[str, list[Seat]] = {}
@@ -69,8 +69,9 @@ class Rooms:
                     found.setdefault(node, []).append(GrantedSeat(own, key, index))
         return found
 
-    def balance(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> None:
-        """Ask Ray for what it was not asked for yet, and for what it has granted on a node that is lost or will be."""
+    def balance(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> bool:
+        """Ask Ray for what it was not asked for yet, and again for what it has granted on a node that is lost or will
+        be. Whether anything was asked for."""
         with self._lock:
             asked = dict(self._asked)
         for key in [key for key in self._there if key not in asked]:
@@ -78,10 +79,11 @@ class Rooms:
         for key, reservation in list(self._there.items()):
             if key not in self._told and any(node in doubted for node in reservation.nodes):
                 self._remove(key)
-        for key, room in asked.items():
-            if key not in self._there:
-                name = f"{self._name}:{key}"
-                self._there[key] = Reservation(name, room.bundles, room.strategy, room.labels, doubted)
+        missing = {key: room for key, room in asked.items() if key not in self._there}
+        for key, room in missing.items():
+            name = f"{self._name}:{key}"
+            self._there[key] = Reservation(name, room.bundles, room.strategy, room.labels, doubted)
+        return bool(missing)
 
     def release(self) -> None:
         for key in list(self._there):

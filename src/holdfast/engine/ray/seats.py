@@ -44,11 +44,11 @@ class Seats:
 
     # What there should be
 
-    def balance(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> None:
+    def balance(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> bool:
         """Ask for as many seats as the run may have, not counting those on nodes that are lost or will be; withdraw
-        what is more than that, unless somebody sits there."""
+        what is more than that, unless somebody sits there. Whether any were asked for."""
         if not self._has_begun:
-            return  # else a part of what the whole group needs would be taken away from it
+            return False  # else a part of what the whole group needs would be taken away from it
         for extra in [e for e in self._extras if e.is_whole and e.nodes[0] in doubted and not is_busy(e.nodes[0])]:
             self._give_back(extra)
         sound = sum(1 for node in self._core.nodes if node and node not in doubted)
@@ -59,6 +59,7 @@ class Seats:
         idle = [extra for extra in self._extras if not extra.is_whole or not is_busy(extra.nodes[0])]
         for extra in sorted(idle, key=lambda extra: extra.is_whole)[: max(0, surplus)]:
             self._give_back(extra)
+        return surplus < 0
 
     def release(self) -> None:
         for reservation in (self._core, *self._extras):

@@ -7,6 +7,7 @@ Nothing hurried depends on that: that a node is gone, its agent's line tells at 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,7 @@ class RaySession:
         self._drained: set[str] = set()
         self._over = threading.Event()
         self._soon = threading.Event()  # something is to be looked at now
+        self._asked_at = -math.inf  # when room was last asked for
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
         name = f"holdfast:{configure.run_name}"
         self._seats: Seats | Rooms = Rooms(name) if demand.by_request else Seats(demand, name)
@@ -58,6 +60,7 @@ class RaySession:
     ) -> None:
         assert isinstance(self._seats, Rooms), "a run's own demand says what it asks for"
         self._seats.reserve(key, Asked(bundles, strategy, labels))
+        self._asked_at = time.monotonic()
         self._soon.set()
 
     def give_back(self, key: str) -> None:
@@ -112,12 +115,13 @@ class RaySession:
     def _pause(self) -> float:
         if not self._looked.is_set():
             return _LOOK_FIRST_EVERY_S
-        return _LOOK_FOR_ROOM_EVERY_S if isinstance(self._seats, Rooms) and self._seats.is_waiting else _LOOK_EVERY_S
+        return _LOOK_FOR_ROOM_EVERY_S if time.monotonic() < self._asked_at + _FIRST_LOOKS_S else _LOOK_EVERY_S
 
     def _look(self) -> None:
         self._alive = look()
         self._seats.look(self._alive)
-        self._seats.balance(self._doubted(), self._is_busy)
+        if self._seats.balance(self._doubted(), self._is_busy):
+            self._asked_at = time.monotonic()
         seats = self._seats.by_node()
         for ray_id in seats:
             if self._alive[ray_id].name not in self._members and self._alive[ray_id].drain_by is None:
@@ -141,7 +145,7 @@ class RaySession:
     def _add(self, node: RayNode) -> None:
         local = Node(node.name, labels=node.labels)
         self._members[node.name] = RayMember(
-            node.id, local, node.address, self._demand, self._configure, self._inbox, self._stays
+            node.id, local, node.address, self._demand, self._configure, self._inbox, self._stays, self._soon.set
         )
 
     def _tell_of_draining(self, member: RayMember) -> None:
