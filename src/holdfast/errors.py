@@ -98,10 +98,12 @@ class PreemptionInfo:
 
     @property
     def preempted_node_ids(self) -> list[str]:
+        """The nodes that will go."""
         return sorted(self.preempted_node_to_ranks)
 
     @property
     def preempted_ranks(self) -> list[int]:
+        """The world ranks that run on them."""
         return sorted({rank for ranks in self.preempted_node_to_ranks.values() for rank in ranks})
 
 

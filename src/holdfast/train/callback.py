@@ -23,6 +23,7 @@ class TrainRunContext:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def get_run_config(self) -> RunConfig:
+        """The same as ``run_config``."""
         return self.run_config
 
 

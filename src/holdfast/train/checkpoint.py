@@ -36,6 +36,7 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """The files in a local directory, to be reported. Nothing is copied or read here."""
         return cls(path)
 
     @classmethod
@@ -131,6 +132,7 @@ class Checkpoint:
         self._write_metadata(text.encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add these values to the metadata, in the place of those of the same names."""
         self.set_metadata({**self.get_metadata(), **metadata})
 
     def _read_metadata(self) -> bytes | None:

@@ -38,27 +38,35 @@ class TrainContext:
         self._session = session
 
     def get_world_size(self) -> int:
+        """How many workers the present group has; another group of an elastic run may have another number."""
         return self._session.world_size
 
     def get_world_rank(self) -> int:
+        """This worker's number among all of them, from 0."""
         return self._session.rank
 
     def get_local_rank(self) -> int:
+        """This worker's number among those on its node, from 0."""
         return self._session.local_rank
 
     def get_local_world_size(self) -> int:
+        """How many workers are on this node."""
         return self._session.local_world_size
 
     def get_node_rank(self) -> int:
+        """The number of this worker's node among those with workers, from 0."""
         return self._session.node_rank
 
     def get_experiment_name(self) -> str:
+        """``RunConfig(name)``: of the run, or of the experiment that the trial belongs to."""
         return str(self._trial.get("experiment", self._session.run_name))
 
     def get_trial_name(self) -> str:
+        """The trial's name; outside of tuning the run's."""
         return str(self._trial.get("name", self._session.run_name))
 
     def get_trial_id(self) -> str:
+        """The trial's id; outside of tuning the run's name."""
         return str(self._trial.get("id", self._session.run_name))
 
     def get_trial_resources(self) -> dict[str, float]:
@@ -66,9 +74,11 @@ class TrainContext:
         return dict(self._trial.get("resources", {}))
 
     def get_trial_dir(self) -> str:
+        """The directory of the trial, or of the run, on this machine."""
         return self._session.run_dir
 
     def get_storage(self) -> StorageContext:
+        """Where the run is stored: ``experiment_fs_path`` is its directory or URL."""
         return StorageContext(self._session.run_url or self._session.run_dir)
 
     def get_metadata(self) -> dict[str, Any]:
