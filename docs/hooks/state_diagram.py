@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.core.phases import TRANSITIONS
 from holdfast.core.state import Phase
 
-WIDTH, BOX, HEIGHT, STEP, LANE, LEFT = 760, 120, 36, 78, 74, 120
+WIDTH, BOX, HEIGHT, STEP, LANE, LEFT, LINE = 760, 120, 36, 104, 74, 120, 15
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -29,7 +29,8 @@ def drawn() -> str:
     for (was, trigger), now in TRANSITIONS.items():
         arrows.setdefault((order.index(was), order.index(now)), []).append(trigger)
     height = len(order) * STEP
-    parts = [_arrow(was, now, triggers) for (was, now), triggers in arrows.items()]
+    farthest_first = sorted(arrows.items(), key=lambda arrow: -abs(arrow[0][1] - arrow[0][0]))
+    parts = [_arrow(was, now, triggers) for (was, now), triggers in farthest_first]
     parts += [_box(place, phase.value) for place, phase in enumerate(order)]
     return (
         f'<svg class="state-diagram" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="The phases of a run" '
@@ -52,21 +53,25 @@ def _arrow(was: int, now: int, triggers: list[str]) -> str:
     if now == was + 1:
         x = LEFT + BOX // 2
         path = f"M{x} {middle[0] + HEIGHT // 2}V{middle[1] - HEIGHT // 2}"
-        return _line(path) + _text(x + 8, sum(middle) // 2 + 4, ", ".join(triggers), "start")
-    span = abs(now - was)
-    if now > was:
-        side, reach, anchor = LEFT + BOX, LEFT + BOX + span * LANE, "start"
-    else:
-        side, reach, anchor = LEFT, LEFT - 18 * span, "end"
-    begin, end = middle[0] + (6 if now > was else -6), middle[1] - (6 if now > was else -6)
+        return _line(path) + _words(x + 8, sum(middle) // 2, triggers, "start")
+    down = now > was
+    side = LEFT + BOX if down else LEFT
+    reach = side + abs(now - was) * (LANE if down else -18)
+    begin, end = middle[0] + (6 if down else -6), middle[1] - (6 if down else -6)
     path = f"M{side} {begin}C{reach} {begin} {reach} {end} {side} {end}"
-    x = (side + 3 * reach) // 4
-    return _line(path) + _text(x + (6 if now > was else -6), (begin + end) // 2 + 4, ", ".join(triggers), anchor)
+    x = (side + 3 * reach) // 4 + (6 if down else -6)
+    return _line(path) + _words(x, (begin + end) // 2, triggers, "start" if down else "end")
 
 
 def _line(path: str) -> str:
     return f'<path d="{path}" fill="none" stroke="currentColor" marker-end="url(#tip)"/>'
 
 
-def _text(x: int, y: int, words: str, anchor: str) -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" opacity="0.8">{escape(words)}</text>'
+def _words(x: int, middle: int, words: list[str], anchor: str) -> str:
+    """One below the other, with the background around them so that no line runs through."""
+    top = middle - LINE * (len(words) - 1) // 2 + 4
+    halo = "paint-order:stroke;stroke:var(--md-default-bg-color);stroke-width:5px"
+    return "".join(
+        f'<text x="{x}" y="{top + LINE * place}" text-anchor="{anchor}" style="{halo}">{escape(word)}</text>'
+        for place, word in enumerate(words)
+    )
