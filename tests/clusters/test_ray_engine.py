@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import driver_shell
 import pytest
 from engine_contract import EngineContract
 from ray_machines import Machines, RayScene, cluster_job, left_over, name_of, wait_until
 
+sys.path.append(str(Path(__file__).parents[1] / "objects"))
+from servers import s3_server
+
 import holdfast.train as train
+from holdfast.driver.history import load
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray.engine import RayEngine
+from holdfast.store.location import Location
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -93,6 +100,36 @@ def test_a_node_that_is_drained_is_left_before_its_deadline(machines: Machines, 
     assert scene.worlds() == [2, 2]
     assert scene.lost_steps() == [0]
     assert {rank for rank, *_ in scene.notes("notice")} == {0, 1}
+
+
+def test_a_run_in_a_bucket_loses_a_worker_and_a_node(
+    machines: Machines, scene: RayScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes' keys are those of the runtime environment. What a lost node had staged may be lost with it."""
+    machines.top_up(3)
+
+    def on_nodes(fn: Any, run_config: train.RunConfig, **options: Any) -> train.DataParallelTrainer:
+        run_config = replace(run_config, worker_runtime_env={"env_vars": server.environment})
+        return train.DataParallelTrainer(fn, run_config=run_config, **options)
+
+    def act() -> None:
+        scene.await_steps(3, world=2)
+        scene.kill_worker(1)
+        wait_until(lambda: len(scene.notes("start")) == 4, "the next group")
+        scene.await_steps(3, world=2)
+        machines.kill(scene.node_of(0))
+        wait_until(lambda: len(scene.notes("start")) == 6, "the one after it")
+        scene.await_steps(3, world=2)
+
+    with s3_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        scene.storage = f"s3://{server.make_bucket()}/runs"
+        with scene.meanwhile(act):
+            result = scene.trainer(2, kind=on_nodes, max_failures=2).fit()
+        scene.check(result)
+        failures = load(Location.parse("storage", f"{scene.storage}/run")).ledger.failures
+        assert [failure.kind for failure in failures] == ["crash", "node lost"]
 
 
 def test_the_same_command_goes_on_with_a_run_whose_driver_was_killed(machines: Machines, tmp_path: Path) -> None:
