@@ -42,6 +42,19 @@ FAILED_ONCE = written(
 ITS_REPORTS = {1: [(0, 103.0), (1, 105.0), (2, 108.0)], 2: [(0, 113.0), (1, 116.0)]}
 
 
+def test_what_the_next_driver_finds_is_no_sign_of_the_last_ones_life() -> None:
+    again = [
+        *[
+            (200, ev.Damaged("checkpoint_000001", "its manifest is gone")),
+            (201, ev.Committed(CheckpointRecord("b", 2), 1)),
+        ],
+        *[(202, ev.DriverStarted(2, RunSpec())), (203, group(2, 2)), (205, FINISHED)],
+    ]
+    ledger = account(written((100, started()), (101, group(1, 0)), (110, FINISHED), *again), {1: [(0, 105.0)]})
+    assert ledger.down_s == 202 - 110
+    assert ledger.finishing_s == 110 - 105
+
+
 def test_a_run_with_one_failure() -> None:
     ledger = account(FAILED_ONCE, ITS_REPORTS)
     assert ledger == Ledger(

@@ -148,17 +148,22 @@ def _limits(events: Sequence[ev.Event | None]) -> list[float]:
 def _written_early(records: Sequence[Record]) -> list[bool]:
     """Which records a driver wrote just before it said that it started: they are no signs of its predecessor's life."""
     early: list[bool] = []
-    start = math.nan
+    starts = False
     for record in reversed(records):
         if record.kind == ev.DriverStarted.__name__:
-            start = record.time
+            starts = True
             early.append(False)
             continue
-        found = record.kind in (ev.Committed.__name__, ev.Damaged.__name__) and record.time == start
-        early.append(record.kind == IDENTITY or found)
-        if not early[-1]:
-            start = math.nan
+        starts = starts and (_is_found(record) or record.kind == IDENTITY)
+        early.append(starts or record.kind == IDENTITY)
     return early[::-1]
+
+
+def _is_found(record: Record) -> bool:
+    """Whether it is what a starting driver finds in storage, and its predecessor did not write down."""
+    if record.kind == ev.Committed.__name__:
+        return bool(record.body.get("index", -1) == -1)
+    return record.kind == ev.Damaged.__name__
 
 
 class _Clock:
