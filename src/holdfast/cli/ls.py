@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from holdfast.cli import experiments, output, paths, reading, runs
@@ -37,9 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _runs(storage: Location, is_default: bool) -> list[Location]:
+    directory = storage.path
+    if directory is not None and directory.is_dir():
+        os.listdir(directory)  # what may not be read is no run for that
     if paths.is_run(storage):
         return [storage]
-    directory = storage.path
     if directory is not None and not directory.is_dir():
         if not directory.exists() and is_default:
             return []

@@ -100,7 +100,8 @@ class Screen:
         sys.stdout.write("\x1b[2J")
 
     def show(self, view: View) -> None:
-        width, height = os.get_terminal_size(sys.stdout.fileno())
+        size = os.get_terminal_size(sys.stdout.fileno())
+        width, height = size.columns or 80, size.lines or 24  # a terminal that was never told its size says 0
         lines = [line if len(line) < width else f"{line[: max(0, width - 2)]}…" for line in map(clean, _picture(view))]
         sys.stdout.write(_HOME_AND_CLEAR + "\n".join(lines[: max(1, height - 1)]) + "\n")
         sys.stdout.flush()
