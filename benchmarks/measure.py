@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,14 @@ class Findings:
 
     def as_json(self) -> dict[str, object]:
         goals = [{"goal": g.text, "measured": g.measured, "met": g.met} for g in self.goals]
-        return {"title": self.title, "samples": self.samples, "goals": goals}
+        table = {"title": self.title, "columns": self.columns, "rows": self.rows, "goals": goals, "notes": self.notes}
+        return {**table, "samples": self.samples}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Findings:
+        """What ``as_json`` gave, read again, for its table."""
+        goals = [Goal(goal["goal"], goal["measured"], goal["met"]) for goal in found["goals"]]
+        return cls(found["title"], found["columns"], found["rows"], goals, found["notes"], found["samples"])
 
 
 @dataclass(frozen=True)
