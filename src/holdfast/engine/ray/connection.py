@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from holdfast.wire.objects import refs
+
 OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
 
 
@@ -33,11 +35,23 @@ def connect(address: str | None = None, **options: Any) -> ModuleType:
             "the script is connected by ray://, which Holdfast cannot use: run it inside the cluster, "
             'as "ray job submit -- python script.py" does'
         )
+    _carry_objects()
     return ray
 
 
 def disconnect() -> None:
+    refs.use_carrier(None)
     ray_module().shutdown()
+
+
+def _carry_objects() -> None:
+    """What this process has put, or will put, is for all nodes."""
+    from .objects import RayCarrier
+
+    job = ray_module().get_runtime_context().get_job_id()
+    known = refs.own_carrier()
+    if not isinstance(known, RayCarrier) or known.job != job:
+        refs.use_carrier(RayCarrier())
 
 
 def own_address() -> str:

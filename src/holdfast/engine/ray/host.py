@@ -71,13 +71,16 @@ class HoldfastAgent:
 
     def host(self, host: str, port: int, token: str) -> bool:
         """Run one agent, from its start until it and all below it are gone; whether the node is still Ray's."""
-        tree = Tree()
+        from .door import Door
+
+        tree, door = Tree(), Door()
         process = self._start({"host": host, "port": port, "token": token})
         tree.add(process.pid)
         try:
             self._until_it_ends(process, tree)
         finally:
             self._end(process, tree)
+            door.close()
         if self._has_raylet:
             return True
         end = threading.Timer(_ANSWER_WITHIN_S, os._exit, [1])  # Ray itself would leave this process behind

@@ -82,6 +82,7 @@ class Session:
         self._asked: tuple[int, bool] | None = None
 
     def run(self, engine: Any) -> str:
+        engine.check(0.0)  # connects to a cluster, so that references that are sent now are good there
         open_session()
         self._entry = self._sent()
         inbox: Inbox = queue.SimpleQueue()

@@ -1,7 +1,7 @@
 """References to shared objects: small, and they can be pickled. What one refers to lives as long as its session.
 
-``put`` and ``get`` go through a shelf. The local one keeps objects in files of this machine; an engine that spans
-machines brings its own, under a kind of its own, in every process that is to use it.
+An object is a file of the machine that it was put on. Where an engine spans machines, a carrier brings it to others: a
+reference that is pickled gets a handle by which any machine of the cluster can fetch the object, once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from typing import Any, Protocol, overload
 
 from holdfast.errors import ObjectLostError as ObjectLostError
 
-from . import packing
+from . import door, packing
 from .session import ObjectSession, is_private, session_here
-
-LOCAL = "local"
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,9 +26,8 @@ class ObjectRef:
 
     session: str
     name: str
-    kind: str = LOCAL
-    place: str = field(default="", compare=False)  # where its shelf finds it
-    handle: Any = field(default=None, compare=False)  # what a shelf of another kind needs besides
+    place: str = field(default="", compare=False)  # the directory in which it is, on the machine that it was put on
+    handle: Any = field(default=None, compare=False)  # by which a carrier fetches it
 
     def hex(self) -> str:
         return self.name
@@ -38,20 +35,25 @@ class ObjectRef:
     def __repr__(self) -> str:
         return f"ObjectRef({self.name})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectRef, (self.session, self.name, self.place, self.handle or _handle_of(self))
 
-class Shelf(Protocol):
-    def put(self, value: Any) -> ObjectRef: ...
+    def __deepcopy__(self, _known: Any) -> ObjectRef:
+        return self  # it stays in this process
 
-    def get(self, ref: ObjectRef) -> Any:
-        """ObjectLostError if it is gone."""
 
-    def has(self, ref: ObjectRef) -> bool: ...
+class Carrier(Protocol):
+    def send(self, path: Path) -> Any:
+        """What lets others fetch the object of this file."""
+
+    def fetch(self, ref: ObjectRef) -> Path:
+        """The file of the object on this machine. ObjectLostError if the object is gone."""
+
+    def has(self, ref: ObjectRef) -> bool:
+        """Whether it can be fetched, as far as is known without doing so."""
 
     def discard(self, ref: ObjectRef) -> None:
-        """Nobody will ask for it again."""
-
-    def close(self) -> None:
-        """Let go of what this process put, as far as it is this process's to do so."""
+        """Nobody will fetch it any more."""
 
 
 class LocalShelf:
@@ -77,75 +79,91 @@ class LocalShelf:
             raise TypeError(f"put(): this {type(value).__name__} cannot be shared: {error}") from error
         session = self.session()
         path = session.write(parts)
-        return ObjectRef(session.name, path.name, LOCAL, str(path.parent))
+        return ObjectRef(session.name, path.name, str(path.parent))
 
     def get(self, ref: ObjectRef) -> Any:
+        carrier = _carrier() if ref.handle is not None else None
+        path = path_of(ref) if carrier is None else carrier.fetch(ref)
         try:
-            fd = os.open(self._path(ref), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise _lost(ref) from error
+            raise lost(ref) from error
         try:
             return packing.unpack(fd)
         finally:
             os.close(fd)
 
     def has(self, ref: ObjectRef) -> bool:
+        carrier = _carrier() if ref.handle is not None else None
         try:
-            return self._path(ref).exists()
+            return path_of(ref).exists() if carrier is None else carrier.has(ref)
         except ObjectLostError:
             return False
 
     def find(self, session: str, name: str) -> ObjectRef:
         """The reference to an object of the session that is open here; of any other session it is lost."""
         place = self._session.find(name) if self._session is not None and self._session.name == session else None
-        ref = ObjectRef(session, name, LOCAL, str(place.parent) if place else "")
+        ref = ObjectRef(session, name, str(place.parent) if place else "")
         if place is None:
-            raise _lost(ref)
+            raise lost(ref)
         return ref
 
     def discard(self, ref: ObjectRef) -> None:
+        carrier = _carrier()
+        if carrier is not None:
+            carrier.discard(ref)
         with contextlib.suppress(OSError, ObjectLostError):
-            self._path(ref).unlink()
+            path_of(ref).unlink()
 
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
 
-    def _path(self, ref: ObjectRef) -> Path:
-        directory = Path(ref.place)
-        if not is_private(directory) or not is_private(directory.parent):
-            raise _lost(ref)
-        return directory / ref.name
-
 
 local = LocalShelf()
-_shelves: dict[str, Shelf] = {LOCAL: local}
-_in_use = LOCAL
+_own_carrier: Carrier | None = None
 
 
-def add_shelf(kind: str, shelf: Shelf) -> None:
-    """Let references of this kind be read in this process."""
-    _shelves[kind] = shelf
+def use_carrier(carrier: Carrier | None) -> None:
+    """In a process that is a part of the cluster itself; workers find their node's by themselves."""
+    global _own_carrier
+    _own_carrier = carrier
 
 
-def use_shelf(kind: str) -> str:
-    """Let ``put`` use this kind from now on; the kind before is returned."""
-    global _in_use
-    if kind not in _shelves:
-        raise ValueError(f"there is no shelf of the kind {kind!r}; there are {', '.join(sorted(_shelves))}")
-    before, _in_use = _in_use, kind
-    return before
+def own_carrier() -> Carrier | None:
+    return _own_carrier
+
+
+def _carrier() -> Carrier | None:
+    return _own_carrier or door.carrier()
+
+
+def _handle_of(ref: ObjectRef) -> Any:
+    carrier = _carrier()
+    if carrier is None:
+        return None
+    with contextlib.suppress(OSError, ObjectLostError):
+        return carrier.send(path_of(ref))
+    return None  # who gets the reference is told that the object is lost
+
+
+def path_of(ref: ObjectRef) -> Path:
+    """Its file, on the machine that it was put on."""
+    directory = Path(ref.place)
+    if not is_private(directory) or not is_private(directory.parent):
+        raise lost(ref)
+    return directory / ref.name
 
 
 def put(value: Any) -> ObjectRef:
     """Keep an object where all processes of this session can have it with ``get``. It is pickled once; the memory of
-    numpy arrays and torch tensors in it is written once, and shared by all who get it."""
+    numpy arrays and torch tensors in it is written once, and shared by all who get it on a machine."""
     if isinstance(value, ObjectRef):
         raise TypeError(
             f"put({value!r}): it is a reference already; pass the reference on, or put a list of references"
         )
-    return _shelves[_in_use].put(value)
+    return local.put(value)
 
 
 @overload
@@ -164,7 +182,7 @@ def get(object_refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None =
         return [get(ref, timeout=timeout) for ref in object_refs]
     if not isinstance(object_refs, ObjectRef):
         raise TypeError(f"get({object_refs!r:.200}): pass what holdfast.put() returned, or a list of such references")
-    return _shelf_of(object_refs).get(object_refs)
+    return local.get(object_refs)
 
 
 def open_session() -> str:
@@ -174,28 +192,20 @@ def open_session() -> str:
 
 def exists(ref: ObjectRef) -> bool:
     """Whether ``get`` would find it."""
-    return ref.kind in _shelves and _shelves[ref.kind].has(ref)
+    return local.has(ref)
 
 
 def discard(ref: ObjectRef) -> None:
     """Let go of an object before its session ends. Where it is mapped it stays usable."""
-    if ref.kind in _shelves:
-        _shelves[ref.kind].discard(ref)
+    local.discard(ref)
 
 
 def close() -> None:
     """End the session, if it is this process's own: its objects are gone. The next ``put`` begins another."""
-    for shelf in _shelves.values():
-        shelf.close()
+    local.close()
 
 
-def _shelf_of(ref: ObjectRef) -> Shelf:
-    if ref.kind not in _shelves:
-        raise ObjectLostError(f"{ref!r} is of the engine {ref.kind!r}, and this process is not connected to one")
-    return _shelves[ref.kind]
-
-
-def _lost(ref: ObjectRef) -> ObjectLostError:
+def lost(ref: ObjectRef) -> ObjectLostError:
     return ObjectLostError(
         f"the object {ref.name} is lost: the session {ref.session} that put it has ended, or runs on another machine. "
         "Put the object again with holdfast.put(); to restore an experiment whose param_space has references, pass it "

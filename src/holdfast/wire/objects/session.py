@@ -16,7 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.errors import StorageError, StorageFullError
@@ -37,6 +37,11 @@ class ObjectSession:
     @property
     def is_open(self) -> bool:
         return any((root / self.name).is_dir() for root in _roots())
+
+    @property
+    def directory(self) -> Path:
+        """Where it has small things."""
+        return _roots()[0] / self.name
 
     def write(self, parts: Sequence[memoryview]) -> Path:
         """A new file; in memory, if that leaves as much free as it takes, else where temporary files go."""
@@ -70,15 +75,33 @@ class ObjectSession:
 
 def session_here() -> ObjectSession:
     """The session of the process tree, or else a new one of this process."""
-    for name in _ancestors():
-        session = ObjectSession(name, None)
-        if session.is_open:
-            return session
+    return ancestral_session() or own_session()
+
+
+def ancestral_session() -> ObjectSession | None:
+    """That of the nearest process above this one that has one."""
+    sessions = (ObjectSession(name, None) for name in _ancestors())
+    return next((session for session in sessions if session.is_open), None)
+
+
+def own_session() -> ObjectSession:
+    """A new one, whatever those above have."""
     sweep()
     session = ObjectSession(_name(os.getpid()), os.getpid())
     (_own_directory(_roots()[0]) / session.name).mkdir(mode=0o700, exist_ok=True)
     atexit.register(session.close)
     return session
+
+
+def remove_session_of(pid: int) -> Callable[[], None]:
+    """What removes the session of a process that may be gone by then."""
+    name = _name(pid)
+
+    def remove() -> None:
+        for root in _roots():
+            shutil.rmtree(root / name, ignore_errors=True)
+
+    return remove
 
 
 def sweep() -> None:
