@@ -104,7 +104,7 @@ class Driver:
         desk = self._desk
         desk.book = ReportBook(desk.storage.home, desk.plan.on_report)
         desk.accounts = Accounts(desk.storage.log_address)
-        desk.requests = Requests(desk.fleet.tell, desk.list_checkpoints)
+        desk.requests = Requests(desk.fleet.tell, desk.list_checkpoints, desk.fleet.node_of, desk.plan.shards)
         records, damage = desk.storage.open()
         desk.past = read_past(records)
         desk.state = desk.past.state
@@ -199,7 +199,7 @@ class Driver:
         desk = self._desk
         all_stored = self.is_over and not desk.state.unsaved and not self._beginning.left_on_nodes
         close_book = partial(desk.book.close, sync=not desk.storage.has_reports_too)
-        for close in (desk.fleet.close, close_book, partial(desk.storage.close, all_stored)):
+        for close in (desk.fleet.close, desk.requests.close, close_book, partial(desk.storage.close, all_stored)):
             try:
                 close()
             except Exception as error:  # the others are closed all the same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.errors import TrainingFailedError
@@ -15,6 +15,15 @@ from .reports import Callback
 
 # (a checkpoint's id, the arguments of its report) -> the payload of a task, and its time limit
 Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
+
+
+class ShardSource(Protocol):
+    """Where workers' parts of datasets come from that only the driver has."""
+
+    def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str]) -> bytes:
+        """For a rank of the group whose ranks are on these nodes."""
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Plan:
     on_report: Callback | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
     display: str = "auto"
+    shards: ShardSource | None = None
     like: Configure | None = None  # what other runs of this process were configured with: the rest is the same
     lockstep: bool = False  # report() returns when the driver says so
     how_to_go_on: str = "run the same command again"

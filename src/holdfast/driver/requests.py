@@ -1,4 +1,4 @@
-"""What workers ask of the driver and wait for: barriers, broadcasts, the list of checkpoints, durability.
+"""What workers ask of the driver and wait for: barriers, broadcasts, the list of checkpoints, durability, datasets.
 
 A request waits only as long as it can still be answered: a collective that a returned rank will never join is an error.
 """
@@ -14,6 +14,8 @@ import cloudpickle
 from holdfast.core.state import RankStatus, RunState, ValidationStatus
 from holdfast.wire.messages import Asked, Reply
 
+from .plan import ShardSource
+
 _COLLECTIVES = ("barrier", "broadcast")
 _NOTHING = cloudpickle.dumps(None)
 
@@ -25,9 +27,16 @@ class _Waiting:
 
 
 class Requests:
-    def __init__(self, reply: Callable[[Reply], None], list_checkpoints: Callable[[], list[dict[str, Any]]]) -> None:
+    def __init__(
+        self,
+        reply: Callable[[Reply], None],
+        list_checkpoints: Callable[[], list[dict[str, Any]]],
+        node_of: Callable[[int, int], str],
+        shards: ShardSource | None,
+    ) -> None:
         self._reply = reply
         self._list_checkpoints = list_checkpoints
+        self._node_of, self._shards = node_of, shards
         self._collective: dict[int, Asked] = {}  # by rank
         self._waiting: list[_Waiting] = []
         self._generation = 0
@@ -39,7 +48,7 @@ class Requests:
         kind = asked.request.kind
         if kind in _COLLECTIVES:
             self._collective[asked.rank] = asked
-        elif kind in ("checkpoints", "durable"):
+        elif kind in ("checkpoints", "durable", "shard"):
             body = cloudpickle.loads(asked.request.body) if kind == "checkpoints" else None
             self._waiting.append(_Waiting(asked, bool(body and body["validated"])))
         else:
@@ -73,6 +82,9 @@ class Requests:
 
     def _settled(self, waiting: _Waiting, state: RunState) -> bool:
         asked = waiting.asked
+        if asked.request.kind == "shard":
+            self._give_shard(asked, len(state.ranks))
+            return True
         if any(index < asked.request.index for index in state.pending):
             return False
         if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
@@ -82,6 +94,21 @@ class Requests:
         else:
             self._answer(asked, _NOTHING, _not_durable(asked, state))
         return True
+
+    def _give_shard(self, asked: Asked, world_size: int) -> None:
+        name = cloudpickle.loads(asked.request.body)
+        nodes = [self._node_of(asked.generation, rank) for rank in range(world_size)]
+        try:
+            assert self._shards is not None
+            shard = self._shards.shard(name, asked.generation, asked.rank, nodes)
+        except Exception as error:
+            self._answer(asked, b"", f"dataset {name!r} cannot be split: {type(error).__name__}: {error}")
+        else:
+            self._answer(asked, cloudpickle.dumps(shard))
+
+    def close(self) -> None:
+        if self._shards is not None:
+            self._shards.close()
 
     def _answer(self, asked: Asked, body: bytes, error: str = "") -> None:
         self._reply(Reply(asked.generation, asked.rank, asked.request.request, body, error))

@@ -24,6 +24,7 @@ from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_type, warn_once
 from holdfast.train.context import TrainContext
 from holdfast.train.data import shard_of
+from holdfast.train.ray_data import RayData
 from holdfast.train.reported import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,
@@ -265,7 +266,10 @@ def get_dataset_shard(dataset_name: str | None = None) -> Any:
         raise KeyError(
             f"get_dataset_shard({dataset_name!r}): no such dataset; the trainer got {', '.join(map(repr, known))}"
         )
-    return shard_of(dataset_name, session.datasets[dataset_name], session.rank, session.world_size)
+    data = session.datasets[dataset_name]
+    if isinstance(data, RayData):
+        return data.shard(session)
+    return shard_of(dataset_name, data, session.rank, session.world_size)
 
 
 def get_all_reported_checkpoints(

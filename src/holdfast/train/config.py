@@ -21,6 +21,7 @@ from holdfast.store.location import Location
 from holdfast.train.callback import UserCallback
 from holdfast.train.checks import check_bool, check_int, check_number, check_type, warn_once
 from holdfast.train.data import Whole
+from holdfast.train.ray_data import RayData, is_ray_data
 
 _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -278,7 +279,7 @@ class BackendConfig:
 class DataConfig:
     """Which of the trainer's datasets are split among the workers; the others are given whole to each of them.
 
-    ``execution_options`` and ``enable_shard_locality`` are for Ray Data, which comes later: kept, not used.
+    ``execution_options`` (one, or a dict of them by dataset) and ``enable_shard_locality`` are for Ray Data.
     """
 
     def __init__(
@@ -297,9 +298,17 @@ class DataConfig:
         self.enable_shard_locality = enable_shard_locality
 
     def mark(self, datasets: Mapping[str, Any]) -> dict[str, Any]:
-        """The datasets as workers get them: what is not to be split is marked as ``Whole``."""
-        split = self.datasets_to_split
-        return {name: data if split == "all" or name in split else Whole(data) for name, data in datasets.items()}
+        """The datasets as workers get them: what is not to be split is marked as ``Whole``, and what only the driver
+        has as ``RayData``."""
+        return {name: self._marked(name, data) for name, data in datasets.items()}
+
+    def is_split(self, name: str) -> bool:
+        return self.datasets_to_split == "all" or name in self.datasets_to_split
+
+    def _marked(self, name: str, data: Any) -> Any:
+        if is_ray_data(data):
+            return RayData(name)
+        return data if self.is_split(name) else Whole(data)
 
 
 def _unique_name() -> str:

@@ -79,7 +79,7 @@ class DataShard:
                 if len(part) == size or not drop_last:
                     yield [self._item(i) for i in part]
 
-        return _Again(batches)
+        return Again(batches)
 
     def iter_torch_batches(
         self,
@@ -110,10 +110,10 @@ class DataShard:
                 batch = (collate_fn or torch_collate)(items)
                 yield to_device(to_dtypes(batch, dtypes), target)
 
-        return _Again(batches)
+        return Again(batches)
 
 
-class _Again:
+class Again:
     """An iterable that starts afresh each time, so that one made before the epochs serves all of them."""
 
     def __init__(self, start: Callable[[], Iterator[Any]]) -> None:

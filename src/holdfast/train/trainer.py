@@ -19,7 +19,7 @@ from holdfast.core.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
 from holdfast.driver.history import load, read_identity
 from holdfast.driver.loop import Driver
-from holdfast.driver.plan import Ending, Plan, Validator
+from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.metrics import observing
@@ -38,6 +38,7 @@ from holdfast.train.config import (
 )
 from holdfast.train.demand import demand_of
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
+from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
 from holdfast.train.validation import ValidationConfig
 
@@ -89,6 +90,12 @@ class DataParallelTrainer:
             raise ValueError(
                 f"RunConfig(storage_path={str(location.parent)!r}): workers cannot reach the memory of this process; "
                 "use a directory or a bucket, or ScalingConfig(num_workers=0)"
+            )
+        theirs = [name for name, data in self.datasets.items() if is_ray_data(data)]
+        if theirs and wanted != "ray" and self.scaling_config.num_workers != 0:
+            raise ValueError(
+                f"datasets={{{theirs[0]!r}: ...}}: workers can read a dataset of Ray Data with "
+                'RunConfig(engine="ray"); elsewhere, pass a list, an array or a torch Dataset'
             )
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
         plan = self._plan(location, in_force)
@@ -174,7 +181,7 @@ class DataParallelTrainer:
             location=location,
             spec=_spec(run, scaling, in_force),
             payload=_pickled(
-                "the train function", payload, train_loop_config=self.train_loop_config, datasets=self.datasets
+                "the train function", payload, train_loop_config=self.train_loop_config, datasets=datasets
             ),
             identity=self._identity() if identified else {},
             essential=(*self.backend_config.preload[:1], "holdfast.train.payload", "holdfast.train.api"),
@@ -191,7 +198,19 @@ class DataParallelTrainer:
             on_failure=_after_exception(context) if run.callbacks else None,
             display="off" if run.verbose == 0 else in_force.display,
             how_to_go_on=self._how_to_go_on(location),
+            shards=self._shards(),
         )
+
+    def _shards(self) -> ShardSource | None:
+        """Of the datasets that are Ray Data's."""
+        datasets = {name: data for name, data in self.datasets.items() if is_ray_data(data)}
+        if not datasets:
+            return None
+        from holdfast.engine.ray.data import Splits
+
+        config = self.data_config
+        whole = [name for name in datasets if not config.is_split(name)]
+        return Splits(datasets, whole, config.execution_options, config.enable_shard_locality)
 
     def _how_to_go_on(self, location: Location) -> str:
         if self.run_config.has_own_name:

@@ -13,6 +13,17 @@ def torch_collate(items: list[Any]) -> Any:
     return default_collate(items)
 
 
+def torch_columns(batch: Any) -> Any:
+    """A dict of numpy arrays as one of tensors, without a copy where that can be; a single array as a tensor."""
+    if isinstance(batch, Mapping):
+        return {name: torch.as_tensor(array) for name, array in batch.items()}
+    return torch.as_tensor(batch)
+
+
+def pinned(batch: Any) -> Any:
+    return _apply(batch, lambda tensor: tensor.pin_memory())
+
+
 def to_device(batch: Any, device: Any, non_blocking: bool = False) -> Any:
     """The batch with each tensor on ``device``; what is no tensor stays as it is."""
     return _apply(batch, lambda tensor: tensor.to(device, non_blocking=non_blocking))

@@ -1,0 +1,141 @@
+"""A worker's part of a Ray Data dataset, as Ray's ``DataIterator`` is one: the actor of the node runs that, and sends
+the batches here.
+
+Ray Data splits by blocks as they come, so which rows a rank gets, and in which order, may differ from run to run. Each
+iteration is one pass over the shard; after a restart it begins anew, with the world as it is then.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.train.data import Again
+from holdfast.wire.objects import door
+from holdfast.worker.session import Session
+
+_FORMATS = {"ArrowBatchCollateFn": "pyarrow", "PandasBatchCollateFn": "pandas"}  # what these of Ray's are given
+
+
+class RayData:
+    """Marks, for workers, a dataset that only the driver has."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def shard(self, session: Session) -> Any:
+        iterator = session.request("shard", self.name)
+        if door.find() is not None:
+            return RayShard(self.name, iterator)
+        ray = sys.modules.get("ray")
+        if ray is not None and ray.is_initialized():  # the train function runs in the script's own process
+            return ray.cloudpickle.loads(iterator)
+        raise HoldfastError(f'dataset {self.name!r} is of Ray Data: workers can read it with RunConfig(engine="ray")')
+
+
+def is_ray_data(data: Any) -> bool:
+    """Without importing Ray: who has such a dataset has done so."""
+    module = sys.modules.get("ray.data")
+    return module is not None and isinstance(data, module.Dataset)
+
+
+class RayShard:
+    def __init__(self, name: str, iterator: bytes) -> None:
+        self._name, self._iterator = name, iterator
+
+    def __repr__(self) -> str:
+        return f"RayShard({self._name})"
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[Any]:
+        """As Ray's: dicts of numpy arrays, or what ``batch_format`` names ("numpy", "pandas", "pyarrow")."""
+        options = {
+            "prefetch_batches": prefetch_batches,
+            "batch_size": batch_size,
+            "batch_format": batch_format,
+            "drop_last": drop_last,
+            "local_shuffle_buffer_size": local_shuffle_buffer_size,
+            "local_shuffle_seed": local_shuffle_seed,
+        }
+        return Again(lambda: self._received("iter_batches", options))
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        return Again(lambda: (row for rows in self._received("iter_rows", {}) for row in rows))
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Callable[[Any], Any] | None = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """As Ray's: dicts of tensors, cast to ``dtypes``, or what ``collate_fn`` makes of a dict of numpy arrays; on
+        ``device`` ("auto": the worker's)."""
+        from holdfast.train.torch.batches import pinned, to_device, to_dtypes, torch_columns
+        from holdfast.train.torch.loop import get_device
+
+        if collate_fn is not None and dtypes is not None:
+            raise ValueError("iter_torch_batches(dtypes=..., collate_fn=...): give one of them")
+        arrays = self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            batch_format=_format_for(collate_fn),
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+
+        def batches() -> Iterator[Any]:
+            target = get_device() if device == "auto" else device
+            for batch in arrays:
+                made = to_dtypes(torch_columns(batch), dtypes) if collate_fn is None else collate_fn(batch)
+                made = pinned(made) if pin_memory else made
+                yield made if target is None else to_device(made, target, non_blocking=pin_memory)
+
+        return Again(batches)
+
+    def schema(self) -> Any:
+        return next(self._received("schema", {}))
+
+    def stats(self) -> str:
+        return str(next(self._received("stats", {})))
+
+    def _received(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
+        with door.knock() as conversation:
+            conversation.send(("batches", self._iterator, how, options))
+            while True:
+                try:
+                    sizes = conversation.recv()
+                    if sizes is None:
+                        return
+                    if isinstance(sizes, str):
+                        raise HoldfastError(f"dataset {self._name!r}: {sizes}")
+                    body = conversation.recv_bytes()
+                    buffers = [bytearray(size) for size in sizes]
+                    for buffer in buffers:
+                        conversation.recv_bytes_into(buffer)
+                except EOFError as error:
+                    raise HoldfastError(f"dataset {self._name!r}: the node's actor is gone") from error
+                yield pickle.loads(body, buffers=buffers)
+
+
+def _format_for(collate_fn: Any) -> str:
+    names = [kind.__name__ for kind in type(collate_fn).__mro__]
+    return next((batch_format for name, batch_format in _FORMATS.items() if name in names), "numpy")
