@@ -28,6 +28,7 @@ from .trial import Trial
 from .trial_run import TrialRun
 
 _MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
+_GRANTED_WITHIN_S = 10.0  # by a cluster that has room; then a person is told what is waited for
 _MOST_MISFITS = 100  # an experiment without end would go on with them for ever
 
 
@@ -58,7 +59,7 @@ class Starter:
         self.reserved: dict[str, Shares] = {}
         self.histories: dict[str, TrialHistory] = {}  # of trials that have not ended
         self._typical: Any = None  # the room that the last trial took, and how it was placed
-        self._waited_for: set[str] = set()
+        self._waited_for: dict[str, float] = {}  # trials that nothing runs before, and since when
         self._misfits = 0  # trials in a row that can never have room
 
     def fill(self) -> None:
@@ -128,15 +129,17 @@ class Starter:
         return True
 
     def _say_what_is_waited_for(self, trial: Trial) -> None:
-        if self.runs or trial.trial_id in self._waited_for or not self._hub.grows:
+        if self.runs or not self._hub.grows:
             return  # it is its turn when another one has ended
-        self._waited_for.add(trial.trial_id)
+        now, granted = time.monotonic(), self._hub.room.is_granted
+        since = self._waited_for.setdefault(trial.trial_id, now)
+        if since == -math.inf or (granted and now < since + _GRANTED_WITHIN_S):
+            return
+        self._waited_for[trial.trial_id] = -math.inf
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
         there = {name: amount for name, amount in self._hub.room.total().items() if amount}
-        if self._hub.room.is_granted:
-            self._audience.warn(f"{trial} waits for {asked}, which the cluster has been asked for")
-        else:
-            self._audience.warn(f"{trial} waits for {asked}; the nodes have {there or 'nothing'} now")
+        state = "the cluster was asked for it" if granted else f"the nodes have {there or 'nothing'} now"
+        self._audience.warn(f"{trial} waits for {asked}; {state}")
 
     def _exploit(self, trial: Trial) -> None:
         request = trial.donor
