@@ -259,6 +259,25 @@ def test_the_name_of_a_quarantined_checkpoint_can_be_committed_anew(store: Check
     assert {path.name for path in layout.checkpoints_dir.iterdir()} == {"c", "c.json"}
 
 
+def test_workers_that_still_stage_do_not_hinder_the_next_driver(
+    store: CheckpointStore, layout: RunLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(layout.shard_dir(1, 5, 0), FILES)
+    rmdir = os.rmdir
+
+    def late(path: Any, **options: Any) -> None:
+        if Path(path) == layout.staging_dir:
+            fill(layout.shard_dir(1, 6, 0), FILES)  # on a node that is cut off and does not know yet
+        rmdir(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", late)
+        assert store.collect() == [".staging"]
+    assert [path.name for path in layout.staging_dir.iterdir()] == ["attempt-0001-report-000006"]
+    store.collect()
+    assert not layout.staging_dir.exists()
+
+
 def test_collecting_removes_leftovers_and_nothing_else(store: CheckpointStore, layout: RunLayout) -> None:
     assert store.collect() == []
     commit(layout, "good")

@@ -7,6 +7,7 @@ before the files, so whatever is cut off in between is invisible and can be coll
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -174,18 +175,28 @@ class CheckpointStore:
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def collect(self) -> list[str]:
-        """Remove what crashes left, and say what it was. Only for the holder of the lease, with no worker alive."""
+        """Remove what crashes left, and say what it was. Only for the holder of the lease. Workers of an earlier
+        one may not know yet and still stage files, which nobody wants: the next driver removes them."""
         leftovers = [self._layout.staging_dir] if self._layout.staging_dir.exists() else []
         for directory in (self._layout.root, self._layout.journal_dir, self._layout.checkpoints_dir):
             if directory.is_dir():
                 leftovers += [path for path in sorted(directory.iterdir()) if is_temporary(path.name)]
         leftovers += [path for path in self._entries() if self._is_uncommitted(path)]
         for path in leftovers:
-            if path.is_dir() and not path.is_symlink():
+            if path == self._layout.staging_dir:
+                self._remove_staged(path)
+            elif path.is_dir() and not path.is_symlink():
                 self._disk.rmtree(path)
             else:
                 self._disk.unlink(path)
         return [self._layout.relative(path) for path in leftovers]
+
+    def _remove_staged(self, path: Path) -> None:
+        try:
+            self._disk.rmtree(path)
+        except StorageError as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.ENOTEMPTY:
+                raise
 
     def _entries(self) -> list[Path]:
         directory = self._layout.checkpoints_dir
