@@ -53,8 +53,9 @@ def train_fn(config: dict[str, Any]) -> None:
     model = prepare_model(network)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     data = SeededDataset(Augmented())
+    kind = stateful_loader() if config["stateful"] else DataLoader
     loader = prepare_data_loader(
-        DataLoader(data, batch_size=BATCH // world_size, shuffle=True, num_workers=config["num_workers"])
+        kind(data, batch_size=BATCH // world_size, shuffle=True, num_workers=config["num_workers"])
     )
     seed_rng("dropout", rank)
     history: list[tuple[int, int, list[int]]] = []
@@ -84,6 +85,12 @@ def train_fn(config: dict[str, Any]) -> None:
             if len(history) % EVERY == 0 or train.checkpoint_requested():
                 save(rank, network, optimizer, loader, history)
     save(rank, network, optimizer, loader, history)
+
+
+def stateful_loader() -> Any:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    return StatefulDataLoader
 
 
 def save(rank: int, network: Any, optimizer: Any, loader: Any, history: Any) -> None:
@@ -121,6 +128,7 @@ def trainer(storage: Path, workers: Any, faults: Any = (), num_workers: int = 1,
     marks = storage / "marks"
     marks.mkdir(exist_ok=True)
     config = {"faults": list(faults), "sizes": options.pop("sizes", {}), "marks": str(marks)}
+    config["stateful"] = options.pop("stateful", False)
     failures = train.FailureConfig(max_failures=options.pop("max_failures", 0), backoff_s=0)
     return TorchTrainer(
         train_fn,

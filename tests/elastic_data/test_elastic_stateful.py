@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torchdata.stateful_dataloader as stateful
 from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 
-stateful = pytest.importorskip("torchdata.stateful_dataloader")
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata's own, with newer torch
 Prepare = Callable[..., list[Any]]
 

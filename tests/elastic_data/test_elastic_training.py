@@ -55,14 +55,16 @@ def test_a_run_that_was_killed_ends_bit_for_bit_like_one_that_was_not(
     assert len(list((tmp_path / "marks").iterdir())) == len(faults)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_from_four_workers_to_two_to_three(tmp_path: Path, undisturbed: dict[str, Any], num_workers: int) -> None:
-    """The run is begun by four, which are killed in the middle of an epoch, and so on."""
+@pytest.mark.parametrize(("num_workers", "stateful"), [(0, False), (1, True)])
+def test_from_four_workers_to_two_to_three(
+    tmp_path: Path, undisturbed: dict[str, Any], num_workers: int, stateful: bool
+) -> None:
+    """The run is begun by four, which are killed in the middle of an epoch, and so on; once with torchdata's loader."""
     for workers, fault in ((4, (3, 4, 3)), (2, (0, 2, 5))):
         with pytest.raises(train.TrainingFailedError):
-            trainer(tmp_path, workers, [fault], num_workers).fit()
+            trainer(tmp_path, workers, [fault], num_workers, stateful=stateful).fit()
         (tmp_path / "marks" / "0").unlink()
-    state = final_state(trainer(tmp_path, 3, (), num_workers).fit())
+    state = final_state(trainer(tmp_path, 3, (), num_workers, stateful=stateful).fit())
     check_each_sample_once(state)
     assert [world_size for _, world_size, _ in state["history"]] == [4, 4, 2, 2, *[3] * 6]
     assert batches_of(state) == batches_of(undisturbed)  # of the same samples as with two workers all along
