@@ -237,6 +237,27 @@ def finishes_though_it_was_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(group, "_leave_if_all_returned", broken)
 
 
+def starts_beside_nodes_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "_doubt", lambda *_: None)
+
+
+def waits_for_one_of_the_nodes_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Turn, _: ev.NodeClear) -> str:
+        starting.doubt_is_over(turn, turn.state.doubted)
+        return "that will do"
+
+    monkeypatch.setitem(run._HANDLERS, ev.NodeClear, broken)
+
+
+def forgets_who_may_still_train_when_another_driver_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Turn, event: ev.DriverStarted) -> None:
+        good(turn, event)
+        turn.change(leases={})
+
+    good = starting._doubt
+    monkeypatch.setattr(starting, "_doubt", broken)
+
+
 MUTANTS = [
     counts_secondary_failures,
     forgets_what_was_spent_when_a_driver_starts,
@@ -264,4 +285,7 @@ MUTANTS = [
     looks_for_a_hang_all_the_time,
     waits_for_stacks_for_ever,
     finishes_though_it_was_asked_to_stop,
+    starts_beside_nodes_that_cannot_be_reached,
+    waits_for_one_of_the_nodes_that_cannot_be_reached,
+    forgets_who_may_still_train_when_another_driver_dies,
 ]

@@ -160,6 +160,34 @@ def test_nothing_outlives_a_driver_that_is_killed(cable: Cable, tmp_path: Path, 
         wait_until(lambda: is_gone(agent) and is_gone(worker), "the end of the agent and of its worker")
 
 
+def test_a_stopped_agent_across_a_network_keeps_no_worker_when_its_driver_is_killed(
+    cable: Cable, tmp_path: Path
+) -> None:
+    """Nothing tells the agent, which could not listen, so its zygote must know. The next agent of the run on that node
+    is ready when the last worker is gone, and says so."""
+    told = {"command": cable.network.command, "driver": cable.driver, "node": cable.node, "timeout_s": TIMEOUT_S}
+    driver = subprocess.Popen(
+        [sys.executable, str(OTHER_DRIVER), str(tmp_path), json.dumps(told)], stdout=subprocess.PIPE, text=True
+    )
+    assert driver.stdout is not None
+    with driver.stdout:
+        agent, worker = (int(pid) for pid in driver.stdout.readline().split())
+        os.kill(agent, signal.SIGSTOP)
+        driver.kill()
+        driver.wait(PATIENCE_S)
+    with LocalCluster() as cluster:
+        node = cluster.add_node(network=cable.network)
+        run = Watcher(cluster, configure(tmp_path, dummies.wait_for_ever, node_timeout_s=PATIENCE_S * 2))
+        ready = run.take(wire.NodeReady, node)
+        assert is_gone(worker)
+        assert ready.clear
+        assert not is_gone(agent)
+        run.start(node)
+        os.kill(agent, signal.SIGCONT)
+        wait_until(lambda: is_gone(agent), "the end of the agent that goes on")
+        run.session.close()
+
+
 def test_the_token_is_nowhere_that_others_can_read(
     cable: Cable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

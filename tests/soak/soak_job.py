@@ -43,6 +43,12 @@ def hang_if_told(config: dict[str, Any]) -> None:
         time.sleep(3600)
 
 
+def wait_if_told(config: dict[str, Any], step: int) -> None:
+    """Until all faults have struck: what is to be seen of them must not depend on how long they took to come."""
+    while step == config.get("waits_at") and not os.path.exists(config["all_struck"]):
+        time.sleep(0.01)
+
+
 def train_fn(config: dict[str, Any]) -> str:
     context = train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
@@ -64,6 +70,7 @@ def train_fn(config: dict[str, Any]) -> str:
         order = Order(config["samples"], 0, cursor.epoch)
         for part in cut.parts(config["samples"], cursor.consumed):
             hang_if_told(config)
+            wait_if_told(config, step)
             if config["in_step"]:
                 train.collective.barrier()
             mine = order.at(part.positions(rank, world)).tolist() if part.weight(rank, world) else []

@@ -22,6 +22,7 @@ class Group:
     world: int
     starts: dict[int, int] = field(default_factory=dict)  # by rank: the step that it went on from
     pids: dict[int, int] = field(default_factory=dict)
+    nodes: dict[int, str] = field(default_factory=dict)
     first: float = 0.0
     last: float = 0.0
     steps: list[Step] = field(default_factory=list)
@@ -58,8 +59,8 @@ class Notes:
         group.first, group.last = min(group.first, time), max(group.last, time)
         self.worlds.add((generation, world))
         if kind == "start":
-            step, pid, _node = values
-            group.starts[rank], group.pids[rank] = int(str(step)), int(str(pid))
+            step, pid, node = values
+            group.starts[rank], group.pids[rank], group.nodes[rank] = int(str(step)), int(str(pid)), str(node)
         else:
             number, epoch, samples = values
             group.steps.append(Step(time, rank, int(str(number)), int(str(epoch)), tuple(samples)))  # type: ignore[arg-type]

@@ -40,6 +40,8 @@ class Fault:
     lasts_s: float = 0.0
     choice: float = 0.0  # of what is there, which: from 0 to 1
     replaced_after_s: float | None = None  # a node that goes has a successor
+    of_rank: int | None = None  # what strikes a link strikes this rank's, whatever the choice
+    forgotten: bool = False  # the next driver is not told of that node
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Plan:
     placement: str
     pause_s: float = 0.02
     hang_s: float = 6.0
+    waits_at: int | None = None  # the step at which ranks wait until all faults have struck
     faults: tuple[Fault, ...] = field(default=())
 
     @property

@@ -127,7 +127,8 @@ class SoakRun:
         plan = self._plan
         self._nodes = {node.id: node for node in self._nodes.values() if not node.goes}
         config = {name: getattr(plan, name) for name in ("samples", "batch", "epochs", "every", "asks", "in_step")}
-        config |= {"pause_s": plan.pause_s, "notes": str(self._home / "notes"), "hangs": str(self._home / "hangs")}
+        files = {name: str(self._home / name) for name in ("notes", "hangs", "all_struck")}
+        config |= {"pause_s": plan.pause_s, "waits_at": plan.waits_at, **files}
         names = ("torch", "workers", "resize_s", "hang_s", "grace_s", "placement")
         orders = {name: getattr(plan, name) for name in names}
         orders |= {"config": config, "nodes": [node.told() for node in self._nodes.values()]}
@@ -191,6 +192,8 @@ class SoakRun:
         now = time.monotonic()
         if self._strike(fault):
             self._struck.append(Struck(fault, now))
+            if len(self._struck) == len(self._plan.faults):
+                (self._home / "all_struck").touch()
 
     def _strike(self, fault: Fault) -> bool:
         """False if there is nothing to strike yet."""
@@ -249,10 +252,15 @@ class SoakRun:
         return True
 
     def _strike_link(self, fault: Fault, what: str) -> bool:
-        ports = [node.port for node in self._nodes.values() if node.port is not None and not node.goes]
-        if not ports:
+        nodes = [node for node in self._nodes.values() if node.port is not None and not node.goes]
+        if fault.of_rank is not None:
+            home = self._notes.in_order[-1].nodes.get(fault.of_rank)
+            nodes = [node for node in nodes if node.id == home]
+        if not nodes:
             return False
-        port = ports[int(fault.choice * len(ports))]
+        node = nodes[int(fault.choice * len(nodes))]
+        node.goes, port = fault.forgotten, node.port
+        assert port is not None
         (port.silence if what == "cut one way" else port.cut)()
         self._after(fault.lasts_s, port.mend)
         return True

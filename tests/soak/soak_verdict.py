@@ -85,7 +85,7 @@ def wrong_samples(run: Ended) -> list[str]:
 def wrong_groups(run: Ended) -> list[str]:
     groups, wrong = run.notes.in_order, []
     for before, after in pairwise(groups):
-        if before.last >= after.first and not has_dead_driver(run, after):
+        if before.last >= after.first:
             over = before.last - after.first
             wrong.append(f"groups {before.generation} and {after.generation} trained at once for {over:.3f} s")
     for group in groups:
@@ -109,14 +109,6 @@ def wrong_handovers(run: Ended, home: Path) -> list[str]:
         and before.reached > after.base
         and not any(before.first < time < after.first for time in killed)
     ]
-
-
-def has_dead_driver(run: Ended, after: Group) -> bool:
-    """Whether the driver died when it could not reach a node across a network, or its agent was stopped there. The next
-    driver does not know of that node, which ends its workers by itself when its time is over."""
-    unreachable = [s.time for s in run.struck if s.fault.kind.startswith(("link cut", "agent stopped"))]
-    killed = [s.time for s in run.struck if s.fault.kind in ("driver killed", "any process killed")]
-    return run.plan.switched and any(cut < time < after.first for time in killed for cut in unreachable)
 
 
 FIRST_OF_TWO, SECOND_OF_TWO = "with another right behind it", "right behind another"

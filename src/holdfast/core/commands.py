@@ -23,6 +23,7 @@ class StartGroup(Command, frozen=True):
     world_size: int
     resume: str | None
     base: int
+    leased: tuple[str, ...] = ()  # of the nodes across a network, those that it may be placed on
 
 
 class StopGroup(Command, frozen=True):

@@ -57,6 +57,8 @@ def settle(turn: Turn) -> None:
 
 def run_ended(turn: Turn, event: ev.RunEnded) -> str:
     turn.change(outcome=event.outcome)
+    if event.group_gone:
+        turn.change(leases={})
     turn.jump(Phase.ENDED)
     turn.do(do.Finish(event.outcome, event.reason))
     return f"the run {event.outcome.value}: {event.reason}"

@@ -15,11 +15,14 @@ class Event(Struct, frozen=True):
 
 
 class DriverStarted(Event, frozen=True):
-    """A driver has the lease and has replayed the journal; whatever ran under an earlier one is gone."""
+    """A driver has the lease and has replayed the journal; whatever ran under an earlier one is gone, but for what
+    nodes that cannot be reached may still run."""
 
     durable = True
     epoch: int
     spec: RunSpec
+    clear: tuple[str, ...] = ()  # nodes on which nothing of an earlier group lives
+    waited_s: float = 0.0  # since no earlier driver lives
 
 
 class GroupStarted(Event, frozen=True):
@@ -30,6 +33,7 @@ class GroupStarted(Event, frozen=True):
     world_size: int
     resume: str | None
     base: int  # the run's report number that the group starts from
+    leased: tuple[str, ...] = ()  # the nodes across a network that it may be placed on
 
 
 class WorkerReady(Event, frozen=True):
@@ -134,6 +138,12 @@ class CapacityLacking(Event, frozen=True):
     durable = True
     least: int
     room: int
+
+
+class NodeClear(Event, frozen=True):
+    """Nothing of an earlier driver's group lives on this node."""
+
+    node: str
 
 
 class NodeDrains(Event, frozen=True):
@@ -248,6 +258,7 @@ class RunEnded(Event, frozen=True):
     durable = True
     outcome: Outcome
     reason: str
+    group_gone: bool = False  # no worker lives any more, as far as the nodes have said
 
 
 DURABLE: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__() if kind.durable}

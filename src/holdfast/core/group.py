@@ -15,8 +15,9 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
     turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), missed=None)
     turn.change(verdict=None, failure=None, started=turn.now, lacking=False, handover=None, suspect=None)
+    turn.change(leases=dict.fromkeys(event.leased, turn.state.spec.lease_s), doubted=frozenset())
     turn.jump(Phase.STARTING)
-    turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base))
+    turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))
     turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
     return f"group {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
 

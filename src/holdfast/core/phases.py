@@ -11,6 +11,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.IDLE, "driver started"): Phase.RESTORING,
     (Phase.RESTORING, "back off"): Phase.WAITING,
     (Phase.RESTORING, "no capacity"): Phase.WAITING,
+    (Phase.RESTORING, "nodes in doubt"): Phase.WAITING,
     (Phase.RESTORING, "group started"): Phase.STARTING,
     (Phase.WAITING, "group started"): Phase.STARTING,
     (Phase.STARTING, "all ready"): Phase.RUNNING,
@@ -51,4 +52,6 @@ def end_group(turn: Turn, trigger: str, graceful: bool) -> None:
 
 
 def end_run(turn: Turn, outcome: Outcome, reason: str) -> None:
-    turn.do(do.Decide(ev.RunEnded(outcome, reason)))
+    may_live = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+    group_gone = turn.state.phase not in may_live and not turn.state.doubted
+    turn.do(do.Decide(ev.RunEnded(outcome, reason, group_gone)))

@@ -46,6 +46,8 @@ def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
     name, _, which = event.name.partition(":")
     if name == "backoff" and turn.state.phase is Phase.WAITING:
         starting.start(turn)
+    elif name == "doubt":
+        starting.doubt_is_over(turn, turn.state.doubted)
     elif name == "start" and turn.state.phase is Phase.STARTING:
         hanging.start_is_late(turn)
     elif name == "stopped":
@@ -84,6 +86,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.StacksTaken: hanging.stacks_taken,
     ev.Capacity: starting.capacity,
     ev.CapacityLacking: starting.capacity_lacking,
+    ev.NodeClear: starting.node_clear,
     ev.NodeDrains: scaling.node_drains,
     ev.NodeRested: failing.node_rested,
     ev.HandoverSet: scaling.handover_set,

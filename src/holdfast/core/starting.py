@@ -20,6 +20,7 @@ def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
     turn.change(given_up=frozenset(), cut_off=False, outcome=None)
     turn.change(lacking=False, handover=None, suspect=None, longest_gap=0.0)
+    _doubt(turn, event)
     for node in sorted(was.resting):
         turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", event.spec.bad_node_rest_s))
     turn.jump(Phase.RESTORING)
@@ -30,6 +31,31 @@ def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     turn.do(*(do.Validate(c.id) for c in was.checkpoints if c.validation is ValidationStatus.PENDING))
     restore(turn)
     return "a driver took the run over" if was.epoch > 0 else "the run begins"
+
+
+def _doubt(turn: Turn, event: ev.DriverStarted) -> None:
+    """A node of the last group may be cut off from us, and so not know that its driver has died. Its workers end by
+    themselves when its lease is over, and until then no other group may start."""
+    left = {node: lease - event.waited_s for node, lease in turn.state.leases.items() if node not in event.clear}
+    doubted = frozenset(node for node, seconds in left.items() if seconds > 0)
+    turn.change(doubted=doubted)
+    if doubted:
+        turn.do(do.SetTimer("doubt", max(left[node] for node in doubted)))
+
+
+def node_clear(turn: Turn, event: ev.NodeClear) -> str:
+    doubt_is_over(turn, frozenset({event.node}))
+    return f"nothing of an earlier group lives on {event.node}"
+
+
+def doubt_is_over(turn: Turn, nodes: frozenset[str]) -> None:
+    if not nodes & turn.state.doubted:
+        return
+    turn.change(doubted=turn.state.doubted - nodes)
+    if not turn.state.doubted:
+        turn.do(do.CancelTimer("doubt"))
+        if turn.state.phase is Phase.WAITING:
+            start(turn)
 
 
 def restore(turn: Turn) -> None:
@@ -104,11 +130,21 @@ def start(turn: Turn) -> None:
     if offer is not None and offer.id != state.verified:
         turn.do(do.SetTimer("backoff", state.spec.backoff_s))
         return
+    if state.doubted:
+        _wait_for_nodes(turn)
+        return
     if state.world_size is None:
         _wait_for_capacity(turn)
         return
     resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
     turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.world_size, resume, base)))
+
+
+def _wait_for_nodes(turn: Turn) -> None:
+    if turn.state.phase is Phase.RESTORING:
+        move(turn, "nodes in doubt")
+        nodes = ", ".join(sorted(place.partition("@")[0] for place in turn.state.doubted))
+        turn.do(do.Warn(f"waiting until no worker of the last group can be left on {nodes}, which did not come back"))
 
 
 def _wait_for_capacity(turn: Turn) -> None:
@@ -120,7 +156,7 @@ def _wait_for_capacity(turn: Turn) -> None:
 
 
 def capacity_lacking(turn: Turn, event: ev.CapacityLacking) -> str:
-    turn.change(lacking=True)
+    turn.change(lacking=True, leases={})  # this is decided when no worker lives
     text = f"waiting for room for {event.least} workers: there is room for {event.room} now"
     turn.do(do.Warn(text))
     return text

@@ -71,6 +71,7 @@ class RunSpec(Struct, frozen=True):
     missing_warning_s: float = 30.0
     remote: bool = False  # storage is far away: checkpoints are uploaded behind training before they are committed
     sync_period_s: float = 0.0  # how long a whole checkpoint may wait for its upload
+    lease_s: float = 0.0  # how long workers across a network may live on after their driver
 
 
 class CheckpointRecord(Struct, frozen=True):
@@ -158,6 +159,8 @@ class RunState(Struct, frozen=True):
     started: float = 0.0  # when the group was
     capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
     lacking: bool = False  # the next group waits for capacity
+    leases: dict[str, float] = {}  # by node: how long workers there may outlive their driver
+    doubted: frozenset[str] = frozenset()  # nodes on which workers of an earlier driver may still live
     handover: Handover | None = None
     suspect: int | None = None  # a rank that seems to hang
     longest_gap: float = 0.0  # between two reports of a rank, since the driver started

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from msgspec import structs
+
 from holdfast.core import events as ev
 
 from .adoption import Adoption
@@ -26,6 +28,7 @@ class Beginning:
     def start(self, hear_first: Callable[[], None]) -> None:
         """``hear_first`` takes in what the engine has said at once: which nodes are on their way."""
         desk = self._desk
+        self._since = time.monotonic()
         if desk.fleet.grows:
             desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
         if isinstance(desk.storage, RemoteStorage):
@@ -80,5 +83,7 @@ class Beginning:
             desk.storage.collect(keep=desk.stored())
         if desk.fleet.grows:
             desk.queue.append(ev.Capacity(desk.fleet.slots()))
-        desk.queue.append(ev.DriverStarted(desk.epoch, desk.plan.spec))
+        spec = structs.replace(desk.plan.spec, lease_s=desk.fleet.lease_s)
+        clear = tuple(desk.fleet.roster.clear_places())
+        desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
         self._work_off()

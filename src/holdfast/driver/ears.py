@@ -82,6 +82,9 @@ class Ears:
                 fleet.ready(message)
                 if fleet.grows:
                     fleet.probe(node)
+                desk.queue.extend(
+                    ev.NodeClear(place) for place in fleet.roster.clear_places() if place in desk.state.doubted
+                )
                 self._beginning.take_over(node, message.unsaved)
             case wire.NodeSeats(_, seats):
                 fleet.roster.seat(node, seats)

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from holdfast.core import commands as do
 from holdfast.engine.base import Engine, Inbox, Session
+from holdfast.engine.link import FENCE_MARGIN_S
 from holdfast.errors import CheckpointDamagedError
 from holdfast.settings import Settings
 from holdfast.store.checkpoints import (
@@ -163,13 +164,18 @@ class Fleet:
     # Groups
 
     @property
+    def lease_s(self) -> float:
+        """How long workers across a network may live when their driver has died."""
+        return self._configuration.node_timeout_s + FENCE_MARGIN_S
+
+    @property
     def generation(self) -> int:
         """Of the last group that was started."""
         return max(self._homes, default=0)
 
     def start(self, command: do.StartGroup) -> bool:
         """Start a group, as soon as there is a node; False if there is no longer room for it."""
-        placed = self.roster.place(command.world_size)
+        placed = self.roster.place(command.world_size, command.leased)
         if sum(map(len, placed.values())) < command.world_size:
             self._start = None if self.grows else command
             return not self.grows

@@ -291,7 +291,9 @@ class Driver:
                 self._step(self._located(command.event), turns)
 
     def _located(self, event: ev.Event) -> ev.Event:
-        """The core knows ranks alone; a failure that it declares counts for a node all the same."""
+        """The core knows ranks alone; a group that it starts, a failure that it declares, is on nodes all the same."""
+        if isinstance(event, ev.GroupStarted):
+            return msgspec.structs.replace(event, leased=tuple(self._desk.fleet.roster.leased(event.world_size)))
         if not isinstance(event, ev.WorkerFailed):
             return event
         return msgspec.structs.replace(event, node=self._desk.fleet.node_of(event.generation, event.rank))

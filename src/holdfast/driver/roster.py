@@ -18,6 +18,8 @@ class Node:
     gpus: float
     address: str
     seats: list[Seat] | None = None  # what a cluster has granted there
+    place: str = ""  # the node on its machine, if workers may outlive their driver there
+    clear: bool = True  # nothing of an earlier driver's group lives there
     draining: bool = False  # it will be taken away
     resting: bool = False  # it failed too often
     unfit: bool = False  # its probe found something wrong
@@ -47,7 +49,9 @@ class Roster:
 
     def ready(self, message: NodeReady) -> None:
         self._joining.discard(message.node_id)
-        node = Node(message.node_id, message.cpus, message.gpus, message.address, message.seats)
+        place = f"{message.node_id}@{message.machine}" if message.machine else ""
+        what = (message.cpus, message.gpus, message.address, message.seats)
+        node = Node(message.node_id, *what, place, message.clear)
         node.resting = node.id in self._resting
         self._nodes[node.id] = node
 
@@ -91,9 +95,17 @@ class Roster:
     def usable(self) -> list[str]:
         return [node.id for node in self._usable()]
 
-    def place(self, world_size: int) -> dict[str, list[Place]]:
-        """By node. Ranks that are on one node follow each other."""
-        nodes = self._usable()
+    def clear_places(self) -> list[str]:
+        """Where workers could outlive their driver, and none has."""
+        return [node.place for node in self._nodes.values() if node.place and node.clear]
+
+    def leased(self, world_size: int) -> list[str]:
+        """The places across a network that a group would take."""
+        return [place for id in self.place(world_size) if (place := self._nodes[id].place)]
+
+    def place(self, world_size: int, leased: Collection[str] | None = None) -> dict[str, list[Place]]:
+        """By node. Ranks that are on one node follow each other. Of the places across a network, only those."""
+        nodes = [node for node in self._usable() if leased is None or not node.place or node.place in leased]
         counts = self._spread_out(nodes, world_size) if self._spread else self._packed(nodes, world_size)
         placed: dict[str, list[Place]] = {}
         rank = 0

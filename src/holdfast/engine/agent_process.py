@@ -21,10 +21,9 @@ from holdfast.wire import messages as wire
 from holdfast.worker.temporary import remove_temporary_files
 
 from .base import Inbox
-from .link import Link
+from .link import FENCE_MARGIN_S, Link
 
 _GONE_WITHIN_S = 10.0  # how long an agent may take to end what is below it and itself
-_FENCE_MARGIN_S = 2.0  # how long an agent that is cut off takes to end its workers when its time is over
 _CONNECT_WITHIN_S = 30.0
 
 
@@ -216,7 +215,7 @@ class AgentProcess:
         may the next group start: nobody could kill it if it were on another machine."""
         if self._node.network is not None:
             link.close()
-            over = link.heard_at + self._configure.node_timeout_s + _FENCE_MARGIN_S
+            over = link.heard_at + self._configure.node_timeout_s + FENCE_MARGIN_S
             self._wait_for_process(over - time.monotonic())
         elif not link.silent:
             self._wait_for_process(_GONE_WITHIN_S)

@@ -23,6 +23,7 @@ from holdfast.wire.channel import Unpacker, pack
 
 from .base import Inbox
 
+FENCE_MARGIN_S = 2.0  # how long an agent that is cut off takes to end its workers when its time is over
 _PING_EVERY_S = 1.0
 _FEWEST_PINGS = 4
 _START_WITHIN_S = 120.0  # until the first word: Python starts, and the payload may be large

@@ -20,10 +20,13 @@ from typing import Any
 from holdfast.wire import messages as wire
 
 from .launch import Launcher, LauncherLostError
+from .lease import Lease
 from .line import Line, RunLine
 from .nursery import Nursery
 from .run import Run, Shared
 from .storage_orders import Hands
+
+_MOVE_IN_EVERY_S = 0.02
 
 
 class Agent:
@@ -36,7 +39,8 @@ class Agent:
         self._alone = alone
         self._launcher = launcher
         self._selector = selectors.DefaultSelector()
-        self._line = Line(driver, self._selector, self._obey, leased=leased)
+        self._lease = Lease() if leased else None
+        self._line = Line(driver, self._selector, self._obey, self._lease)
         self._line.on_listening = self._watch_all
         self._hands = Hands()
         self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
@@ -50,6 +54,8 @@ class Agent:
         self._closing = self._run_over = False
         self._notices = 0  # that the machine goes away
         self._drained_at: float | None = None
+        self._moves_in_by: float | None = None  # what an earlier agent of the run left here is waited for
+        self._clear = False  # nothing of it is left
 
     def run(self) -> None:
         """Serve until the driver is gone or says so."""
@@ -103,6 +109,7 @@ class Agent:
                 assert number not in self._runs, f"run {number} is open already"
                 self._nursery.share()
                 self._runs[number] = Run(configure, RunLine(self._line, number), self._shared)
+                self._runs[number].say_ready(self._lease is not None, self._clear)
             case wire.InRun(number, in_run):
                 if number in self._runs and number not in self._leaving:
                     self._runs[number].obey(in_run)
@@ -114,12 +121,27 @@ class Agent:
                 self._own.obey(order)
 
     def _configure(self, order: wire.Configure) -> None:
-        self._nursery = Nursery(order, self._launcher, self._selector)
+        self._nursery = Nursery(order, self._launcher, self._selector, self._lease)
         told = (self._post, self._nudge, self._minded.add)
         self._shared = Shared(self._nursery, self._selector, self._hands, *told)
         self._own = Run(order, RunLine(self._line, None), self._shared)
         self._line.lease(order.node_timeout_s)
         self._session = order
+        self._moves_in_by = time.monotonic() + (order.node_timeout_s if self._lease is not None else 0.0)
+        self._move_in(order)
+
+    def _move_in(self, session: wire.Configure) -> None:
+        """Say that the node is ready when nothing of an earlier agent is left on it. Where that takes longer than such
+        an agent may live without its driver, it is for the driver to know."""
+        if self._moves_in_by is None:
+            return
+        run = session.storage_url or session.run_dir
+        found = self._lease.move_in(run, session.node_id) if self._lease is not None else True
+        if found is False and time.monotonic() < self._moves_in_by:
+            return
+        self._moves_in_by, self._clear = None, found is True
+        self._nursery.has_moved_in()
+        self._own.say_ready(self._lease is not None, self._clear)
 
     def _close_run(self, number: int, over: bool) -> None:
         if number in self._runs:
@@ -171,6 +193,8 @@ class Agent:
         deadlines = [self._line.due(), self._drained_at]
         if self._session is not None:
             deadlines += [self._nursery.due(), *(run.due() for run in self._minded)]
+        if self._moves_in_by is not None:
+            deadlines.append(time.monotonic() + _MOVE_IN_EVERY_S)
         due = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return None if due is None else max(0.0, due - time.monotonic())
 
@@ -179,6 +203,7 @@ class Agent:
         if self._session is None:
             self._closing = self._closing or self._notices > 0
             return
+        self._move_in(self._session)
         self._nursery.on_time(now)
         for run in list(self._minded):
             run.on_time(now)

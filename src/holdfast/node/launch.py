@@ -19,6 +19,7 @@ import msgspec
 from holdfast.wire.messages import Exited, Fork, Forked, Paused, Preload, Warm
 
 from . import posix, zygote
+from .lease import Lease
 
 _GONE_WITHIN_S = 0.5
 _encoder = msgspec.msgpack.Encoder()
@@ -49,11 +50,13 @@ class ZygoteLauncher:
         control.setblocking(False)
 
     @classmethod
-    def start(cls, modules: Sequence[str]) -> ZygoteLauncher:
+    def start(cls, modules: Sequence[str], lease: Lease | None = None) -> ZygoteLauncher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "holdfast.node.zygote", str(theirs.fileno()), str(os.getpid()), *modules]
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+            fds = [theirs.fileno(), *(lease.fds if lease is not None else ())]
+            told = [str(os.getpid()), ",".join(map(str, fds)), *modules]
+            command = [sys.executable, "-m", "holdfast.node.zygote", *told]
+            process = subprocess.Popen(command, pass_fds=fds, start_new_session=True)
         return cls(ours, process)
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None:

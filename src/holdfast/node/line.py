@@ -1,7 +1,6 @@
 """The agent's end of the line to its driver: orders come in, news go out.
 
-Across a network the line is also a lease. The driver takes an agent for gone when it has not heard from it for the
-node's time-out; the agent, which knows by each ping what the driver has heard, must have ended its workers by then.
+Across a network the line is also a lease, and the agent knows by each ping what the driver has heard.
 """
 
 from __future__ import annotations
@@ -15,24 +14,25 @@ from typing import Any
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
+from .lease import Lease, now
+
 _BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
 _ORDERS_WITHIN_S = 120.0  # the first order may be large
 _LOOK_EVERY_S = 1.0  # at the lease: a machine that was suspended slept through the end of its time-outs
 
 
-def _now() -> float:
-    """Seconds that go on while the machine is suspended, where the system counts them."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
 class Line:
     def __init__(
-        self, driver: socket.socket, selector: selectors.BaseSelector, obey: Callable[[Any], None], *, leased: bool
+        self,
+        driver: socket.socket,
+        selector: selectors.BaseSelector,
+        obey: Callable[[Any], None],
+        lease: Lease | None = None,
     ) -> None:
         self._driver, self._selector, self._obey = driver, selector, obey
-        self._lease_s = _ORDERS_WITHIN_S if leased else None
-        self._held_since = _now()
-        self._answers: dict[int, float] = {0: self._held_since}  # when each ping was answered
+        self._lease, self._lease_s = lease, _ORDERS_WITHIN_S
+        self._answers: dict[int, float] = {0: now()}  # when each ping was answered
+        self._hold(0)
         self._orders: Unpacker[Any] = Unpacker(wire.TO_AGENT)
         self._unsent = bytearray()
         self.over = False
@@ -44,20 +44,19 @@ class Line:
 
     def lease(self, timeout_s: float) -> None:
         """Across a network: hold it for so long after the last answer that the driver has heard."""
-        if self._lease_s is not None:
-            self._lease_s = timeout_s
+        self._lease_s = timeout_s
+        self._hold(min(self._answers))
 
     @property
     def is_cut(self) -> bool:
         """Whether the driver must be taken to have given this agent up."""
-        return self._lease_s is not None and _now() > self._held_since + self._lease_s
+        return self._lease is not None and self._lease.is_over
 
     def due(self) -> float | None:
         """When to look at the lease again."""
-        if self._lease_s is None:
+        if self._lease is None:
             return None
-        left = self._held_since + self._lease_s - _now()
-        return time.monotonic() + max(0.0, min(left, _LOOK_EVERY_S))
+        return time.monotonic() + min(self._lease.left_s, _LOOK_EVERY_S)
 
     def say(self, message: wire.Message) -> None:
         self._unsent += pack(message)
@@ -85,12 +84,17 @@ class Line:
                 self._obey(order)
 
     def _answer(self, ping: wire.Ping) -> None:
-        self._answers[ping.number] = _now()
+        self._answers[ping.number] = now()
         if ping.heard in self._answers:
-            self._held_since = self._answers[ping.heard]
+            self._hold(ping.heard)
             for number in [number for number in self._answers if number < ping.heard]:
                 del self._answers[number]
         self.say(wire.Pong(ping.number))
+
+    def _hold(self, heard: int) -> None:
+        """From when that ping was answered."""
+        if self._lease is not None:
+            self._lease.end = self._answers[heard] + self._lease_s
 
     def _flush(self) -> None:
         try:

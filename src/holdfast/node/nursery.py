@@ -19,6 +19,7 @@ from holdfast.wire import messages as wire
 from . import posix
 from .cgroups import OomWatch
 from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
+from .lease import Lease
 from .process import Process
 
 _WARM_AFTER_S = 15.0
@@ -34,11 +35,18 @@ class Owner(Protocol):
 
 
 class Nursery:
-    def __init__(self, session: wire.Configure, launcher: Launcher | None, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self,
+        session: wire.Configure,
+        launcher: Launcher | None,
+        selector: selectors.BaseSelector,
+        lease: Lease | None = None,
+    ) -> None:
         self._selector = selector
+        self._lease = lease
         if launcher is None:
             forking = session.start_method == "fork" and posix.LINUX
-            launcher = ZygoteLauncher.start(session.essential) if forking else SpawnLauncher()
+            launcher = ZygoteLauncher.start(session.essential, lease) if forking else SpawnLauncher()
         self._launcher = launcher  # the one that starts processes now
         self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
         self._watch(launcher)
@@ -51,6 +59,11 @@ class Nursery:
         self._to_preload: list[str] = []
         self._warming: list[str] = []  # what a successor imports at present
         self._warm_at: float | None = None
+
+    def has_moved_in(self) -> None:
+        """The place on this machine is for the zygote to keep, if there is one."""
+        if self._lease is not None and isinstance(self._launcher, ZygoteLauncher):
+            self._lease.leave_to_zygote()
 
     def want(self, modules: Sequence[str]) -> None:
         """Modules that a run's workers import, and that take long."""

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from holdfast.wire import messages as wire
 
-from . import peers, probe, stacks
+from . import lease, peers, probe, stacks
 from .crew import Crew
 from .line import RunLine
 from .nursery import Nursery
@@ -38,7 +40,13 @@ class Run:
         shared.mind(self)
         self._over: bool | None = None  # how it was told to close
         self._wound_up = False
-        line.say(wire.NodeReady(session.node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved()))
+        self._node_id = session.node_id
+
+    def say_ready(self, leased: bool, clear: bool) -> None:
+        ready = wire.NodeReady(self._node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved())
+        if leased:
+            ready = structs.replace(ready, machine=lease.machine(), clear=clear)
+        self._line.say(ready)
 
     def obey(self, order: wire.RunOrder) -> None:
         match order:

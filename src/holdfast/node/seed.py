@@ -182,7 +182,7 @@ def _serve(wire: socket.socket) -> NoReturn:
         if pid == 0:
             wire.close()
             os.setsid()
-            posix.die_with_parent(me, signal.SIGHUP)
+            posix.die_with_parent(me, zygote.END if data == _GROW else signal.SIGKILL)
             own = socket.socket(fileno=fds[0])
             zygote.serve(own) if data == _GROW else _warm_up(own, json.loads(data))
         os.close(fds[0])

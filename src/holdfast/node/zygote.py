@@ -1,7 +1,7 @@
 """The zygote: a process that has imported what workers need and forks them in milliseconds. It never trains.
 
 It runs one thread, and nothing in it may start another or touch CUDA: a forked child of such a process can hang.
-It is the parent of the workers, so it also sees their end first, and it does not outlive the agent.
+It is the parent of the workers, so it also sees their end first, and it does not outlive the agent, nor its lease.
 What takes long to import is not imported here, where it would hold up everything, but in a successor forked for it.
 """
 
@@ -26,17 +26,20 @@ from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked,
 from holdfast.worker import main as worker
 
 from . import posix
+from .lease import Lease
 
 _GONE_WITHIN_S = 0.5
+_LOOK_EVERY_S = 1.0  # at the lease
 _KEPT = (signal.SIGTERM,)
+END = signal.SIGCONT  # that the parent has ended: the one signal that also wakes a zygote that was stopped
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
 answers: msgspec.msgpack.Decoder[Forked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
 
 
-def serve(control: socket.socket, modules: Sequence[str] = ()) -> NoReturn:
-    """Import the modules; then fork when told and report what ends, until the agent is gone."""
-    zygote = _Zygote(control)
+def serve(control: socket.socket, modules: Sequence[str] = (), lease: Lease | None = None) -> NoReturn:
+    """Import the modules; then fork when told and report what ends, until the agent is gone, or its lease is over."""
+    zygote = _Zygote(control, lease)
     try:
         zygote.warm_up(modules)
         zygote.loop()
@@ -46,9 +49,9 @@ def serve(control: socket.socket, modules: Sequence[str] = ()) -> NoReturn:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._pid = os.getpid()
+    def __init__(self, control: socket.socket, lease: Lease | None) -> None:
+        self._control, self._lease = control, lease
+        self._pid, self._parent = os.getpid(), os.getppid()
         self._children: dict[int, bool] = {}  # whether each adopts what its own children leave behind
         self._successors: set[int] = set()
         self._wake, wake = os.pipe()
@@ -58,6 +61,7 @@ class _Zygote:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a notice that the machine goes away is the agent's to hear
         signal.signal(signal.SIGHUP, lambda *_: self._leave())
+        signal.signal(END, lambda *_: self._leave_if_alone())
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         posix.adopt_orphans()
         posix.set_name("hf-zygote")
@@ -67,13 +71,16 @@ class _Zygote:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
-        while True:
-            for fd, _ in poll.poll():
+        while self._lease is None or not self._lease.is_over:
+            for fd, _ in poll.poll(self._pause_ms()):
                 if fd == self._wake:
                     self._drain_wake()
                     self._reap()
                 elif not self._serve_request():
                     return
+
+    def _pause_ms(self) -> float | None:
+        return None if self._lease is None else 1000.0 * min(self._lease.left_s, _LOOK_EVERY_S) + 1.0
 
     def _serve_request(self) -> bool:
         data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 4)
@@ -104,10 +111,10 @@ class _Zygote:
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
-                posix.die_with_parent(parent, signal.SIGHUP)
+                posix.die_with_parent(parent, END)
                 os.setsid()
                 self._control.close()
-                serve(socket.socket(fileno=control), request.modules)
+                serve(socket.socket(fileno=control), request.modules, self._lease)
             finally:
                 os._exit(1)
         os.close(control)
@@ -139,6 +146,7 @@ class _Zygote:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(END, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
         posix.die_with_parent(parent)
         os.setsid()
@@ -194,6 +202,10 @@ class _Zygote:
             if pid not in self._successors and pid not in self._children:
                 posix.kill_group(pid)
 
+    def _leave_if_alone(self) -> None:
+        if os.getpid() == self._pid and os.getppid() != self._parent:
+            self._leave()
+
     def _leave(self) -> None:
         """Told to end, most likely by the kernel because the parent did."""
         if os.getpid() == self._pid:  # else a fork that has not yet become a worker
@@ -228,10 +240,13 @@ def capture_output(fd: int) -> None:
 
 
 def main() -> None:
-    """Started as a process of its own: ``python -m holdfast.node.zygote FD PARENT MODULE...``"""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    posix.die_with_parent(int(sys.argv[2]), signal.SIGHUP)
-    serve(control, sys.argv[3:])
+    """Started as a process of its own: ``python -m holdfast.node.zygote PARENT FD[,FD,FD] MODULE...``; the first is the
+    control socket, the others are the lease."""
+    control, *lease = (int(fd) for fd in sys.argv[2].split(","))
+    for fd in (control, *lease):
+        os.set_inheritable(fd, False)  # what a worker runs has no part in them
+    posix.die_with_parent(int(sys.argv[1]), END)
+    serve(socket.socket(fileno=control), sys.argv[3:], Lease(lease) if lease else None)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ last of them can have ended is the node said to be lost.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 
 from holdfast.core import events as ev
@@ -17,9 +17,8 @@ from holdfast.core.state import HandoverReason, RunState
 from .clock import Clock
 from .fake_engine import FakeEngine, News
 from .fake_group import Group, Node, Worker
-from .schedule import Faults, Schedule
+from .schedule import FENCE_S, Faults, Schedule
 
-FENCE_S = 15.0
 AWAY_S = 40.0  # until another one takes its place
 
 
@@ -30,20 +29,23 @@ class FakeCluster:
         self.apart: set[str] = set()  # those that cannot talk to others
         self.least = 1
         self.tell: Callable[[News], None]
+        self.kill_driver: Callable[[str], None]
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
         self._engine = engine
         self._joined = len(schedule.nodes)
 
     def driver_starts(self, least: int) -> None:
-        """Its nodes start with it, some of them later."""
+        """Its nodes start with it, some of them later. One on which workers have outlived an earlier driver cannot be
+        reached until they have ended."""
         self.least = least
         self.resting.clear()
         self.apart.clear()
         self.roster.clear()
         for number, (room, after_s) in enumerate(self._schedule.nodes):
             node = Node(f"node-{number}", room)
-            if after_s:
-                self._clock.after(after_s, self._join, node)
+            there_at = max(self._clock.now + after_s, self._engine.outlived_on(node.id))
+            if there_at > self._clock.now:
+                self._clock.at(there_at, self._join, node)
             else:
                 self.roster[node.id] = node
                 self._meet(node)
@@ -51,10 +53,11 @@ class FakeCluster:
     def slots(self) -> int:
         return sum(node.room for node in self._usable())
 
-    def place(self, world_size: int) -> list[Node] | None:
+    def place(self, world_size: int, among: Collection[str] | None = None) -> list[Node] | None:
         """The node of each rank, unless there is too little room."""
         placed: list[Node] = []
-        for node in sorted(self._usable(), key=lambda n: n.room, reverse=True):
+        usable = [node for node in self._usable() if among is None or node.id in among]
+        for node in sorted(usable, key=lambda n: n.room, reverse=True):
             placed += [node] * min(node.room, world_size - len(placed))
         return placed if len(placed) == world_size else None
 
@@ -75,7 +78,9 @@ class FakeCluster:
         def hear(state: RunState) -> list[ev.Event]:
             self.roster[node.id] = node
             self._meet(node)
-            return self._room(state)
+            if node.id in state.doubted:
+                self._faults.count("a node came back while it was waited for")
+            return [ev.NodeClear(node.id), *self._room(state)]
 
         self.tell(hear)
 
@@ -122,6 +127,8 @@ class FakeCluster:
             self._engine.vanish(worker)
 
     def _cut_off(self, node: Node) -> None:
+        if self._faults.hit("driver killed while a node is cut off"):
+            self._clock.after(self._rng.random() * FENCE_S, self.kill_driver, "driver killed while a node is cut off")
         if self._rng.random() < 0.5:
             node.cut_until = self._clock.now + self._rng.random() * FENCE_S
             return

@@ -26,6 +26,7 @@ from .fates import Violation
 from .invariants import Judge
 from .schedule import Faults, Schedule
 
+REVIVED_AFTER_S = 1.0  # the next driver starts
 _SAID_ONCE = ev.Committed | ev.CommitFailed | ev.UploadFailed  # by the driver's own storage
 Turn = tuple[RunState, ev.Event, RunState, list[do.Command]]  # before, what happened, after, what to do
 
@@ -57,6 +58,7 @@ class FakeDriver:
         self._listens = False  # to what else has come in
         self._epoch = 0
         self._timers = Timers(clock, lambda name: self.deliver(ev.TimerFired(name)))
+        self._steady = Timers(clock, lambda name: self.deliver(ev.TimerFired(name)))  # no jump makes others' time pass
         self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
         self._notice = 0
         self._unwritten = 0  # batches that the journal does not have yet
@@ -67,6 +69,7 @@ class FakeDriver:
         engine.noticed, engine.keeps_staged = self._noticed, schedule.spec.remote
         if cluster is not None:
             cluster.tell, engine.disturb_nodes = self.deliver, cluster.disturb
+            cluster.kill_driver = self._die_of
         engine.reported = self.judge.reported
         engine.put, engine.storage_is_away = store.put, store.is_away
         engine.hang_is_watched = lambda learnt: (
@@ -88,10 +91,14 @@ class FakeDriver:
         self._store.maybe_damage()
         spec = self._schedule.spec_of(self._epoch)
         found = self._reconcile()
+        clear: tuple[str, ...] = ()
         if self._cluster is not None:
             self._cluster.driver_starts(spec.min_workers or spec.num_workers)
             found.append(ev.Capacity(self._cluster.slots()))
-        self._work_off([*found, ev.DriverStarted(self._epoch, spec)])
+            clear = tuple(self._cluster.roster)
+        self._work_off(
+            [*found, ev.DriverStarted(self._epoch, spec, clear, waited_s=self._rng.random() * REVIVED_AFTER_S)]
+        )
 
     def _reconcile(self) -> list[ev.Event]:
         """Make the journal's view agree with the manifests. What was given up or deleted for good stays so, whatever a
@@ -139,11 +146,12 @@ class FakeDriver:
         return taken
 
     def die(self) -> None:
-        """Everything that the driver started ends with it."""
+        """Everything that the driver started ends with it, as far as it hears of that."""
         self._alive = False
         self._inbox.clear()
         self._heard.clear()
         self._timers.clear()
+        self._steady.clear()
         self._notices, self._listens = None, False
         self._unwritten, self._written_until = 0, 0.0
         self._clock.forget_all()
@@ -152,7 +160,11 @@ class FakeDriver:
 
     def die_here(self) -> None:
         if self._faults.hit("driver killed"):
-            self._faults.count("driver killed")
+            self._die_of("driver killed")
+
+    def _die_of(self, kind: str) -> None:
+        if self._alive:
+            self._faults.count(kind)
             self._note("the driver is killed")
             raise DriverKilled
 
@@ -285,7 +297,7 @@ class FakeDriver:
                     return
         if not self._unwritten and not self._listens:
             said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
-            self.judge.rests(self.state, self._timers.names | said)
+            self.judge.rests(self.state, self._timers.names | self._steady.names | said)
 
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""
@@ -315,6 +327,9 @@ class FakeDriver:
 
     def _located(self, event: ev.Event) -> ev.Event:
         """The machine knows ranks alone."""
+        if isinstance(event, ev.GroupStarted) and self._cluster is not None:
+            homes = self._cluster.place(event.world_size) or ()
+            return structs.replace(event, leased=tuple(sorted({node.id for node in homes})))
         if not isinstance(event, ev.WorkerFailed):
             return event
         return structs.replace(event, node=self._engine.node_of(event.generation, event.rank))
@@ -332,7 +347,7 @@ class FakeDriver:
     def _start_group(self, command: do.StartGroup) -> None:
         self.judge.starts_group(command)
         self._notices = None
-        homes = None if self._cluster is None else self._cluster.place(command.world_size)
+        homes = None if self._cluster is None else self._cluster.place(command.world_size, command.leased)
         if self._cluster is not None and homes is None:
             # A node has gone since this was decided: it is decided again.
             self._faults.count("no room was left when a group was to start")
@@ -383,14 +398,21 @@ class FakeDriver:
         self.judge.validates(command.id)
         self._store.validate(command.id)
 
+    def _set_timer(self, command: do.SetTimer) -> None:
+        if command.name == "doubt":
+            self._faults.count("a driver waited for the end of what it could not reach")
+        (self._steady if command.name == "doubt" else self._timers).set(command.name, command.after_s)
+
     def _cancel_timer(self, command: do.CancelTimer) -> None:
-        if self._timers.cancel(command.name) and self._faults.hit("timer fired while it was cancelled"):
+        cancelled = self._timers.cancel(command.name) or self._steady.cancel(command.name)
+        if cancelled and self._faults.hit("timer fired while it was cancelled"):
             self._faults.count("timer fired while it was cancelled")
             self._clock.after(0.0, self.deliver, ev.TimerFired(command.name))
 
     def _finish(self, command: do.Finish) -> None:
         self._note(f"the run {command.outcome.value}")
         self.ended = command.outcome
+        self._engine.all_end()  # which a driver waits for
         self.die()
 
     def _note(self, text: str) -> None:
@@ -418,7 +440,7 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
     do.Verify: FakeDriver._verify,
     do.Quarantine: FakeDriver._quarantine,
     do.Validate: FakeDriver._validate,
-    do.SetTimer: lambda driver, command: driver._timers.set(command.name, command.after_s),
+    do.SetTimer: FakeDriver._set_timer,
     do.CancelTimer: FakeDriver._cancel_timer,
     do.Warn: lambda _driver, _command: None,
     do.Finish: FakeDriver._finish,

@@ -18,7 +18,7 @@ from holdfast.core.state import RunState
 from .clock import Clock
 from .fake_group import Group, Node, Status, Worker
 from .fake_store import PATIENCE_S
-from .schedule import Faults, Workload
+from .schedule import FENCE_S, Faults, Workload
 
 STOP_GRACE_S = 5.0
 News = Callable[[RunState], list[ev.Event]]  # what the driver makes of what it hears, by what it knows
@@ -43,11 +43,31 @@ class FakeEngine:
         return self.group is not None and not self.group.over
 
     def driver_died(self) -> None:
+        """Whoever does not hear of it lives on for a while, and does nothing that counts."""
         self.stalled = False
         if self.group is not None:
             self.group.over = True
-            for worker in self.group.workers:
+        for worker in [worker for group in self.groups.values() for worker in group.workers if worker.lives]:
+            if worker.node is None or not (worker.ends_at or worker.node.is_cut_off(self._clock.now)):
+                worker.status = Status.DEAD
+                continue
+            if not worker.ends_at:
+                self._faults.count("a worker outlived its driver")
+                worker.is_silent, worker.ends_at = True, self._clock.now + self._rng.random() * FENCE_S
+            self._clock.at(max(self._clock.now, worker.ends_at), self._end_alone, worker)
+
+    def all_end(self) -> None:
+        for group in self.groups.values():
+            for worker in group.workers:
                 worker.status = Status.DEAD if worker.lives else worker.status
+
+    def _end_alone(self, worker: Worker) -> None:
+        worker.status = Status.DEAD
+
+    def outlived_on(self, node: str) -> float:
+        """Until when workers of an earlier driver live there."""
+        there = [w for g in self.groups.values() for w in g.workers if w.lives and w.node is not None and w.ends_at]
+        return max((w.ends_at for w in there if w.node is not None and w.node.id == node), default=0.0)
 
     def start(self, command: do.StartGroup, homes: Sequence[Node] | None) -> None:
         nodes: Sequence[Node | None] = homes if homes is not None else [None] * command.world_size

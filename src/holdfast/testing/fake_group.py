@@ -23,6 +23,9 @@ class Node:
         self.cut_until = 0.0  # endless: nothing gets through any more
         self.lost_at = 0.0  # when the driver hears of it
 
+    def is_cut_off(self, now: float) -> bool:
+        return self.lives and self.cut_until > now
+
 
 class Worker:
     def __init__(self, rank: int, node: Node | None) -> None:
@@ -35,6 +38,7 @@ class Worker:
         self.heard_until = 0.0
         self.told = 0  # the reports that the driver hears of
         self.is_silent = False  # nothing that it says arrives any more
+        self.ends_at = 0.0  # by itself, when it has outlived its driver
         self.notice_waits = False
         self.noticed = False  # it knows that its group is about to end
         self.handover_at: int | None = None

@@ -37,6 +37,7 @@ DURABLE_FIELDS = (
     "same_error",
     "node_failures",
     "resting",
+    "leases",
 )
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}

@@ -88,5 +88,5 @@ class Room:
             expect(not grows or "resize" in timers, "a group that could be larger is resized", f"{wanted} fit")
         if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
             verifies = state.offer is not None and state.verified != state.offer.id
-            goes_on = "backoff" in timers or verifies
+            goes_on = "backoff" in timers or verifies or (bool(state.doubted) and "doubt" in timers)
             expect(goes_on, "9 a run that has room goes on", f"room for {wanted}")

@@ -39,7 +39,11 @@ MEAN_CHANCE = {
     "clock jumps": 25.0,
     "clock stands still": 25.0,
 }
-TOGETHER = {"bug at one report": "torn journal tail", "stop asked with grace": "commit failure"}  # rarely by chance
+TOGETHER = {  # rarely by chance
+    "bug at one report": "torn journal tail",
+    "stop asked with grace": "commit failure",
+    "driver killed while a node is cut off": "node cut off",
+}
 MEAN_CHANCE_REMOTE = {
     "gather failure": 3.0,
     "upload failure": 2.0,
@@ -55,6 +59,7 @@ MEAN_CHANCE_NODES = {
     "node drained": 12.0,
     "node joins": 12.0,
     "node cannot talk to others": 3.0,
+    "driver killed while a node is cut off": 1.5,
 }
 KINDS = (*MEAN_CHANCE, *MEAN_CHANCE_REMOTE, *MEAN_CHANCE_NODES)
 OCCASIONS = (  # not planned: they come with the faults
@@ -72,8 +77,12 @@ OCCASIONS = (  # not planned: they come with the faults
     "a node rested",
     "a node came back from its rest",
     "a group was handed over before it began",
+    "a worker outlived its driver",
+    "a driver waited for the end of what it could not reach",
+    "a node came back while it was waited for",
 )
 MAX_WORLD = 4
+FENCE_S = 15.0  # how long a node that is cut off lives on
 
 
 class Workload(Struct, frozen=True):
@@ -164,6 +173,7 @@ def draw(rng: Random) -> Schedule:
         missing_warning_s=rng.choice((0.0, 3.0)),
         remote=remote,
         sync_period_s=rng.choice((0.0, 0.0, 3.0, 40.0)) if remote else 0.0,
+        lease_s=FENCE_S if with_nodes else 0.0,
     )
     worlds = [spec.num_workers]
     if rng.random() < 0.2:
@@ -208,11 +218,11 @@ def _draw_faults(rng: Random, remote: bool, with_nodes: bool) -> dict[str, froze
     """A few kinds for each run, so that some runs meet one kind again and again."""
     planned: dict[str, set[int]] = {}
     kinds = rng.sample(list(MEAN_CHANCE), rng.randint(1, 5))
-    kinds += [TOGETHER[kind] for kind in kinds if kind in TOGETHER]
     if remote:
         kinds += rng.sample(list(MEAN_CHANCE_REMOTE), rng.randint(1, 3))
     if with_nodes:
         kinds += rng.sample(list(MEAN_CHANCE_NODES), rng.randint(1, 4))
+    kinds += [TOGETHER[kind] for kind in kinds if kind in TOGETHER]
     for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12)) + (3 if remote else 0) + (3 if with_nodes else 0)):
         kind = rng.choice(kinds)
         mean = MEAN_CHANCE.get(kind) or MEAN_CHANCE_REMOTE.get(kind) or MEAN_CHANCE_NODES[kind]

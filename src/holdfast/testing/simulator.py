@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from .clock import Clock
 from .fake_cluster import FakeCluster
-from .fake_driver import DriverKilled, FakeDriver
+from .fake_driver import REVIVED_AFTER_S, DriverKilled, FakeDriver
 from .fake_engine import FakeEngine
 from .fake_store import FakeStore
 from .fates import Violation
@@ -78,13 +78,13 @@ def simulate(seed: int, trace: list[str] | None = None) -> Tally:
             more = clock.run_next()
         except DriverKilled:
             driver.die()
-            clock.after(1.0, driver.start)
+            clock.after(REVIVED_AFTER_S, driver.start)
             continue
         if driver.ended is not None and not more:
             if revivals == 0:
                 return Tally(1, driver.steps, dict(faults.happened), {driver.ended.value: 1})
             revivals -= 1
-            clock.after(1.0, driver.start)
+            clock.after(REVIVED_AFTER_S, driver.start)
         elif not more:
             raise Violation("9 the run ends", f"nothing is left to happen in phase {driver.state.phase.value}")
     raise Violation("9 the run ends", f"it goes on after {MOST_TURNS} turns")

@@ -400,6 +400,8 @@ class NodeReady(Message, frozen=True, tag=True):
     labels: dict[str, str] = {}
     address: str = "127.0.0.1"  # where other nodes can reach it
     seats: list[Seat] | None = None
+    machine: str = ""  # where workers may outlive their driver, as a network is between them; else empty
+    clear: bool = True  # nothing of an earlier agent of the run is left there
 
 
 class NodeDraining(Message, frozen=True, tag=True):

@@ -16,7 +16,7 @@ import msgspec
 
 import holdfast
 from holdfast.engine.base import Inbox
-from holdfast.engine.link import Link
+from holdfast.engine.link import FENCE_MARGIN_S, Link
 from holdfast.errors import HoldfastError
 from holdfast.node.handshake import Door
 from holdfast.wire import messages as wire
@@ -27,7 +27,6 @@ from .host import About
 _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
 _CONNECT_WITHIN_S = 60.0
 _CONFIRM_WITHIN_S = 2.0
-_FENCE_MARGIN_S = 2.0
 _TURN_S = 0.1
 _RAYS_OWN = ("RAY_RAYLET_PID", "RAY_JOB_ID", "RAY_CLIENT_MODE", "RAY_LD_PRELOAD_ON_WORKERS", "CUDA_VISIBLE_DEVICES")
 
@@ -146,7 +145,7 @@ class RayAgent:
                 part.close()
         if self._hosting is None:
             return
-        lease_s = self._configure.node_timeout_s + _FENCE_MARGIN_S
+        lease_s = self._configure.node_timeout_s + FENCE_MARGIN_S
         over = link.heard_at + lease_s if link is not None and silent else time.monotonic() + _CONFIRM_WITHIN_S
         ray = ray_module()
         done, _ = ray.wait([self._hosting], timeout=max(0.0, over - time.monotonic()))

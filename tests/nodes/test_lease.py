@@ -1,0 +1,63 @@
+"""The place that an agent's workers have on a machine, and when the lease of a stopped agent ends them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.node import lease, posix
+from holdfast.node.launch import ZygoteLauncher
+from holdfast.node.lease import Lease
+
+PATIENCE_S = 60.0
+pytestmark = pytest.mark.skipif(not posix.LINUX, reason="places and zygotes are Linux's")
+
+
+def close(*leases: Lease) -> None:
+    for held in leases:
+        for fd in held.fds:
+            if fd >= 0:
+                os.close(fd)
+
+
+def test_a_place_is_free_when_the_last_process_that_has_it_is_gone(tmp_path: Path) -> None:
+    first, second = Lease(), Lease()
+    assert first.move_in(str(tmp_path), "node") is True
+    assert second.move_in(str(tmp_path), "node") is False
+    assert second.move_in(str(tmp_path), "other") is True
+    launcher, third = ZygoteLauncher.start([], first), Lease()
+    close(first)
+    first.fds = (-1, -1)
+    assert third.move_in(str(tmp_path), "node") is False
+    launcher.close()
+    assert third.move_in(str(tmp_path), "node") is True
+    close(second, third)
+
+
+def test_a_zygote_ends_when_the_lease_is_over_though_its_agent_does_not_move(tmp_path: Path) -> None:
+    held, successor = Lease(), Lease()
+    assert held.move_in(str(tmp_path), "node")
+    launcher = ZygoteLauncher.start([], held)
+    held.leave_to_zygote()
+    held.end = lease.now() + 0.2
+    deadline = time.monotonic() + PATIENCE_S
+    while not successor.move_in(str(tmp_path), "node"):
+        assert time.monotonic() < deadline, "the zygote lives on"
+        time.sleep(0.01)
+    launcher.close()
+    close(held, successor)
+
+
+def test_a_lease_that_goes_on_ends_nobody() -> None:
+    held = Lease()
+    assert not held.is_over
+    held.end = lease.now() - 1.0
+    assert held.is_over
+    assert held.left_s == 0.0
+    same = Lease(held.fds)
+    same.end = lease.now() + 100.0
+    assert not held.is_over
+    close(held)
