@@ -16,7 +16,9 @@ def torch_collate(items: list[Any]) -> Any:
 def torch_columns(batch: Any) -> Any:
     """A dict of numpy arrays as one of tensors, without a copy where that can be; a single array as a tensor."""
     if isinstance(batch, Mapping):
-        return {name: torch.as_tensor(array) for name, array in batch.items()}
+        return {name: torch_columns(array) for name, array in batch.items()}
+    if batch.dtype.hasobject:  # a column of lists
+        return torch.stack([torch.as_tensor(item) for item in batch])
     return torch.as_tensor(batch)
 
 
