@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +19,7 @@ from cli_shell import finish_job, start_job, wait_for_checkpoint
 import holdfast.train as train
 from holdfast.metrics import observing
 from holdfast.metrics.callbacks import MLflowCallback, TensorBoardCallback, WandbCallback
+from holdfast.metrics.sender import Sender
 from holdfast.store.location import Location
 
 
@@ -176,7 +178,41 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes.of("finish") == [((), {"exit_code": 0})]
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(train.ControllerError, match="pip install 'wandb"):
-        fit(tmp_path, [WandbCallback()])
+    with pytest.raises(ImportError, match="WandbCallback needs wandb: pip install wandb"):
+        WandbCallback()
+
+
+def test_a_tracker_that_does_not_answer_hurts_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise ConnectionError("nobody is there")
+
+    module = ModuleType("wandb")
+    module.init = refuse  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    callback = WandbCallback()
+    fit(tmp_path, [callback])
+    callback.close()
+    assert caplog.text.count("a report was not logged, and training goes on: ConnectionError: nobody is there") == 1
+
+
+def test_a_tracker_that_is_slow_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    going, asked = threading.Event(), threading.Event()
+    sender = Sender("Slow", last_s=0.05)
+    sender.put(lambda: (asked.set(), going.wait(30))[0])
+    sender.put(lambda: None)
+    assert asked.wait(30)
+    sender.close()
+    assert "Slow: about" in caplog.text
+    going.set()
+    sender._thread.join(30)
+    assert not sender._thread.is_alive()
+
+
+def test_curves_that_cannot_be_written_hurt_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "taken").write_text("a file, where a directory is wanted")
+    fit(tmp_path, [TensorBoardCallback(str(tmp_path / "taken" / "curves"))])
+    assert caplog.text.count("TensorBoardCallback: the curves in") == 1
