@@ -175,7 +175,7 @@ class TrialSession:
         if isinstance(message, wire.Probe) or node_id not in self._there:
             return
         if isinstance(message, wire.StartWorkers) and not self._hub.room.is_granted:
-            message = structs.replace(message, places=[_numbered(place) for place in message.places])
+            message = structs.replace(message, places=[numbered(place) for place in message.places])
         self._hub.send(node_id, wire.InRun(self.run, message))  # type: ignore[arg-type]
 
     def _seats(self, node: str) -> list[wire.Seat]:
@@ -222,7 +222,7 @@ class TrialSession:
         self._inbox.put((node, message))
 
 
-def _numbered(place: wire.Place) -> wire.Place:
+def numbered(place: wire.Place) -> wire.Place:
     """The GPUs by their numbers on the node: which of them the script sees there is not for us to say."""
     seen = [int(gpu) for gpu in place.sees.split(",") if gpu]
     return structs.replace(place, devices=[seen[device] for device in place.devices], sees="")

@@ -1,0 +1,74 @@
+"""Experiments on nodes of this machine that come and go."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elastic_job import node_id, note, wait_until
+
+import holdfast
+import holdfast.train as train
+from holdfast import tune
+from holdfast.tune.experiment.hub import numbered
+from holdfast.wire.messages import Place
+
+pytestmark = pytest.mark.timeout(200)
+
+
+def until_enough(config: dict[str, Any]) -> None:
+    note(config, "start", train.get_context().get_world_rank(), node_id())
+    while not Path(config["enough"]).exists():
+        time.sleep(0.01)
+    train.report({"done_here": node_id()})
+
+
+def test_a_trial_that_loses_a_node_goes_on_where_it_has_room_already(tmp_path: Path) -> None:
+    notes, enough = tmp_path / "notes", tmp_path / "enough"
+    notes.touch()
+
+    def starts() -> list[tuple[int, str]]:
+        return [(rank, node) for _, rank, node in map(json.loads, notes.read_text().splitlines())]
+
+    with holdfast.LocalCluster() as cluster:
+        large, small = cluster.add_node(cpus=2), cluster.add_node(cpus=1)
+
+        def act() -> None:
+            try:
+                wait_until(lambda: len(starts()) == 2, "both ranks")
+                cluster.remove_node(small)
+                wait_until(lambda: len(starts()) == 4, "both ranks again")
+            finally:
+                enough.touch()
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        try:
+            grid = tune.Tuner(
+                train.DataParallelTrainer(until_enough, scaling_config=train.ScalingConfig(num_workers=2)),
+                param_space={"train_loop_config": {"notes": str(notes), "enough": str(enough)}},
+                run_config=tune.RunConfig(
+                    name="trials",
+                    storage_path=str(tmp_path),
+                    engine=cluster,
+                    failure_config=tune.FailureConfig(max_failures=1, backoff_s=0.01),
+                    verbose=0,
+                ),
+            ).fit()
+        finally:
+            enough.touch()
+            thread.join()
+    assert not grid.errors
+    assert {node for _, node in starts()[:2]} == {large, small}
+    assert sorted(starts()[2:]) == [(0, large), (1, large)]
+
+
+def test_gpus_of_a_node_of_its_own_are_told_by_their_numbers() -> None:
+    """What the script sees there is not changed: it may have been limited already."""
+    first = Place(0, 0, 2, 0, 1.0, [0, 1], "1,3,2")
+    second = Place(1, 1, 2, 0, 1.0, [2], "1,3,2")
+    assert [(place.devices, place.sees) for place in map(numbered, (first, second))] == [([1, 3], ""), ([2], "")]
