@@ -121,9 +121,9 @@ def fit(storage: Path, callbacks: list[train.UserCallback], **environment: str) 
 def test_tensorboard(tmp_path: Path) -> None:
     callback = TensorBoardCallback()
     fit(tmp_path, [callback])
-    callback.close()
     (file,) = (tmp_path / "run" / "tensorboard").iterdir()
-    content = file.read_bytes()
+    content = file.read_bytes()  # there is no end to be waited for
+    callback.close()
     assert content.count(b"loss/train") == 3
     assert b"odd" not in content
     assert b"note" not in content

@@ -67,6 +67,7 @@ class TensorBoardCallback(UserCallback):
                 self._file = EventFile(where, time.time())
                 atexit.register(self.close)
             self._file.add_scalars(curves, self._steps.of(metrics[0]), time.time())
+            self._file.flush()  # whoever looks at the curves does so while it trains
         except OSError as error:
             self._is_given_up = True
             log.warning("TensorBoardCallback: the curves in %s end here: %s", where, error)

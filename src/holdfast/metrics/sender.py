@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 _MOST = 100_000  # that wait
-_LAST_S = 60.0  # for what is left at the end
+_LAST_S = 30.0  # for what is left at the end
 
 Work = Callable[[], None]
 
