@@ -68,6 +68,10 @@ def test_a_scraper_and_a_log_of_events(tmp_path: Path, port: int, monkeypatch: p
     )
     assert failure["message"] == "rank 1 raised ValueError: planned failure at 2"
     assert sum(name == "Committed" for name in names) == 5
+    said = [entry["message"] for entry in entries]
+    assert "attempt 1 with 2 workers from the beginning" in said
+    assert "checkpoint_000005 is durable (report 5)" in said
+    assert all(said)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entries[0]["time"])
 
 

@@ -22,6 +22,7 @@ import msgspec
 from holdfast.core import events as ev
 from holdfast.core.state import RunState
 from holdfast.errors import StorageError
+from holdfast.metrics.event_words import words
 from holdfast.store.location import Location
 from holdfast.store.remote.parts import PartUploader
 
@@ -45,7 +46,7 @@ class EventLog:
     def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
         if event.durable or isinstance(event, _TOLD):
             level = "warning" if isinstance(event, _TROUBLE) else "info"
-            self._say(level, type(event).__name__, "", msgspec.to_builtins(event))
+            self._say(level, type(event).__name__, words(event), msgspec.to_builtins(event))
         failure = after.failure
         if failure is not None and failure is not before.failure:
             verdict = after.verdict.value if after.verdict is not None else None

@@ -1,0 +1,34 @@
+"""An event in words, for the log of events. What is not named here is told by its name and what it carries."""
+
+from __future__ import annotations
+
+from holdfast.core import events as ev
+
+
+def words(event: ev.Event) -> str:
+    match event:
+        case ev.DriverStarted(epoch):
+            return f"driver {epoch} started"
+        case ev.GroupStarted(generation, world_size, resume, base):
+            since = f"from {resume} (report {base})" if resume else "from the beginning"
+            return f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'} {since}"
+        case ev.WorkerReady() | ev.WorkerReturned() | ev.WorkerFailed():
+            what = {ev.WorkerReady: "is ready", ev.WorkerReturned: "returned", ev.WorkerFailed: "failed"}[type(event)]
+            return f"rank {event.rank} {what}"
+        case ev.GroupGone(generation):
+            return f"all workers of attempt {generation} are gone"
+        case ev.HandedOver(generation, reason):
+            return f"attempt {generation} ended as planned: {reason.value}"
+        case ev.Committed(record):
+            return f"{record.id} is durable (report {record.report})"
+        case ev.Verified(id):
+            return f"{id} is intact"
+        case ev.Damaged(id, why):
+            return f"{id} is damaged, and set aside: {why}"
+        case ev.CapacityLacking(least, room):
+            return f"waits for nodes: {least} needed, room for {room}"
+        case ev.StopAsked(at_once):
+            return "asked to stop at once" if at_once else "asked to stop"
+        case ev.RunEnded(outcome, reason):
+            return f"{outcome.value}: {reason}" if reason else str(outcome.value)
+    return ""
