@@ -119,6 +119,7 @@ def test_a_run_with_deleted_checkpoints_is_not_damaged_and_goes_on(tmp_path: Pat
     finish_job(start_job(tmp_path, steps=6, keep=5))
     shown = holdfast_json("show", tmp_path / "run")
     assert (shown["metrics"]["step"], shown["damage"]) == (6, [])
+    assert "deleted by hand" in holdfast("verify", tmp_path / "run").stdout  # that its manifest is gone says less
 
 
 def test_delete_asks_and_needs_an_answer(finished: Path) -> None:

@@ -153,6 +153,8 @@ class CheckpointStore:
         elif not marker.exists():
             ensure_dir(self._disk, self._layout.checkpoints_dir)
             self._disk.write_new(marker, b"")
+        elif self._layout.quarantine_reason_file(id).exists():
+            return  # the first reason stays: that its manifest is gone says less
         self._disk.fsync_dir(self._layout.checkpoints_dir)
         # Only the rename counts: on a full disk the reason is lost, and the checkpoint is still out of the way.
         with contextlib.suppress(StorageError):

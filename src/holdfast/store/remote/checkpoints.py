@@ -138,6 +138,9 @@ class RemoteCheckpoints:
         except ObjectMissingError:
             with contextlib.suppress(ObjectExistsError):
                 self._objects.create(_key(id, _MARKER), b"")
+            with contextlib.suppress(StorageError):  # a first reason stays: that the manifest is gone says less
+                self._objects.create(_key(id, _REASON), f"{why}\n".encode(errors="replace"))
+            return
         with contextlib.suppress(StorageError):
             self._objects.put(_key(id, _REASON), f"{why}\n".encode(errors="replace"))
         self._objects.delete([_key(id, _MANIFEST)])
