@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import ray._private.utils
 from ray.cluster_utils import Cluster
 
 SMALL = {"object_store_memory": 100 << 20}
@@ -22,6 +23,7 @@ class RayNodes:
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
         for _ in range(count):
             self.add()
+        ray._private.utils.set_sigterm_handler = lambda _handler: None  # later nodes are added in another thread
         ray.init(address=self._cluster.address, log_to_driver=False)
         Path("up").write_text(str(time.monotonic()))
 
@@ -37,6 +39,12 @@ class RayNodes:
 
 class HoldfastNodes(RayNodes):
     run_options = {"engine": "ray"}  # noqa: RUF012
+
+
+class HoldfastNodesWithReserve(HoldfastNodes):
+    def __init__(self, count: int) -> None:
+        os.environ["HOLDFAST_STANDBY_NODES"] = "1"
+        super().__init__(count)
 
 
 def here() -> str:
