@@ -92,6 +92,10 @@ def report_rates(rounds: int, work: Path) -> dict[str, report_rate.Rates]:
         report_rate.Job = plain  # type: ignore[misc]
 
 
+def faster_than(least: float) -> str:
+    return "faster than" if least == 1.0 else f"at least {least:g} times faster than"
+
+
 def run(options: Options) -> Findings:
     findings = Findings("On a Ray cluster", ["", *GOALS])
     times: dict[str, dict[str, Summary]] = {}
@@ -110,7 +114,7 @@ def run(options: Options) -> Findings:
         against = {what: times["ray"][what].median / times["holdfast"][what].median for what in GOALS}
         findings.rows.append(["Ray Train against Holdfast", *(ratio(faster, 1.0) for faster in against.values())])
         findings.goals = [
-            Goal(f"{what}: {least:g} times faster than Ray Train", f"{against[what]:.1f}", against[what] > least)
+            Goal(f"{what}: {faster_than(least)} Ray Train", f"{against[what]:.1f} times", against[what] > least)
             for what, least in GOALS.items()
         ]
     if rates:
