@@ -136,6 +136,14 @@ def test_nothing_to_fall_back_to_is_advice() -> None:
     assert only(findings(outcome(), run)).code == "from-the-beginning"
 
 
+def test_a_fault_that_came_before_the_first_checkpoint_proves_little() -> None:
+    run = restored()
+    run.groups[1] = Group(2, 0, 2, None)
+    finding = only(findings(outcome(), run))
+    assert (finding.code, finding.severity) == ("nothing-restored", ADVICE)
+    assert "--fault worker-kill@step=10" in finding.remedy
+
+
 def test_another_world_size_is_not_compared() -> None:
     run = another_way(restored())
     run.groups[1] = Group(2, 4, 1, "checkpoint_000004")

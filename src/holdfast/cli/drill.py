@@ -7,6 +7,7 @@ differs. 1: the drill found a problem. 2: it could not be done.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.script is None:
         raise ValueError("name the script: holdfast drill script.py [its arguments]; --list lists the faults")
+    _check(arguments)
     rehearsal = Rehearsal(
         arguments.script,
         arguments.args,
@@ -60,6 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(table.text(report))
     return 0 if report.passed else 1
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Told before the first run, not after the last."""
+    if arguments.timeout is not None and not arguments.timeout > 0:
+        raise ValueError(f"--timeout {arguments.timeout:g}: give more than 0 seconds")
+    if arguments.html is not None:
+        place = Path(arguments.html).resolve().parent
+        if Path(arguments.html).is_dir() or not os.access(place, os.W_OK):
+            raise ValueError(f"--html {arguments.html}: cannot be written; give a file in a directory that is there")
 
 
 def _end(number: int, _frame: object) -> None:

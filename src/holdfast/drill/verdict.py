@@ -215,6 +215,13 @@ def _advice(seen: Seen) -> Iterator[Finding]:
             "hangs for ever",
             'give FailureConfig(hang_timeout_s="auto")',
         )
+    if _restored_nothing(seen):
+        yield Finding(
+            "nothing-restored",
+            ADVICE,
+            "the fault struck before a checkpoint was durable, so the run began again, and no restore was rehearsed",
+            f"give a later step: --fault {seen.fault.name}@step={(seen.struck or {}).get('step', 1) + 5}",
+        )
     for run in seen.found:
         fell = [group for group in run.groups[1:] if group.resumed is None and group.base == 0]
         if fell and run.quarantined:
@@ -225,3 +232,11 @@ def _advice(seen: Seen) -> Iterator[Finding]:
                 "keep more than one: CheckpointConfig(num_to_keep=2)",
             )
             return
+
+
+def _restored_nothing(seen: Seen) -> bool:
+    """Whether a fault was no test of restoring, though there would have been something to restore."""
+    groups = [group for run in seen.found for group in run.groups[1:]]
+    saves = any(run.checkpoint_steps for run in seen.expected)
+    set_aside = any(run.quarantined for run in seen.found)
+    return saves and bool(groups) and not set_aside and all(group.resumed is None for group in groups)
