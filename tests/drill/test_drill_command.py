@@ -16,7 +16,21 @@ from holdfast.drill.stage import Stage
 
 JOB = Path(__file__).with_name("drill_job.py")
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+COMMAND = Path(sys.executable).with_name("holdfast")
 PATIENCE_S = 240.0
+SCRIPT = """
+import tempfile, time
+from pathlib import Path
+from holdfast import train
+
+checkpoint = train.get_checkpoint()
+first = int(Path(checkpoint.path, "step").read_text()) + 1 if checkpoint else 1
+for step in range(first, 9):
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "step").write_text(str(step))
+        train.report({"step": step}, checkpoint=train.Checkpoint.from_directory(directory))
+    time.sleep(0.03)
+"""
 
 
 def drill(*args: str, temp: Path) -> subprocess.CompletedProcess[str]:
@@ -58,6 +72,19 @@ def test_a_bad_script_fails_in_json_and_html_too(tmp_path: Path) -> None:
     assert "an offered checkpoint was never read" in text
     assert "<svg" in text
     assert list(temp.iterdir()) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not COMMAND.exists(), reason="the package is not installed as a command")
+def test_a_script_for_holdfast_run_is_rehearsed_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    run = [str(COMMAND), "run", "--workers", "2", "--max-failures", "1", "--name", "run", str(script)]
+    done = drill("--fault", "worker-kill@rank=1,step=5", *run, temp=temp)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 faults passed" in done.stdout
 
 
 @pytest.mark.timeout(120)

@@ -155,7 +155,8 @@ class Rehearsal:
         if not any(run.rows for run in self._undisturbed):
             raise DrillFailedError(
                 f"undisturbed, {self._script} made no report: it must call fit() of a holdfast trainer, and its train "
-                "function holdfast.train.report()"
+                "function holdfast.train.report(); one for holdfast run is rehearsed with it: holdfast drill "
+                "$(which holdfast) run --name NAME script.py"
             )
 
     def _under(self, number: int, fault: Fault) -> Result:
