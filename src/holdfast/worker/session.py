@@ -157,6 +157,11 @@ class Session:
             if self._may_return < index:
                 raise HoldfastError("the run ended while this worker waited in report()")
 
+    @property
+    def awaits_decision(self) -> bool:
+        """In lockstep: whether the next report is one behind which the run may be stopped or paused."""
+        return self._lockstep and self._reports > self._may_return
+
     def _await_end(self) -> None:
         """All that this worker has done is in the checkpoint that it has just brought; its successor goes on there."""
         with self._answers:

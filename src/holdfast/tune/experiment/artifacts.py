@@ -15,8 +15,11 @@ log = logging.getLogger(__name__)
 
 class Artifacts:
     def __init__(self, experiment: Location, local_root: Path, patience_s: float) -> None:
-        self._objects = experiment.open(patience_s)
-        self._root = local_root
+        self._experiment, self._root, self._patience_s = experiment, local_root, patience_s
+
+    def open(self) -> None:
+        """Trials are about to run: from now on it has to be closed."""
+        self._objects = self._experiment.open(self._patience_s)
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-artifacts")
 
     def ended(self, directory: str) -> None:

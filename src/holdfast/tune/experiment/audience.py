@@ -52,6 +52,8 @@ class Audience:
         self._artifacts = artifacts
 
     def began(self, experiment: Experiment) -> None:
+        if self._artifacts is not None:
+            self._artifacts.open()
         self._experiment = experiment
         total = None if self._total_samples in (None, math.inf) else int(self._total_samples or 0)
         for callback in self._callbacks:
@@ -124,16 +126,18 @@ class Audience:
     def finished(self, outcome: str, text: str) -> None:
         if self._experiment is None:
             return
-        try:
-            for callback in self._callbacks:
-                with _named(callback, "on_experiment_end"):
-                    callback.on_experiment_end(self._all)
-            if self._artifacts is not None:
-                self._artifacts.close()
-            self._report(done=True)
-        finally:
+        with contextlib.ExitStack() as closing:  # all of it, whoever fails
             if self._display is not None:
-                self._display.finish(outcome, text)
+                closing.callback(self._display.finish, outcome, text)
+            closing.callback(self._report, done=True)
+            if self._artifacts is not None:
+                closing.callback(self._artifacts.close)
+            for callback in reversed(self._callbacks):
+                closing.callback(self._end, callback)
+
+    def _end(self, callback: Callback) -> None:
+        with _named(callback, "on_experiment_end"):
+            callback.on_experiment_end(self._all)
 
     def _report(self, done: bool) -> None:
         if self._reporter is None:

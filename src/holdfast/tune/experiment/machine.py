@@ -368,7 +368,7 @@ class Experiment:
                     trial.config = dict(config)
                     trial.evaluated_params = {**trial.evaluated_params, **dict(searched(self._space, config))}
                 case Save():
-                    pass  # a trainable that can be asked saves with every result where its scheduler may want it
+                    pass  # a class saves with every result behind which this may be asked; a function when it wants
                 case StopTrial(reason=reason):
                     if not trial.has_ended:
                         self._commands.append(Decide(ev.Ended(trial.trial_id, "", reason)))

@@ -15,13 +15,11 @@ from holdfast.driver.fleet import configuration
 from holdfast.driver.history import read_records
 from holdfast.driver.plan import Plan
 from holdfast.driver.recovery import IDENTITY
-from holdfast.driver.remote_storage import RemoteStorage, scratch_of
-from holdfast.driver.storage import DiskStorage
+from holdfast.driver.storage_place import storage_at
 from holdfast.engine.base import Inbox
 from holdfast.engine.demand import Demand
 from holdfast.errors import StorageError, StorageUnavailableError, TuneError
 from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
 from holdfast.train.context import TRIAL
@@ -51,17 +49,12 @@ from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.logger import default_loggers
 from holdfast.tune.resources import total
 from holdfast.tune.result_grid import ResultGrid
-from holdfast.tune.schedulers import (
-    ASHAScheduler,
-    AsyncHyperBandScheduler,
-    FIFOScheduler,
-    MedianStoppingRule,
-)
+from holdfast.tune.schedulers import ASHAScheduler, FIFOScheduler
 from holdfast.tune.stopper import NoopStopper
 from holdfast.tune.trainable import entry_of, resources_of, trainer_resources, trial_trainer
 from holdfast.wire.objects.refs import open_session
 
-_NEVER_PAUSE = (FIFOScheduler, AsyncHyperBandScheduler, ASHAScheduler, MedianStoppingRule)
+_NEVER_PAUSE = (FIFOScheduler, ASHAScheduler)
 
 
 class Session:
@@ -86,7 +79,7 @@ class Session:
         open_session()
         self._entry = self._sent()
         inbox: Inbox = queue.SimpleQueue()
-        self._storage = self._open_storage(inbox)
+        self._storage = storage_at(self._location, inbox, self._settings)
         epoch = self._storage.acquire()
         try:
             records, damage = self._storage.open()
@@ -152,12 +145,6 @@ class Session:
             reports=results.rows,
             filesystem=self._location.filesystem,
         )
-
-    def _open_storage(self, inbox: Inbox) -> DiskStorage | RemoteStorage:
-        if self._location.path is not None:
-            return DiskStorage(RunLayout(self._location.path), inbox, None)
-        scratch = scratch_of(str(self._location), self._settings.scratch_dir)
-        return RemoteStorage(self._location, scratch, inbox, None, self._settings.storage_patience_s)
 
     def _known_identity(self, records: list[Record]) -> dict[str, Any] | None:
         try:
@@ -317,16 +304,9 @@ class Session:
         if isinstance(self._trainable, DataParallelTrainer):
             return None
         run = self._definition.run_config
-        checkpoint = run.checkpoint_config
-        if isinstance(self._trainable, type) and not checkpoint.checkpoint_frequency and self._pauses:
-            checkpoint = replace(checkpoint, checkpoint_frequency=1)
-        return Sent(entry_of(self._trainable, checkpoint, run.stop))
-
-    @property
-    def _pauses(self) -> bool:
-        """Whether the scheduler may want a trial to go on from a checkpoint later, or another one from its."""
         scheduler = self._definition.tune_config.scheduler
-        return scheduler is not None and type(scheduler) not in _NEVER_PAUSE
+        may_pause = scheduler is not None and type(scheduler) not in _NEVER_PAUSE
+        return Sent(entry_of(self._trainable, run.checkpoint_config, run.stop, may_pause=may_pause))
 
     def _configure(self, run: RunConfig) -> Any:
         root = self._storage.home.root

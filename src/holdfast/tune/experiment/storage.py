@@ -122,8 +122,8 @@ class _Shared:
 class TrialDiskStorage(_Shared, DiskStorage):
     has_reports_too = True
 
-    def __init__(self, home: Path, inbox: Inbox, score_attribute: str | None, history: TrialHistory) -> None:
-        super().__init__(RunLayout(home), inbox, score_attribute)
+    def __init__(self, history: TrialHistory, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
+        super().__init__(home, inbox, score_attribute)
         self._history = history
 
     def acquire(self) -> int:
@@ -146,12 +146,12 @@ class TrialDiskStorage(_Shared, DiskStorage):
 class TrialRemoteStorage(_Shared, RemoteStorage):
     def __init__(
         self,
+        history: TrialHistory,
         location: Location,
         scratch: Path,
         inbox: Inbox,
         score_attribute: str | None,
         patience_s: float,
-        history: TrialHistory,
     ) -> None:
         super().__init__(location, scratch, inbox, score_attribute, patience_s)
         self._history = history

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.core import events as ev
@@ -14,7 +14,7 @@ from holdfast.core.state import Outcome
 from holdfast.driver.display import OffDisplay
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan
-from holdfast.driver.remote_storage import scratch_of
+from holdfast.driver.storage_place import storage_of
 from holdfast.engine.base import Inbox
 from holdfast.settings import Settings
 
@@ -206,7 +206,5 @@ class TrialRun:
 def _storage(
     plan: Plan, inbox: Inbox, history: TrialHistory, settings: Settings
 ) -> TrialDiskStorage | TrialRemoteStorage:
-    if plan.location.path is not None:
-        return TrialDiskStorage(Path(plan.location.path), inbox, plan.score_attribute, history)
-    scratch = scratch_of(str(plan.location), settings.scratch_dir)
-    return TrialRemoteStorage(plan.location, scratch, inbox, plan.score_attribute, settings.storage_patience_s, history)
+    disk, remote = partial(TrialDiskStorage, history), partial(TrialRemoteStorage, history)
+    return storage_of(disk, remote, plan.location, inbox, settings, plan.score_attribute)

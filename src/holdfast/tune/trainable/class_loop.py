@@ -2,7 +2,8 @@
 
 A checkpoint goes with the report of the step after which it was due: every so many steps, at the end, when the result
 asks for one, or when the driver does. The end is a result that says so, or that reaches a criterion of ``stop``: it is
-the driver who stops the trial then, but what it had done must be saved by that time.
+the driver who stops the trial then, but what it had done must be saved by that time. Where a scheduler may pause the
+trial, or its end is to be saved whoever decides on it, each report that a decision may follow has a checkpoint.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ def class_entry(
     checkpoint_frequency: int | None = 0,
     checkpoint_at_end: bool | None = None,
     stop: Any = None,
+    may_pause: bool = False,
 ) -> ClassEntry:
     """What a trial's process calls with the trial's config. ``checkpoint_frequency`` is in steps, 0 for never;
-    ``checkpoint_at_end`` None means: if the class can save. ``stop`` are the criteria of ``RunConfig(stop=...)``; other
-    than a dict they are for the driver alone."""
+    ``checkpoint_at_end`` None means: if the class can save, and knows itself that it ends. ``stop`` are the criteria of
+    ``RunConfig(stop=...)``; other than a dict they are for the driver alone. ``may_pause``: its scheduler may want it,
+    or another trial, to go on from where a decision was taken."""
     if not (isinstance(cls, type) and issubclass(cls, Trainable)):
         raise TypeError(f"trainable={cls!r}: pass a subclass of holdfast.tune.Trainable, or a function")
     can_save = cls.save_checkpoint is not Trainable.save_checkpoint
@@ -45,7 +48,8 @@ def class_entry(
         )
     at_end = can_save if checkpoint_at_end is None else checkpoint_at_end
     criteria = dict(stop) if isinstance(stop, Mapping) and at_end else {}
-    return ClassEntry(cls, checkpoint_frequency or 0, at_end, can_save, criteria)
+    before_decisions = can_save and (may_pause or bool(checkpoint_at_end))
+    return ClassEntry(cls, checkpoint_frequency or 0, at_end, can_save, criteria, before_decisions)
 
 
 class ClassEntry:
@@ -56,10 +60,11 @@ class ClassEntry:
         checkpoint_at_end: bool,
         can_save: bool,
         stop: dict[str, Any],
+        before_decisions: bool,
     ) -> None:
         self.cls = cls
         self.checkpoint_frequency, self.checkpoint_at_end = checkpoint_frequency, checkpoint_at_end
-        self.can_save, self.stop = can_save, stop
+        self.can_save, self.stop, self.before_decisions = can_save, stop, before_decisions
 
     def __call__(self, config: dict[str, Any]) -> None:
         session = current()
@@ -87,6 +92,8 @@ class ClassEntry:
         if result.get(SHOULD_CHECKPOINT) or (self.checkpoint_at_end and (result.get(DONE) or self._is_to_stop(result))):
             return True
         if self.checkpoint_frequency and trainable.iteration % self.checkpoint_frequency == 0:
+            return True
+        if self.before_decisions and current().awaits_decision:
             return True
         return self.can_save and checkpoint_requested()
 

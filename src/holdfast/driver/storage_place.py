@@ -1,0 +1,41 @@
+"""Which storage goes with a location: on a disk that the driver reaches, or far away with a scratch directory here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.engine.base import Inbox
+from holdfast.settings import Settings
+from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
+
+from .remote_storage import RemoteStorage, scratch_of
+from .storage import DiskStorage
+
+D = TypeVar("D", bound=DiskStorage)
+R = TypeVar("R", bound=RemoteStorage)
+MakeDisk = Callable[[RunLayout, Inbox, str | None], D]
+MakeRemote = Callable[[Location, Path, Inbox, str | None, float], R]
+
+
+def storage_at(
+    location: Location, inbox: Inbox, settings: Settings, score_attribute: str | None = None
+) -> DiskStorage | RemoteStorage:
+    return storage_of(DiskStorage, RemoteStorage, location, inbox, settings, score_attribute)
+
+
+def storage_of(
+    disk: MakeDisk[D],
+    remote: MakeRemote[R],
+    location: Location,
+    inbox: Inbox,
+    settings: Settings,
+    score_attribute: str | None,
+) -> D | R:
+    """One of these two kinds."""
+    if location.path is not None:
+        return disk(RunLayout(location.path), inbox, score_attribute)
+    scratch = scratch_of(str(location), settings.scratch_dir)
+    return remote(location, scratch, inbox, score_attribute, settings.storage_patience_s)
