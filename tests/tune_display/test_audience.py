@@ -86,3 +86,30 @@ def test_a_reporter_of_the_user_prints_in_place_of_the_display(capsys: pytest.Ca
     assert "train_00000   RUNNING" in caught.out
     assert "train_00000   ERROR" in caught.out
     assert caught.err == "holdfast: train_00000 failed: ValueError: bad\n"
+
+
+def test_all_are_told_of_the_end_and_what_is_open_is_closed_whoever_raises() -> None:
+    told: list[str] = []
+
+    class Broken(Callback):
+        def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+            raise OSError("no room")
+
+    class Last(Callback):
+        def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+            told.append("last")
+
+    class Far:
+        def open(self) -> None:
+            told.append("open")
+
+        def close(self) -> None:
+            told.append("closed")
+
+    made = Audience([Broken(), Last()], None, "/local", artifacts=Far())  # type: ignore[arg-type]
+    made.finished("failed", "it could not begin")
+    assert told == []
+    made.began(ToyExperiment([]))  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="Broken.on_experiment_end raised OSError: no room"):
+        made.finished("finished", "")
+    assert told == ["open", "last", "closed"]

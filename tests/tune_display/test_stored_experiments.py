@@ -51,9 +51,10 @@ def test_a_trial_s_result_is_read_from_its_directory(grid: ResultGrid) -> None:
         read = tune.Result.from_path(result.path)
         assert read.config == result.config
         assert read.checkpoint == result.checkpoint
-        assert {key: result.metrics[key] for key in read.metrics} == read.metrics
+        assert read.metrics == result.metrics
         assert read.metrics["nested"] == result.metrics["nested"]
-        assert read.metrics_dataframe.equals(result.metrics_dataframe[list(read.metrics_dataframe)])
+        assert read.metrics_dataframe.equals(result.metrics_dataframe)
+        assert {"hostname", "date", "time_since_restore"} <= set(read.metrics_dataframe)
         assert str(read.error) == str(result.error)
         assert len(read.best_checkpoints) == len(result.best_checkpoints) > 0
     assert tune.Result.from_path(grid[0].path).get_best_checkpoint("nested/loss", "max") == grid[0].checkpoint

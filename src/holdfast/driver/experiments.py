@@ -6,9 +6,10 @@ The records are those of ``holdfast.tune.experiment.events``, by name. What late
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, WorkerGroupError
@@ -48,11 +49,13 @@ class TrialRecord:
     iteration: int = 0
     results: int = 0
     time_total_s: float = 0.0
+    checkpoint_number: int | None = None
     changed: float = 0.0
     error: str = ""
     reason: str = ""
     life: int = 0
     _since: float = 0.0
+    _restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
 
     def known_as(self, name: str) -> bool:
         return name in (self.directory, self.name, self.id)
@@ -65,6 +68,7 @@ class ExperimentRecord:
     trials: dict[str, TrialRecord] = field(default_factory=dict)
     is_over: bool = False
     changed: float | None = None
+    host: Mapping[str, Any] = field(default_factory=dict)  # of its last driver
 
     @property
     def counts(self) -> Counter[str]:
@@ -104,6 +108,59 @@ def account(location: Location, identity: Mapping[str, Any], records: Iterable[R
     return found
 
 
+def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
+    """All results. What was reported again after a failure counts once, and what was undone does not."""
+    found = ExperimentRecord(Location("", ""), {})
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in records:
+        handler = _HANDLERS.get(record.kind)
+        if handler is None:
+            continue
+        handler(found, record.body, record.time)
+        if record.kind == "Reported" and record.body["trial"] in found.trials:
+            own = rows[record.body["trial"]]
+            while own and own[-1]["training_iteration"] >= record.body["iteration"]:
+                own.pop()
+            own.append(found.trials[record.body["trial"]].metrics)
+        elif record.kind == "Resumed" and record.body.get("anew"):
+            rows.pop(record.body["trial"], None)
+    return rows
+
+
+def completed(
+    metrics: Mapping[str, Any],
+    trial: str,
+    iteration: int,
+    moment: float,
+    took: float,
+    total_s: float,
+    restored_at: tuple[int, float],
+    has_checkpoint: bool,
+    host: Mapping[str, Any],
+) -> dict[str, Any]:
+    """A result: the metrics that were reported, with what is added to all of them."""
+    since, total_before = restored_at
+    return {
+        **metrics,
+        "timestamp": int(moment),
+        "checkpoint_dir_name": metrics.get("checkpoint_dir_name") if has_checkpoint else None,
+        "done": bool(metrics.get("done", False)),
+        "training_iteration": iteration,
+        "trial_id": trial,
+        "date": _date(int(moment)),
+        "time_this_iter_s": took,
+        "time_total_s": total_s,
+        **host,
+        "time_since_restore": total_s - total_before,
+        "iterations_since_restore": max(0, iteration - since),
+    }
+
+
+@lru_cache(16)
+def _date(second: int) -> str:
+    return time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(second))
+
+
 def own_records(records: Iterable[Record], trial: str) -> list[Record]:
     """The history of a trial's own run, as a run's journal would have it; of its last life, if it began anew."""
     own: list[Record] = []
@@ -130,8 +187,8 @@ def value_of(metrics: Mapping[str, Any], name: str) -> float | None:
 # What the records do
 
 
-def _began(found: ExperimentRecord, _body: Mapping[str, Any], _time: float) -> None:
-    found.is_over = False
+def _began(found: ExperimentRecord, body: Mapping[str, Any], _time: float) -> None:
+    found.is_over, found.host = False, body.get("host", {})
     for trial in found.trials.values():
         if trial.status == "RUNNING":
             trial.status = "PENDING"
@@ -147,7 +204,7 @@ def _over(found: ExperimentRecord, _body: Mapping[str, Any], _time: float) -> No
     found.is_over = True
 
 
-_Change = Callable[[TrialRecord, Mapping[str, Any]], None]
+_Change = Callable[[TrialRecord, Mapping[str, Any], ExperimentRecord], None]
 
 
 def _of_trial(change: _Change) -> Callable[[ExperimentRecord, Mapping[str, Any], float], None]:
@@ -155,54 +212,52 @@ def _of_trial(change: _Change) -> Callable[[ExperimentRecord, Mapping[str, Any],
         trial = found.trials.get(body["trial"])
         if trial is not None:
             trial.changed = moment
-            change(trial, body)
+            change(trial, body, found)
 
     return handle
 
 
-def _started(trial: TrialRecord, body: Mapping[str, Any]) -> None:
+def _started(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
     trial.status, trial._since = "RUNNING", body["time"]
+    trial._restored_at = (trial.checkpoint_number or 0, trial.time_total_s)
 
 
-def _reported(trial: TrialRecord, body: Mapping[str, Any]) -> None:
+def _reported(trial: TrialRecord, body: Mapping[str, Any], found: ExperimentRecord) -> None:
     took = max(0.0, body["time"] - trial._since) if trial._since else 0.0
     trial._since = body["time"]
     trial.time_total_s += took
     trial.iteration, trial.results = body["iteration"], trial.results + 1
-    trial.metrics = {
-        **body["metrics"],
-        "timestamp": int(body["time"]),
-        "training_iteration": body["iteration"],
-        "trial_id": trial.id,
-        "time_this_iter_s": took,
-        "time_total_s": trial.time_total_s,
-    }
+    checkpoint = body.get("checkpoint")
+    trial.checkpoint_number = trial.checkpoint_number if checkpoint is None else checkpoint
+    when = (body["iteration"], body["time"], took, trial.time_total_s, trial._restored_at)
+    trial.metrics = completed(body["metrics"], trial.id, *when, checkpoint is not None, found.host)
 
 
-def _paused(trial: TrialRecord, _body: Mapping[str, Any]) -> None:
+def _paused(trial: TrialRecord, _body: Mapping[str, Any], _found: ExperimentRecord) -> None:
     trial.status = "PAUSED"
 
 
-def _exploited(trial: TrialRecord, body: Mapping[str, Any]) -> None:
-    trial.config, trial.status = body["config"], "PENDING"
+def _exploited(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
+    trial.config, trial.status, trial.checkpoint_number = body["config"], "PENDING", body.get("checkpoint")
 
 
-def _ended(trial: TrialRecord, body: Mapping[str, Any]) -> None:
+def _ended(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
     error = body.get("error", "")
     trial.status, trial.error = ("ERROR", error) if error else ("TERMINATED", trial.error)
     trial.reason = body.get("reason", "")
 
 
-def _skipped(trial: TrialRecord, _body: Mapping[str, Any]) -> None:
+def _skipped(trial: TrialRecord, _body: Mapping[str, Any], _found: ExperimentRecord) -> None:
     trial.status, trial.reason = "TERMINATED", "it was not to be resumed"
 
 
-def _resumed(trial: TrialRecord, body: Mapping[str, Any]) -> None:
+def _resumed(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
     trial.status, trial.error, trial.reason = "PENDING", "", ""
     if body.get("anew"):
         trial.life += 1
         trial.directory = f"{trial.directory.partition('.restart-')[0]}.restart-{trial.life}"
         trial.metrics, trial.iteration, trial.results, trial.time_total_s, trial._since = {}, 0, 0, 0.0, 0.0
+        trial.checkpoint_number = None
 
 
 _HANDLERS: dict[str, Callable[[ExperimentRecord, Mapping[str, Any], float], None]] = {
@@ -243,25 +298,13 @@ class TrialHistory(History):
         trial = self._trial
         if not trial.metrics:
             return None
-        date = time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(trial.metrics["timestamp"]))
-        return {**trial.metrics, "date": date, "done": trial.status in ENDED, "config": dict(trial.config)}
+        done = trial.status in ENDED or trial.metrics["done"]
+        return {**trial.metrics, "done": done, "config": dict(trial.config)}
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        replayed = ExperimentRecord(Location("", ""), {})
-        for record in self._all_records:
-            if record.body.get("trial") != self._trial.id or record.kind not in _HANDLERS:
-                continue
-            _HANDLERS[record.kind](replayed, record.body, record.time)
-            now = replayed.trials[self._trial.id]
-            if record.kind == "Resumed" and record.body.get("anew"):
-                rows = []
-            elif record.kind == "Reported":
-                while rows and rows[-1]["training_iteration"] >= now.iteration:
-                    rows.pop()
-                rows.append(now.metrics)
-        return rows
+        id = self._trial.id
+        return rows_by_trial(r for r in self._all_records if r.body.get("trial", id) == id).get(id, [])
 
 
 def trial_of(location: Location, patience_s: float = PATIENCE_S) -> TrialHistory | None:

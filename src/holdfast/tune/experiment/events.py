@@ -12,9 +12,10 @@ class Event(Struct, frozen=True):
 
 
 class Began(Event, frozen=True):
-    """A driver took the experiment over."""
+    """A driver took the experiment over; ``host`` is what results say of its machine."""
 
     epoch: int
+    host: dict[str, Any] = {}
 
 
 class Added(Event, frozen=True):

@@ -151,7 +151,7 @@ class ExperimentDriver:
         self._spent_before = experiment.spent_s
         for trial_id, records in self._kept.items():
             self._hear_late(self._trial(trial_id), records)
-        self._happen(ev.Began(epoch))
+        self._happen(ev.Began(epoch, dict(experiment.spec.host)))
         for event in experiment.recover():
             self._happen(event)
         for trial in experiment.get_trials():

@@ -8,17 +8,17 @@ A decision that must survive is an event: the machine asks for it with ``Decide`
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
+from holdfast.driver.experiments import completed
 from holdfast.store.location import Location
 from holdfast.tune.foresight import next_decision
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, lookup, reported_text
+from holdfast.tune.metrics import flat_items, lookup, reported_text
 from holdfast.tune.schedulers.decision import Decision, Exploit, Request, Resize, Save, SetConfig, StopTrial
 from holdfast.tune.schedulers.trial_scheduler import (
     ERROR,
@@ -107,6 +107,7 @@ class Experiment:
         self.exhausted = False  # the searcher has no more
         self.stopping = ""  # why no trial is started any more
         self.epoch = 0
+        self._host: Mapping[str, Any] = {}  # what results say of the machine
         self.spent_s = 0.0
         self.is_over = False
 
@@ -189,7 +190,7 @@ class Experiment:
         return self._commands
 
     def _began(self, event: ev.Began) -> None:
-        self.epoch, self.is_over = event.epoch, False
+        self.epoch, self._host, self.is_over = event.epoch, event.host, False
         self.exhausted, self.stopping = False, ""
         for trial in self._live.values():
             if trial.status == RUNNING and not trial.awaits:
@@ -276,22 +277,10 @@ class Experiment:
         took = max(0.0, event.time - last)
         self._last_times[trial.trial_id] = event.time
         trial.time_total_s += took
-        since, time_before = trial.restored_at
-        return {
-            **event.metrics,
-            "timestamp": int(event.time),
-            "checkpoint_dir_name": None if event.checkpoint is None else event.metrics.get("checkpoint_dir_name"),
-            "done": bool(event.metrics.get("done", False)),
-            TRAINING_ITERATION: event.iteration,
-            "trial_id": trial.trial_id,
-            "date": _date(int(event.time)),
-            "time_this_iter_s": took,
-            "time_total_s": trial.time_total_s,
-            **self.spec.host,
-            "config": trial.config,
-            "time_since_restore": trial.time_total_s - time_before,
-            "iterations_since_restore": max(0, event.iteration - since),
-        }
+        when = (event.iteration, event.time, took, trial.time_total_s, trial.restored_at)
+        result = completed(event.metrics, trial.trial_id, *when, event.checkpoint is not None, self._host)
+        result["config"] = trial.config
+        return result
 
     def _paused(self, event: ev.Paused) -> None:
         trial = self._trials[event.trial]
@@ -384,11 +373,6 @@ class Experiment:
 def _innermost(searcher: Searcher) -> Searcher:
     inner = getattr(searcher, "searcher", None)
     return searcher if inner is None else _innermost(inner)
-
-
-@lru_cache(16)
-def _date(second: int) -> str:
-    return time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(second))
 
 
 _MISSING = object()

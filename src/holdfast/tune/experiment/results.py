@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from holdfast.driver.experiments import rows_by_trial
 from holdfast.driver.history import manifests_of
 from holdfast.errors import TrainingFailedError, WorkerGroupError
 from holdfast.store.journal import Record
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.result import Result
 
-from . import events as ev
 from .machine import Experiment
 from .trial import Trial
 
@@ -59,37 +58,7 @@ class Results(Sequence[Result]):
 
     @cached_property
     def _all_rows(self) -> dict[str, Rows]:
-        """By trial. What was reported again after a failure counts once, and what was undone does not."""
         return rows_by_trial(self._records())
-
-
-def rows_by_trial(records: Iterable[Record]) -> dict[str, Rows]:
-    rows: dict[str, Rows] = defaultdict(list)
-    began: dict[str, float] = {}
-    for record in records:
-        body: Mapping[str, Any] = record.body
-        if record.kind == ev.Started.__name__:
-            began[body["trial"]] = body["time"]
-        elif record.kind == ev.Resumed.__name__ and body["anew"]:
-            rows.pop(body["trial"], None)
-        elif record.kind == ev.Reported.__name__:
-            own = rows[body["trial"]]
-            while own and own[-1]["training_iteration"] >= body["iteration"]:
-                own.pop()
-            took = max(0.0, body["time"] - began.get(body["trial"], body["time"]))
-            began[body["trial"]] = body["time"]
-            total = (own[-1]["time_total_s"] if own else 0.0) + took
-            own.append(
-                {
-                    **body["metrics"],
-                    "timestamp": int(body["time"]),
-                    "training_iteration": body["iteration"],
-                    "trial_id": body["trial"],
-                    "time_this_iter_s": took,
-                    "time_total_s": total,
-                }
-            )
-    return rows
 
 
 def _error(trial: Trial) -> TrainingFailedError | None:
