@@ -27,7 +27,7 @@ class ToyExperiment:
         self.trials = list(trials)
         self.spec = SimpleNamespace(metric=metric, mode=mode)
         self.home = Location.parse("toy", Path("/experiments/toy"))
-        self.stopper = None
+        self.stopper = self.scheduler = None
         self.spent_s = 0.0
         self.looks_at_all = 0
 

@@ -28,9 +28,16 @@ class Artifacts:
 
     def close(self) -> None:
         for path in sorted(self._root.iterdir()) if self._root.is_dir() else ():
-            self._pool.submit(self._save, path.name, False)
+            self._pool.submit(self._save, path.name, False) if path.is_dir() else self._pool.submit(self._upload, path)
         self._pool.shutdown(wait=True)
         self._objects.close()
+
+    def _upload(self, path: Path) -> None:
+        """Of the experiment itself."""
+        try:
+            self._objects.upload(path, path.name)
+        except (StorageError, OSError) as error:
+            log.warning("%s is not in storage: %s", path.name, error)
 
     def _save(self, directory: str, is_last: bool) -> None:
         home = self._root / directory

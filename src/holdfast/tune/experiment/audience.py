@@ -7,16 +7,19 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from holdfast.tune.callback import Callback
 from holdfast.tune.progress_reporter import ProgressReporter
+from holdfast.tune.schedulers.decision import Exploit
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 
 from .artifacts import Artifacts
 from .display import TrialsDisplay
 from .display_picture import failure_text
 from .machine import Experiment
+from .policies import Policies
 from .tally import row_of
 from .trial import Trial, TrialForCallbacks
 
@@ -61,6 +64,8 @@ class Audience:
                 callback.setup(stop=experiment.stopper, num_samples=self._num_samples, total_num_samples=total)
         if self._reporter is not None:
             self._reporter.setup(time.time(), self._total_samples, experiment.spec.metric, experiment.spec.mode)
+        self._policies = Policies(Path(experiment.home.path or self._local_root))
+        self._policies.write_all(_changes(experiment))
         if self._display is not None:
             self._display.begin(experiment, self._total_samples, self._budget_s)
 
@@ -77,6 +82,11 @@ class Audience:
         if checkpoint is not None:
             self._tell("on_trial_save", trial)
             self._tell("on_checkpoint", trial, checkpoint=checkpoint)
+
+    def exploited(self, trial: Trial) -> None:
+        """It goes on from another one's checkpoint."""
+        if self._experiment is not None:
+            self._policies.add(_changes(self._experiment), trial.trial_id)
 
     def ended(self, trial: Trial) -> None:
         self._tell("on_trial_error" if trial.status == ERROR else "on_trial_complete", trial)
@@ -189,6 +199,11 @@ class _Lazy(Sequence[TrialForCallbacks]):
 
     def __iter__(self) -> Iterator[TrialForCallbacks]:
         return map(self._audience._view, self._audience._trials())
+
+
+def _changes(experiment: Experiment) -> Sequence[Exploit]:
+    """Those that a scheduler of populations has made."""
+    return getattr(experiment.scheduler, "perturbations", ())
 
 
 @contextlib.contextmanager

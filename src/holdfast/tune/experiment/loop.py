@@ -50,6 +50,7 @@ class Audience(Protocol):
     def began(self, experiment: Experiment) -> None: ...
     def started(self, trial: Trial) -> None: ...
     def reported(self, trial: Trial, result: dict[str, Any]) -> None: ...
+    def exploited(self, trial: Trial) -> None: ...
     def ended(self, trial: Trial) -> None: ...
     def stopping(self, text: str) -> None: ...
     def warn(self, text: str) -> None: ...
@@ -298,6 +299,8 @@ class ExperimentDriver:
         if isinstance(event, (ev.Ended, ev.Skipped)):
             self._starter.histories.pop(event.trial, None)
             self._audience.ended(self._trial(event.trial))
+        elif isinstance(event, ev.Exploited):
+            self._audience.exploited(self._trial(event.trial))
         for command in commands:
             match command:
                 case do.Decide(decided):
@@ -340,6 +343,7 @@ class ExperimentDriver:
 
     def _end_if_over(self) -> None:
         if self._runs or self._starter.reserved or self._over or self._books.has_entries:
+            self._idled = self._idled and not self._runs
             return
         if self._letting_go:
             self._over = True
