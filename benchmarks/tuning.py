@@ -3,7 +3,7 @@
 Each figure is of a process of its own, one after the other. A trial of Holdfast and of Ray Tune is a process; one of
 Optuna is a call in the script's own process with every trial written to its storage, so its rate is shown and not
 compared. Ray's start is left out of its figures. The 100,000 trials are real ones of the experiment's machine,
-journal and loop, without processes below.
+journal and loop, without processes below. ``tuning.py restore many`` measures just these; without a name, all.
 """
 
 from __future__ import annotations
@@ -11,16 +11,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from measure import Findings, Goal, Options, main, progress, ratio, summary
 from peers import available, work_directory
 
 JOBS = Path(__file__).parent / "tuning_jobs"
-TRIALS = {"holdfast": 200, "ray": 16}
-RESULTS = {"holdfast": 3000, "ray": 300}
-RESTORED = 1000
+SIZES = {
+    "trials": {"holdfast": 200, "ray": 16},
+    "results": {"holdfast": 10_000, "ray": 300},
+    "restore": {"holdfast": 1000, "ray": 1000},
+}
 MANY = 100_000
+COMPARED = (  # what, how it is called, and how many times as fast as Ray Tune it is to be
+    ("trials", "trivial trials, a process each", 20.0),
+    ("results-fifo", "results of one trial", 20.0),
+    ("results-asha", "results of one trial, under ASHA", 20.0),
+    ("results-stop", "results of one trial, each decided on before it goes on", 0.0),
+    ("restore", "restore of 1,000 finished trials", 10.0),
+)
+SUBJECTS = [*(what for what, _, _ in COMPARED), "many"]
 LIMIT_S = 1500.0
 
 
@@ -34,39 +46,42 @@ def measure(what: str, system: str, work: Path, *args: object) -> dict[str, floa
     return found
 
 
-def run(options: Options) -> Findings:
+def run(options: Options, only: Sequence[str] = SUBJECTS) -> Findings:
     columns = ["", "Holdfast", "Ray Tune", "Optuna", "Holdfast against Ray Tune"]
     findings = Findings("Tuning", columns)
     systems = available(options.systems, ("holdfast", "ray"))
     with work_directory(options.work_dir) as work:
-        for title, what, sizes, unit, goal in (
-            ("trivial trials, a process each", "trials", TRIALS, "a second", 20.0),
-            ("results of one trial", "results fifo", RESULTS, "a second", 20.0),
-            ("results of one trial, each decided on by ASHA", "results asha", RESULTS, "a second", 0.0),
-            (f"restore of {RESTORED:,} finished trials", "restore", None, "s", 10.0),
-        ):
-            what, *more = what.split()
-            samples: dict[str, list[float]] = {}
-            for system in systems:
-                for number in range(options.repeats if system == "holdfast" else 1):
-                    place = work / "-".join([what, *more, system, str(number)])
-                    place.mkdir()
-                    size = RESTORED if sizes is None else sizes[system]
-                    samples.setdefault(system, []).append(measure(what, system, place, size, *more)["value"])
-            findings.samples[title] = samples
-            shown = {system: summary(values).show(unit) for system, values in samples.items()}
-            optuna = measure_optuna(work, findings) if what == "trials" else ""
-            times = ""
-            if len(samples) == 2:
-                ours, theirs = (summary(samples[system]).median for system in ("holdfast", "ray"))
-                faster = ours / theirs if sizes is not None else theirs / ours
-                times = ratio(faster, 1.0)
-                if goal:
-                    text = f"{title}: at least {goal:.0f} times as fast as Ray Tune"
-                    findings.goals.append(Goal(text, times, faster >= goal))
-            findings.rows.append([title, shown.get("holdfast", ""), shown.get("ray", ""), optuna, times])
-        many(findings, work)
+        for what, title, goal in COMPARED:
+            if what in only:
+                compare(findings, work, options, systems, what, title, goal)
+        if "many" in only:
+            many(findings, work)
     return findings
+
+
+def compare(
+    findings: Findings, work: Path, options: Options, systems: Sequence[str], what: str, title: str, goal: float
+) -> None:
+    job, _, kind = what.partition("-")
+    samples: dict[str, list[float]] = {}
+    for system in systems:
+        for number in range(options.repeats if system == "holdfast" else 1):
+            place = work / f"{what}-{system}-{number}"
+            place.mkdir()
+            samples.setdefault(system, []).append(measure(job, system, place, SIZES[job][system], kind)["value"])
+    findings.samples[title] = samples
+    unit = "s" if job == "restore" else "a second"
+    shown = {system: summary(values).show(unit) for system, values in samples.items()}
+    optuna = measure_optuna(work, findings) if job == "trials" else ""
+    times = ""
+    if len(samples) == 2:
+        ours, theirs = (summary(samples[system]).median for system in ("holdfast", "ray"))
+        faster = theirs / ours if job == "restore" else ours / theirs
+        times = ratio(faster, 1.0)
+        if goal:
+            text = f"{title}: at least {goal:.0f} times as fast as Ray Tune"
+            findings.goals.append(Goal(text, times, faster >= goal))
+    findings.rows.append([title, shown.get("holdfast", ""), shown.get("ray", ""), optuna, times])
 
 
 def measure_optuna(work: Path, findings: Findings) -> str:
@@ -90,4 +105,6 @@ def many(findings: Findings, work: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(__doc__, run)
+    only = [argument for argument in sys.argv[1:] if argument in SUBJECTS] or SUBJECTS
+    sys.argv = [argument for argument in sys.argv if argument not in SUBJECTS]
+    main(__doc__, partial(run, only=only))

@@ -1,6 +1,6 @@
 """Results of one trial: how many a second, from the first to the end of fit().
 
-With "asha", its scheduler decides on each of them before it goes on.
+With "asha", its scheduler decides on them; with "stop", a function of the script does, on each before it goes on.
 """
 
 import json
@@ -20,12 +20,13 @@ def trainable(config: dict[str, int]) -> None:
 if __name__ == "__main__":
     storage, count, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     scheduler = ASHAScheduler(max_t=10 * count) if kind == "asha" else None
+    stop = (lambda _trial, result: result["loss"] < 0) if kind == "stop" else None
 
     grid = tune.Tuner(
         trainable,
         param_space={"count": count},
         tune_config=tune.TuneConfig(metric="loss", mode="max", scheduler=scheduler),
-        run_config=tune.RunConfig(storage_path=storage, name="results", verbose=0),
+        run_config=tune.RunConfig(storage_path=storage, name="results", stop=stop, verbose=0),
     ).fit()
     ended = time.time()
     metrics = grid[0].metrics
