@@ -29,6 +29,7 @@ class ToyExperiment:
         self.home = Location.parse("toy", Path("/experiments/toy"))
         self.stopper = self.scheduler = None
         self.spent_s = 0.0
+        self.callback_states: dict[tuple[int, str], dict[str, Any]] = {}
         self.looks_at_all = 0
 
     @property

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.store import values
 from holdfast.tune.callback import Callback
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.schedulers.decision import Exploit
@@ -18,6 +20,7 @@ from holdfast.tune.schedulers.trial_scheduler import ERROR
 from .artifacts import Artifacts
 from .display import TrialsDisplay
 from .display_picture import failure_text
+from .events import CallbackChanged
 from .machine import Experiment
 from .policies import Policies
 from .tally import row_of
@@ -51,6 +54,7 @@ class Audience:
         self._views: dict[str, TrialForCallbacks] = {}  # of trials that have not ended
         self._turns = 0
         self._all = _Lazy(self)
+        self._keepers = [(n, c) for n, c in enumerate(self._callbacks) if _overrides(c, "get_state")]
         self._steppers = [c for c in self._callbacks if _overrides(c, "on_step_end", "on_step_begin")]
         self._artifacts = artifacts
 
@@ -62,6 +66,11 @@ class Audience:
         for callback in self._callbacks:
             with _named(callback, "setup"):
                 callback.setup(stop=experiment.stopper, num_samples=self._num_samples, total_num_samples=total)
+        for place, callback in self._keepers:
+            state = experiment.callback_states.get((place, type(callback).__name__))
+            if state is not None:
+                with _named(callback, "set_state"):
+                    callback.set_state(dict(state))
         if self._reporter is not None:
             self._reporter.setup(time.time(), self._total_samples, experiment.spec.metric, experiment.spec.mode)
         self._policies = Policies(Path(experiment.home.path or self._local_root))
@@ -122,7 +131,11 @@ class Audience:
         with contextlib.suppress(OSError, ValueError):
             print(f"({name}) {line}", flush=True)
 
-    def turned(self) -> None:
+    def recovers(self, trial: Trial) -> None:
+        """It has failed and is tried again."""
+        self._tell("on_trial_recover", trial)
+
+    def turned(self) -> list[CallbackChanged]:
         self._turns += 1
         for callback in self._steppers:
             with _named(callback, "on_step_end"):
@@ -132,6 +145,16 @@ class Audience:
         if self._display is not None:
             self._display.turned()
         self._report(done=False)
+        return [] if self._experiment is None else list(self._changed(self._experiment.callback_states))
+
+    def _changed(self, known: Mapping[tuple[int, str], dict[str, Any]]) -> Iterator[CallbackChanged]:
+        for place, callback in self._keepers:
+            name = type(callback).__name__
+            with _named(callback, "get_state"):
+                state = callback.get_state()
+                if state is not None and state != known.get((place, name)):
+                    values.encode(state, "the state")  # else the error would name nobody
+                    yield CallbackChanged(place, name, copy.deepcopy(state))
 
     def finished(self, outcome: str, text: str) -> None:
         if self._experiment is None:

@@ -91,6 +91,14 @@ class StopDecided(Event, frozen=True):
     reason: str
 
 
+class CallbackChanged(Event, frozen=True):
+    """What a callback wants to be given again after a restore."""
+
+    place: int  # among the callbacks
+    name: str  # of its class
+    state: dict[str, Any]
+
+
 class Over(Event, frozen=True):
     """All trials have ended."""
 

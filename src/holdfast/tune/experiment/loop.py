@@ -55,8 +55,9 @@ class Audience(Protocol):
     def stopping(self, text: str) -> None: ...
     def warn(self, text: str) -> None: ...
     def output(self, name: str, rank: int, line: str) -> None: ...
-    def turned(self) -> None:
-        """A turn of the loop is over."""
+    def recovers(self, trial: Trial) -> None: ...
+    def turned(self) -> list[ev.CallbackChanged]:
+        """A turn of the loop is over; what callbacks want to be kept for them."""
 
     def finished(self, outcome: str, text: str) -> None: ...
 
@@ -243,7 +244,9 @@ class ExperimentDriver:
         while self._books.write():  # what came in meanwhile is for the next turn, or this one might never end
             self._settle()
         self._books.sync_if_due(time.monotonic())
-        self._audience.turned()
+        for changed in self._audience.turned():
+            self._happen(changed)
+            self._books.write()
         self._look_at_the_clock()
 
     def _heard(self) -> list[Any]:

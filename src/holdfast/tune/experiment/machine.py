@@ -104,6 +104,7 @@ class Experiment:
         self._gives_whole_configs = isinstance(_innermost(searcher), BasicVariantGenerator)
         self._last_times: dict[str, float] = {}  # of live trials' last report or start
         self._commands: list[Command] = []
+        self.callback_states: dict[tuple[int, str], dict[str, Any]] = {}
         self.exhausted = False  # the searcher has no more
         self.stopping = ""  # why no trial is started any more
         self.epoch = 0
@@ -346,6 +347,9 @@ class Experiment:
             elif trial.status != RUNNING:
                 self._commands.append(Decide(ev.Ended(trial.trial_id, "", event.reason)))
 
+    def _callback_changed(self, event: ev.CallbackChanged) -> None:
+        self.callback_states[event.place, event.name] = event.state
+
     def _over(self, _event: ev.Over) -> None:
         self.is_over = True
 
@@ -389,5 +393,6 @@ _HANDLERS: dict[type[ev.Event], Callable[[Experiment, Any], None]] = {
     ev.Skipped: Experiment._skipped,
     ev.Idled: Experiment._idled,
     ev.StopDecided: Experiment._stop_decided,
+    ev.CallbackChanged: Experiment._callback_changed,
     ev.Over: Experiment._over,
 }

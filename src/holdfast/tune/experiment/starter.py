@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -185,6 +186,7 @@ class Starter:
             self._inbox,
             self._audience.warn,
             self._audience.output,
+            partial(self._audience.recovers, trial),
         )
         self.runs[trial.trial_id] = run
         self._audience.started(trial)

@@ -62,8 +62,9 @@ class _Display(OffDisplay):
         tell: Callable[[str], None],
         output: Callable[[str, int, str], None] | None,
         group: Callable[[int], None],
+        retry: Callable[[], None] | None,
     ) -> None:
-        self._name, self._tell, self._output, self._group = name, tell, output, group
+        self._name, self._tell, self._output, self._group, self._retry = name, tell, output, group, retry
 
     def group(self, generation: int, world_size: int) -> None:
         self._group(generation)
@@ -71,6 +72,8 @@ class _Display(OffDisplay):
     def failure(self, text: str, action: str) -> None:
         if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
             self._tell(f"{self._name}: {text}{f'; {action}' if action else ''}")
+            if self._retry is not None:
+                self._retry()
 
     def warning(self, text: str) -> None:
         self._tell(f"{self._name}: {text}")
@@ -96,6 +99,7 @@ class TrialRun:
         shared: Inbox,
         tell: Callable[[str], None],
         output: Callable[[str, int, str], None] | None = None,
+        retry: Callable[[], None] | None = None,
     ) -> None:
         self.trial_id = trial_id
         history.deliver = lambda then: self.take_in([then])
@@ -118,7 +122,7 @@ class TrialRun:
             settings,
             inbox=inbox,
             storage=_storage(plan, inbox, history, settings),
-            display=_Display(name, tell, output, self._has_begun),
+            display=_Display(name, tell, output, self._has_begun, retry),
         )
 
     @property
