@@ -189,6 +189,7 @@ MEMBERS = {
     },
     "Stopper": {
         "stop_all": "()",
+        "next_decision": "(trial_id, iteration)",
         "use_clock": "(clock)",
     },
     "Trainable": {
