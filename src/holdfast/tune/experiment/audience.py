@@ -55,7 +55,8 @@ class Audience:
         self._turns = 0
         self._all = _Lazy(self)
         self._keepers = [(n, c) for n, c in enumerate(self._callbacks) if _overrides(c, "get_state")]
-        self._steppers = [c for c in self._callbacks if _overrides(c, "on_step_end", "on_step_begin")]
+        self._after_steps = [c for c in self._callbacks if _overrides(c, "on_step_end")]
+        self._before_steps = [c for c in self._callbacks if _overrides(c, "on_step_begin")]
         self._artifacts = artifacts
 
     def began(self, experiment: Experiment) -> None:
@@ -137,9 +138,10 @@ class Audience:
 
     def turned(self) -> list[CallbackChanged]:
         self._turns += 1
-        for callback in self._steppers:
+        for callback in self._after_steps:
             with _named(callback, "on_step_end"):
                 callback.on_step_end(self._turns, self._all)
+        for callback in self._before_steps:
             with _named(callback, "on_step_begin"):
                 callback.on_step_begin(self._turns + 1, self._all)
         if self._display is not None:
@@ -241,5 +243,5 @@ def _failed(callback: Callback, method: str, error: Exception) -> RuntimeError:
     return RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}")
 
 
-def _overrides(callback: Callback, *methods: str) -> bool:
-    return any(getattr(type(callback), method) is not getattr(Callback, method) for method in methods)
+def _overrides(callback: Callback, method: str) -> bool:
+    return getattr(type(callback), method) is not getattr(Callback, method)

@@ -237,6 +237,7 @@ class ExperimentDriver:
 
     def _turn(self, items: list[Any]) -> None:
         self._hear(items)
+        self._hear(self._heard())  # what of that was for trials
         now = time.monotonic()
         for run in list(self._runs.values()):
             run.on_time(now)

@@ -71,7 +71,7 @@ class Starter:
         while self._may_start():
             trial = experiment.next_to_run()
             if trial is None:
-                if not self._seems_to_fit() or (added := experiment.propose()) is None:
+                if experiment.exhausted or not self._seems_to_fit() or (added := experiment.propose()) is None:
                     break
                 self._happen(added)
                 continue

@@ -63,11 +63,11 @@ class JsonLoggerCallback(LoggerCallback):
     def _open(self, trial: Trial) -> None:
         path = Path(trial.local_path, RESULTS)
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab+")
-        file.seek(0)
-        lines = file.readlines()
-        if lines and not lines[-1].endswith(b"\n"):
-            file.truncate(file.tell() - len(lines.pop()))  # the driver died while it wrote
-        self._files[trial.trial_id] = file
+        with path.open("ab+") as before:
+            before.seek(0)
+            lines = before.readlines()
+            if lines and not lines[-1].endswith(b"\n"):
+                before.truncate(before.tell() - len(lines.pop()))  # the driver died while it wrote
+        self._files[trial.trial_id] = path.open("ab")
         if lines:
             self._written_before[trial.trial_id] = set(lines)
