@@ -110,6 +110,6 @@ def test_all_are_told_of_the_end_and_what_is_open_is_closed_whoever_raises() -> 
     made.finished("failed", "it could not begin")
     assert told == []
     made.began(ToyExperiment([]))  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="Broken.on_experiment_end raised OSError: no room"):
+    with pytest.raises(RuntimeError, match=r"Broken.on_experiment_end raised OSError: no room"):
         made.finished("finished", "")
     assert told == ["open", "last", "closed"]
