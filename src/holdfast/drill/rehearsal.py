@@ -168,10 +168,11 @@ class Rehearsal:
         if not differences.is_none and take.is_good:
             differences = differences.without(self._noise_in(runs, differences))
         seen = Seen(fault, take, struck, self._undisturbed, runs, differences, self._limit_s, last_words(stage))
-        nexts = [run.next_report(struck) for run in runs] if struck is not None else []
+        recovered = take.is_good and bool(runs) and runs[-1].finished
+        nexts = [run.next_report(struck) for run in runs] if struck is not None and recovered else []
         result = Result(
             fault=fault,
-            recovered=take.is_good and bool(runs) and runs[-1].finished,
+            recovered=recovered,
             times=take.times,
             seconds=take.seconds,
             next_step_s=min((found for found in nexts if found is not None), default=None),
