@@ -31,6 +31,11 @@ class ScalingConfig:
     """How many workers, and what each of them needs.
 
     ``num_workers`` is a number, ``(min, max)`` for an elastic run, or 0 to run the function in this process.
+    ``use_gpu`` gives each worker a GPU, ``resources_per_worker`` other amounts, as in ``{"CPU": 4, "GPU": 2}``; without
+    either it takes one CPU. ``placement_strategy``: PACK puts workers on few nodes, SPREAD on many; STRICT_... insist.
+    ``accelerator_type`` and ``label_selector`` choose nodes of a Ray cluster. ``elastic_resize_monitor_interval_s``:
+    how long a group must have trained before it is made larger. ``trainer_resources``, ``use_tpu`` and ``topology``
+    are accepted and have no effect.
     """
 
     trainer_resources: dict[str, float] | None = None
@@ -95,14 +100,17 @@ class ScalingConfig:
 
     @property
     def elasticity_enabled(self) -> bool:
+        """Whether ``num_workers`` is a range."""
         return isinstance(self.num_workers, tuple)
 
     @property
     def min_workers(self) -> int:
+        """The fewest that the run goes on with."""
         return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
 
     @property
     def max_workers(self) -> int:
+        """The most that it asks for."""
         return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
 
     @property
@@ -231,7 +239,10 @@ class CheckpointConfig:
 
 @dataclass
 class SyncConfig:
-    """When staged checkpoints go to storage: ``sync_period`` seconds at most after they were staged, 0 for at once."""
+    """When staged checkpoints go to storage: ``sync_period`` seconds at most after they were staged, 0 for at once.
+
+    What newer ones would replace until then (``num_to_keep``) is not uploaded.
+    """
 
     sync_period: float = 0
     sync_timeout: float = 1800
@@ -332,9 +343,11 @@ def storage_in_force(storage: Location) -> Location:
 @dataclass
 class RunConfig:
     """What a run is called, where it is stored, and how it behaves. (storage_path, name) is the run's identity: the
-    same pair resumes it. ``engine`` is "local", "ray" or an engine; None takes the setting's, then the local one.
-    ``preload`` names modules that workers need and that take long to import: they are imported once for all workers and
-    all their restarts."""
+    same pair resumes it. Without a name it gets a unique one. ``storage_path`` is a directory or a URL, or a path in
+    ``storage_filesystem``. ``verbose=0`` shows nothing. ``stop`` and ``progress_reporter`` are for tuning.
+    ``worker_runtime_env={"env_vars": {...}}`` sets variables of the workers. ``engine`` is "local", "ray" or an engine;
+    None takes the setting's, then the local one. ``preload`` names modules that workers need and that take long to
+    import: they are imported once for all workers and all their restarts."""
 
     name: str = None  # type: ignore[assignment]  # None: a unique one is made
     storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)
