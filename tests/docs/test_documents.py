@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from page_blocks import ROOT
 
+from holdfast.cli.main import COMMANDS
 from holdfast.core.failures import FailureKind
 from holdfast.settings import Settings
 
@@ -47,3 +49,18 @@ def test_make_help_lists_the_targets() -> None:
 def test_failure_classes_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| `([a-z -]+)` \|", (ROOT / "docs/failure-classes.md").read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(kind.value for kind in FailureKind)
+
+
+def test_commands_are_documented() -> None:
+    rows = re.findall(r"^\| `holdfast (\w+)", (ROOT / "docs/command-line.md").read_text(), re.MULTILINE)
+    assert list(dict.fromkeys(rows)) == list(COMMANDS)
+
+
+def test_options_of_run_are_documented() -> None:
+    """As those of ``holdfast run --help``; the common ones are said for all commands at once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "run", "--help"], capture_output=True, text=True, timeout=60
+    )
+    offered = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", done.stdout, re.MULTILINE)) - {"--help", "--json"}
+    text = (ROOT / "docs/command-line.md").read_text()
+    assert {option for option in offered if f"`{option}" not in text} == set()
