@@ -107,7 +107,7 @@ def loose_commands(page: Path) -> list[str]:
     """Lines of code that no test would see, because they are indented and not fenced."""
     found, inside = [], False
     for line in page.read_text().splitlines():
-        if _FENCE.match(line):
+        if _FENCE.match(line) or _HIDDEN.match(line) or line == "-->":
             inside = not inside
         elif not inside and re.match(r" {4,}(\$ |holdfast |pip |python |curl |eval |def |import |from )", line):
             found.append(line.strip())
