@@ -71,17 +71,21 @@ def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> int 
         "PYTHONUNBUFFERED": "1",
         **_for_fault(stage),
     }
-    with open(stage.output_file, "ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, script, *args],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=partial(posix.die_with_parent, os.getpid()),
-        )
+    # What the handler of a signal raises while Python forks would be lost
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        with open(stage.output_file, "ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, script, *args],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=partial(_begin, os.getpid(), mask),
+            )
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return process.wait(max(0.1, limit_s))
         except subprocess.TimeoutExpired:
             return None
@@ -89,6 +93,13 @@ def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> int 
             if process.poll() is None:
                 process.kill()
                 process.wait()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _begin(parent: int, mask: set[int | signal.Signals]) -> None:
+    posix.die_with_parent(parent)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _for_fault(stage: Stage) -> dict[str, str]:
