@@ -28,8 +28,8 @@ from .trial import Trial, TrialForCallbacks
 
 
 class Audience:
-    """A callback that raises ends the experiment with an error that names it: what it does may matter. A reporter that
-    does is not asked again."""
+    """Told of nothing that is not journalled. A callback that raises ends the experiment with an error that names it:
+    what it does may matter. A reporter that does is not asked again."""
 
     def __init__(
         self,

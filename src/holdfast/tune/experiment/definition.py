@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import uuid
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -123,6 +124,8 @@ class Definition:
             "time_budget_s": config.budget_s,
             "failure": asdict(run.failure_config),
             "checkpoint": asdict(run.checkpoint_config),
+            "verbose": run.verbose,
+            "callbacks": [type(callback).__name__ for callback in run.callbacks],
             "stored": stored,
             "lacking": lacking,
         }
@@ -161,7 +164,15 @@ def restored(
             raise ValueError(
                 f"Tuner.restore(run_config=RunConfig(stop=...)): pass it again; {lacking['stop']} cannot be stored"
             )
+        if identity.get("callbacks"):
+            warnings.warn(
+                f"Tuner.restore: {', '.join(identity['callbacks'])} cannot be stored, and hear of nothing from now on "
+                "unless they are passed again with run_config=RunConfig(callbacks=[...])",
+                UserWarning,
+                stacklevel=4,
+            )
         run_config = RunConfig(
+            verbose=identity.get("verbose"),
             failure_config=FailureConfig(**identity["failure"]),
             checkpoint_config=CheckpointConfig(**identity["checkpoint"]),
             stop=made(stored["stop"]),

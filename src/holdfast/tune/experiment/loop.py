@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.core.state import Outcome
 from holdfast.driver import interrupt
@@ -29,6 +29,7 @@ from holdfast.wire import messages as wire
 
 from . import events as ev
 from . import machine as do
+from .audience import Audience
 from .hub import Hub
 from .machine import Experiment
 from .replaying import Kept, entry_of, replay, unheard
@@ -42,24 +43,6 @@ log = logging.getLogger(__name__)
 _BATCH = 1000
 _TICK_S = 1.0  # how often time limits and reporters are looked at
 _NODES_JOIN_WITHIN_S = 10.0
-
-
-class Audience(Protocol):
-    """Who is told what happens: callbacks, loggers, the display. Told of nothing that is not journalled."""
-
-    def began(self, experiment: Experiment) -> None: ...
-    def started(self, trial: Trial) -> None: ...
-    def reported(self, trial: Trial, result: dict[str, Any]) -> None: ...
-    def exploited(self, trial: Trial) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
-    def stopping(self, text: str) -> None: ...
-    def warn(self, text: str) -> None: ...
-    def output(self, name: str, rank: int, line: str) -> None: ...
-    def recovers(self, trial: Trial) -> None: ...
-    def turned(self) -> list[ev.CallbackChanged]:
-        """A turn of the loop is over; what callbacks want to be kept for them."""
-
-    def finished(self, outcome: str, text: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -192,9 +175,21 @@ class ExperimentDriver:
 
     def _start(self) -> None:
         self._audience.began(self._experiment)
-        self._hub.open(self._configure, self._inbox)
-        self._is_ready_by = time.monotonic() + _NODES_JOIN_WITHIN_S
+        if self._nothing_is_left():
+            self._end()
+        else:
+            self._hub.open(self._configure, self._inbox)
+            self._is_ready_by = time.monotonic() + _NODES_JOIN_WITHIN_S
         self._turn([])
+
+    def _nothing_is_left(self) -> bool:
+        """Whether all trials have ended and the searcher has no more: a restore of what had finished needs no nodes."""
+        if self._experiment.get_live_trials():
+            return False
+        added = self._experiment.propose()
+        if added is not None:
+            self._happen(added)
+        return added is None and self._experiment.exhausted
 
     def _close(self, *closers: Callable[[], None]) -> None:
         for close in closers:
@@ -358,8 +353,7 @@ class ExperimentDriver:
         live = experiment.get_live_trials()
         if not live and (experiment.exhausted or experiment.stopping):
             if not experiment.is_over:  # else it is said, and on its way to storage
-                self._happen(ev.Over())
-                self._books.note([], self._finish)
+                self._end()
             return
         if any(trial.status == PENDING for trial in live) or (not live and not experiment.stopping):
             return  # they wait for room, or the searcher is to be asked again
@@ -371,6 +365,10 @@ class ExperimentDriver:
             for trial in live:
                 if trial.status == PAUSED:
                     self._happen(ev.Ended(trial.trial_id, "", "it was paused, and nothing let it go on"))
+
+    def _end(self) -> None:
+        self._happen(ev.Over())
+        self._books.note([], self._finish)
 
     def _finish(self) -> None:
         self._over = True

@@ -44,7 +44,8 @@ class Results(Sequence[Result]):
 
     def _result(self, trial: Trial) -> Result:
         home = self._experiment.home_of(trial)
-        checkpoints = [(Checkpoint(home / "checkpoints" / m.id), m.metrics or {}) for m in manifests_of(home)]
+        manifests = [] if trial.has_ended and trial.checkpoint_number is None else manifests_of(home)
+        checkpoints = [(Checkpoint(home / "checkpoints" / m.id), m.metrics or {}) for m in manifests]
         return Result(
             metrics=dict(trial.last_result) or None,
             checkpoint=checkpoints[-1][0] if checkpoints else None,
