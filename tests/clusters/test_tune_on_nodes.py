@@ -14,7 +14,7 @@ from elastic_job import node_id, note, wait_until
 import holdfast
 import holdfast.train as train
 from holdfast import tune
-from holdfast.tune.experiment.hub import numbered
+from holdfast.tune.experiment.hub import named
 from holdfast.wire.messages import Place
 
 pytestmark = pytest.mark.timeout(200)
@@ -67,8 +67,13 @@ def test_a_trial_that_loses_a_node_goes_on_where_it_has_room_already(tmp_path: P
     assert sorted(starts()[2:]) == [(0, large), (1, large)]
 
 
-def test_gpus_of_a_node_of_its_own_are_told_by_their_numbers() -> None:
-    """What the script sees there is not changed: it may have been limited already."""
-    first = Place(0, 0, 2, 0, 1.0, [0, 1], "1,3,2")
-    second = Place(1, 1, 2, 0, 1.0, [2], "1,3,2")
-    assert [(place.devices, place.sees) for place in map(numbered, (first, second))] == [([1, 3], ""), ([2], "")]
+@pytest.mark.parametrize(
+    ("given", "sees"), [(None, "1,3,2"), ("4,5,6,7", "5,7,6"), ("GPU-a,GPU-b,GPU-c,GPU-d", "GPU-b,GPU-d,GPU-c")]
+)
+def test_a_trial_sees_its_gpus_alone(given: str | None, sees: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the names that the script's own environment has for them."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    place = named(Place(0, 0, 2, 0, 1.0, [0, 1], "1,3,2"))
+    assert (place.devices, place.sees) == ([0, 1], sees)

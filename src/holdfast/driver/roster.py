@@ -118,6 +118,9 @@ class Roster:
     def _devices(self, node: Node, count: int) -> tuple[str, list[list[int]]]:
         """The GPUs that the workers of a node see, and which of them each has; two may share one."""
         if node.seats is None:
+            if 0 < self._gpus < 1:
+                sharing = _times(self._gpus, 1.0)
+                return "", [[i // sharing] for i in range(count)]
             gpus = math.ceil(self._gpus)
             return "", [list(range(i * gpus, (i + 1) * gpus)) for i in range(count)]
         taken = [seat.gpus for seat in node.seats[:count]]
@@ -133,9 +136,15 @@ class Roster:
     def _room(self, node: Node) -> float:
         if node.seats is not None:
             return len(node.seats)
-        by_cpu = math.inf if not self._cpus else node.cpus // self._cpus
-        by_gpu = math.inf if not self._gpus or math.isinf(node.cpus) else node.gpus // self._gpus
-        return by_cpu if math.isinf(by_gpu) else min(by_cpu, by_gpu)
+        if math.isinf(node.cpus):
+            return math.inf
+        by_cpu = math.inf if not self._cpus else _times(self._cpus, node.cpus)
+        by_gpu = math.inf
+        if self._gpus >= 1:
+            by_gpu = _times(math.ceil(self._gpus), node.gpus)
+        elif self._gpus:
+            by_gpu = _times(self._gpus, 1.0) * math.floor(node.gpus)  # a share is of one device
+        return min(by_cpu, by_gpu)
 
     def _packed(self, nodes: list[Node], world_size: int) -> list[tuple[Node, int]]:
         left, counts = world_size, []
@@ -156,3 +165,8 @@ class Roster:
                 counts[node.id] += 1
             left -= min(left, len(free))
         return [(node, counts[node.id]) for node in nodes]
+
+
+def _times(share: float, amount: float) -> int:
+    """How often it is in there: ten times a tenth in one, whatever binary fractions say."""
+    return math.floor(amount / share + 1e-9)

@@ -6,6 +6,7 @@ room, and loses them or gets others as the experiment's nodes come and go.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -175,7 +176,7 @@ class TrialSession:
         if isinstance(message, wire.Probe) or node_id not in self._there:
             return
         if isinstance(message, wire.StartWorkers) and not self._hub.room.is_granted:
-            message = structs.replace(message, places=[numbered(place) for place in message.places])
+            message = structs.replace(message, places=[named(place) for place in message.places])
         self._hub.send(node_id, wire.InRun(self.run, message))  # type: ignore[arg-type]
 
     def _seats(self, node: str) -> list[wire.Seat]:
@@ -222,7 +223,8 @@ class TrialSession:
         self._inbox.put((node, message))
 
 
-def numbered(place: wire.Place) -> wire.Place:
-    """The GPUs by their numbers on the node: which of them the script sees there is not for us to say."""
+def named(place: wire.Place) -> wire.Place:
+    """The GPUs of a trial are all that it sees. The script's own environment may have other names for them."""
+    names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     seen = [int(gpu) for gpu in place.sees.split(",") if gpu]
-    return structs.replace(place, devices=[seen[device] for device in place.devices], sees="")
+    return structs.replace(place, sees=",".join(names[gpu] if gpu < len(names) else str(gpu) for gpu in seen))
