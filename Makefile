@@ -48,7 +48,7 @@ storms: setup ## every storage fault at every request, and a kill at each of the
 	$(VENV)/bin/python -m pytest tests/objects -m soak -s
 
 docs: setup ## the documentation as a site in site/; warnings are errors
-	$(VENV)/bin/mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir site
 
 benchmark: $(BENCH_VENV)/.ready ## side by side with Ray Train and torchrun (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
