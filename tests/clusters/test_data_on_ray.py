@@ -66,7 +66,7 @@ def test_a_dataset_of_rays_needs_the_engine(machines: Machines, tmp_path: Path) 
         trainer.fit()
 
 
-@pytest.mark.soak  # Ray Data waits until Ray has noticed that the node is gone
+@pytest.mark.soak  # with a node that was killed, Ray Data takes a minute or two
 def test_each_rank_has_its_part_also_of_a_smaller_world(machines: Machines, scene: RayScene) -> None:
     machines.top_up(1)  # for what Ray Data itself has to do
     for _ in range(2):

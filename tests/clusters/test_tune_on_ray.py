@@ -151,7 +151,7 @@ def test_the_same_command_goes_on_with_an_experiment_whose_driver_was_killed(mac
 def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_the_other_is_not_touched(
     machines: Machines, notes: Notes
 ) -> None:
-    """The last one: Ray may take the dead node for alive for half a minute, and grant room there."""
+    """The last one: Ray may need half a minute to notice that the node is gone."""
     machines.top_up(3)
 
     def act() -> None:
