@@ -158,7 +158,8 @@ def main() -> None:
         )
         result = trainer.fit()
 
-    state = torch.load(Path(result.checkpoint.path) / "state.pt")
+    with result.checkpoint.as_directory() as directory:  # wherever the run is stored
+        state = torch.load(Path(directory) / "state.pt")
     runs = [workers for i, workers in enumerate(state["sizes"]) if i == 0 or state["sizes"][i - 1] != workers]
     print(f"{state['step']} steps by {', '.join(map(str, runs))} workers")
     for epoch, counts in enumerate(state["seen"]):
