@@ -50,7 +50,7 @@ storms: setup ## every storage fault at every request, and a kill at each of the
 docs: setup ## the documentation as a site in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir site
 
-benchmark: $(BENCH_VENV)/.ready ## side by side with Ray Train and torchrun (BENCHMARK_ARGS=...)
+benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs/benchmarks.md (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
