@@ -41,7 +41,7 @@ soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at mo
 drills: setup ## every fault of a drill on the examples (an hour)
 	$(VENV)/bin/python -m pytest tests/drill -m soak -s
 
-clusters: setup ## on Ray: its autoscaler, lost heads
+clusters: setup ## on Ray: its autoscaler, lost heads, cut cables, the guides' scripts, submitted jobs
 	$(VENV)/bin/python -m pytest tests/clusters -m soak -s
 
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)

@@ -24,7 +24,6 @@ from holdfast.core.state import Outcome, RunState
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, StorageError
 from holdfast.settings import Settings
-from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
 from . import display as displays
@@ -40,11 +39,12 @@ from .lag import Lag
 from .observer import Nobody, Observer
 from .plan import Ending, Plan
 from .recovery import IDENTITY, read_past
-from .remote_storage import RemoteStorage, scratch_of
+from .remote_storage import RemoteStorage
 from .reports import ReportBook
 from .requests import Requests
 from .showing import closing_words, show
 from .storage import DiskStorage
+from .storage_place import storage_at
 
 log = logging.getLogger(__name__)
 _BATCH = 1000
@@ -73,7 +73,7 @@ class Driver:
         observer: Observer | None = None,
     ) -> None:
         inbox = queue.SimpleQueue() if inbox is None else inbox
-        storage = storage or _storage(plan, inbox, settings)
+        storage = storage or storage_at(plan.location, inbox, settings, plan.score_attribute)
         home = storage.home.root
         address = cloudpickle.dumps(plan.location) if storage.remote else b""
         fleet = Fleet(plan, engine, configuration(plan, settings, home.parent if storage.remote else home, address))
@@ -316,13 +316,6 @@ class Driver:
             desk.past.validations[event.record.id] = event.validation
         if event.generation == desk.state.generation:
             desk.book.committed(event.index, event.record.id)
-
-
-def _storage(plan: Plan, inbox: Inbox, settings: Settings) -> DiskStorage | RemoteStorage:
-    if plan.location.path is not None:
-        return DiskStorage(RunLayout(plan.location.path), inbox, plan.score_attribute)
-    scratch = scratch_of(str(plan.location), settings.scratch_dir)
-    return RemoteStorage(plan.location, scratch, inbox, plan.score_attribute, settings.storage_patience_s)
 
 
 def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:
