@@ -9,6 +9,7 @@ import os
 import signal
 import tempfile
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ def train_fn(config: dict[str, Any]) -> None:
 def stateful_loader() -> Any:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
+    warnings.filterwarnings("ignore", "'set_vital' is deprecated")  # torchdata's own, with newer torch
     return StatefulDataLoader
 
 
