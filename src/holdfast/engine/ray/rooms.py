@@ -16,9 +16,7 @@ from holdfast.wire.messages import Seat
 
 from .reservation import Reservation
 
-_LOOKED_AT = (
-    8  # of those that wait: so many of the first, which Ray is likely to grant first, and of the others in turn
-)
+_LOOKED_AT = 8  # of those that wait: the first, which Ray is likely to grant first, and as many others in turn
 
 
 @dataclass(frozen=True)
