@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 from elastic_job import node_id, note
 
 import holdfast
@@ -84,5 +85,8 @@ def read_tensors(config: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     holdfast.init(engine="ray")
-    print(base64.b64encode(pickle.dumps(holdfast.put([1, 2, 3]))).decode())
-    holdfast.shutdown()
+    pickled = pickle.dumps(holdfast.put([1, 2, 3]))
+    ray.shutdown()  # without a word to Holdfast
+    assert holdfast.get(pickle.loads(pickle.dumps(holdfast.put("here")))) == "here"
+    assert not ray.is_initialized(), "Ray was started again, for nobody"
+    print(base64.b64encode(pickled).decode())

@@ -213,6 +213,7 @@ class Cart:
 
     def __init__(self, here: Path) -> None:
         self._here = here
+        self.is_open = True
         self.there: dict[str, bytes] = {}
         self.ways = 0
 
@@ -254,6 +255,16 @@ def test_a_reference_that_is_sent_is_fetched_by_the_engines_carrier(
     assert not exists(there)
     with pytest.raises(ObjectLostError, match="Put the object again"):
         get(there)
+
+
+def test_a_carrier_that_is_closed_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cart = Cart(tmp_path)
+    monkeypatch.setattr(refs, "_own_carrier", cart)
+    sent = pickle.loads(pickle.dumps(put("here")))
+    cart.is_open = False
+    assert get(pickle.loads(pickle.dumps(sent))) == "here"
+    assert get(pickle.loads(pickle.dumps(put("too")))) == "too"
+    assert (cart.ways, list(cart.there)) == (0, [sent.name])
 
 
 def test_a_reference_to_what_is_lost_can_still_be_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,9 +48,8 @@ def _carry_objects() -> None:
     """What this process has put, or will put, is for all nodes."""
     from .objects import RayCarrier
 
-    job = ray_module().get_runtime_context().get_job_id()
     known = refs.own_carrier()
-    if not isinstance(known, RayCarrier) or known.job != job:
+    if known is None or not known.is_open:
         refs.use_carrier(RayCarrier())
 
 

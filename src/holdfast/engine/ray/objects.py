@@ -36,12 +36,18 @@ class RayCarrier:
 
     def __init__(self, session: ObjectSession | None = None) -> None:
         context = ray_module().get_runtime_context()
-        self._node, self.job = context.get_node_id(), context.get_job_id()
+        self._node, self._job, self._pid = context.get_node_id(), context.get_job_id(), os.getpid()
         self._session = session
         self._lock = threading.Lock()
         self._one_at_a_time: dict[str, threading.Lock] = {}
         self._sent: dict[str, tuple[Any, Handle]] = {}  # by the object's name: what keeps it in Ray's store
         self._fetched: dict[str, Path] = {}
+
+    @property
+    def is_open(self) -> bool:
+        ray = ray_module()
+        here = os.getpid() == self._pid and ray.is_initialized()
+        return here and ray.get_runtime_context().get_job_id() == self._job
 
     def send(self, path: Path) -> Handle:
         ray = ray_module()
@@ -49,7 +55,7 @@ class RayCarrier:
             if path.name not in self._sent:
                 with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
                     object = ray.put(PickleBuffer(memory))
-                self._sent[path.name] = object, Handle(self._node, self.job, ray.cloudpickle.dumps(object))
+                self._sent[path.name] = object, Handle(self._node, self._job, ray.cloudpickle.dumps(object))
             return self._sent[path.name][1]
 
     def fetch(self, ref: refs.ObjectRef) -> Path:
@@ -72,7 +78,7 @@ class RayCarrier:
 
     def has(self, ref: refs.ObjectRef) -> bool:
         handle = ref.handle
-        if not isinstance(handle, Handle) or handle.job != self.job:
+        if not isinstance(handle, Handle) or handle.job != self._job:
             return False
         return handle.node != self._node or os.path.exists(os.path.join(ref.place, ref.name))
 

@@ -43,6 +43,10 @@ class ObjectRef:
 
 
 class Carrier(Protocol):
+    @property
+    def is_open(self) -> bool:
+        """Whether this process can use it: a fork cannot, nor can anybody when the cluster has been left."""
+
     def send(self, path: Path) -> Any:
         """What lets others fetch the object of this file."""
 
@@ -136,7 +140,7 @@ def own_carrier() -> Carrier | None:
 
 
 def _carrier() -> Carrier | None:
-    return _own_carrier or door.carrier()
+    return _own_carrier if _own_carrier is not None and _own_carrier.is_open else door.carrier()
 
 
 def _handle_of(ref: ObjectRef) -> Any:
