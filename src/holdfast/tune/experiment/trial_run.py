@@ -113,8 +113,7 @@ class TrialRun:
         inbox = _Inbox()
         inbox.shared, inbox.run = shared, self
         self._inbox = inbox
-        self.engine = hub.engine_for(shares, self._left)
-        self._closers = 1 + self._remote  # what is still to be closed
+        self.engine = hub.engine_for(shares, self._session_is_closed)
         plan = replace(plan, on_report=self._reported)
         self._driver = Driver(
             plan,
@@ -188,23 +187,26 @@ class TrialRun:
         self._close()
 
     def _close(self) -> None:
-        """The session is closed by the driver at once. What is left to save, far away, must not hold up the others."""
-        if not self._remote:
+        if self._remote:
+            self._driver.close_session()  # first alone: nodes still bring their last log lines into storage
+        else:
             self._driver.close()
             self._driver.release()
-            return
-        self._driver.close_session()
 
-        def finish() -> None:
-            self._driver.close()
-            self._driver.release()
-            self._inbox.put(self._left)
+    def _session_is_closed(self) -> None:
+        if self._remote:
+            # What is left to save, far away, must not hold up the others
+            threading.Thread(target=self._finish, name=f"holdfast-close-{self.trial_id}", daemon=True).start()
+        else:
+            self._left()
 
-        threading.Thread(target=finish, name=f"holdfast-close-{self.trial_id}", daemon=True).start()
+    def _finish(self) -> None:
+        self._driver.close()
+        self._driver.release()
+        self._inbox.put(self._left)
 
     def _left(self) -> None:
-        self._closers -= 1
-        self.is_gone = self._closers <= 0
+        self.is_gone = True
 
 
 def _storage(
