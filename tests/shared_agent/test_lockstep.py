@@ -97,6 +97,7 @@ def test_a_report_that_also_waits_until_it_is_durable(shared: AgentAtWork, begin
 def test_a_notice_is_heard_meanwhile(shared: AgentAtWork, begin: Begin) -> None:
     begin(trial_work.report_thrice)
     assert indices(shared, 1) == [0]
+    wait_until(lambda: waits_in_report(shared), "the wait in report()")  # before that it may not have counted it
     shared.order(RUN, wire.Notice(1, None, {"node-0": [0]}))
     assert shared.take(wire.WorkerNoticed, RUN).reports == 1
     go_on(shared, 0)
