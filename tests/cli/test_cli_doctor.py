@@ -69,6 +69,12 @@ def test_a_slow_and_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.M
     }
 
 
+@pytest.mark.parametrize(("ahead_s", "told"), [(3600.4, "is 3600 s ahead of"), (-61.0, "is 61 s behind")])
+def test_a_store_with_another_time_is_a_warning(ahead_s: float, told: str) -> None:
+    finding = diagnosis_storage._clock(ahead_s)
+    assert (finding.grade, finding.text) == (Grade.WARNING, f"{told} this machine's")
+
+
 def about_ray(address: str | None) -> Finding:
     (finding,) = diagnosis_machine._ray(address)
     return finding

@@ -100,6 +100,7 @@ def test_the_doctor_tries_the_store_and_leaves_nothing(bucket: str) -> None:
     findings = {f["what"]: f for f in holdfast_json("doctor", "--quick", bucket)["findings"]}
     assert findings["storage"]["grade"] in ("good", "warning")
     assert findings["creation"]["grade"] in ("good", "warning")
+    assert findings["store's clock"]["text"] == "agrees with this machine's"
     assert keys(bucket) == []
 
 

@@ -143,3 +143,8 @@ def test_a_signed_address_is_not_shown() -> None:
     error = OSError("request to https://account.blob.core.windows.net/c/k?sv=1&sig=SECRET failed")
     assert "SECRET" not in str(verdicts.judge("read", "az://c/k", error))
     assert "account.blob" in str(verdicts.judge("read", "az://c/k", error))
+
+
+def test_a_clock_that_is_wrong_is_named() -> None:
+    said = "Server returned non-2xx status code: 403 Forbidden: <Error><Code>RequestTimeTooSkewed</Code></Error>"
+    assert "clock" in verdicts.remedy(verdicts.judge("write", "s3://b/k", OSError(said)))

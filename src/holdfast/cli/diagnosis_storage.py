@@ -19,12 +19,14 @@ from holdfast.cli.output import size_text
 from holdfast.cli.paths import PATIENCE_S
 from holdfast.errors import ObjectExistsError, StorageError
 from holdfast.store.location import Location
+from holdfast.store.objects.base import HasClock
 
 Look = Callable[[], Iterator[Finding]]
 _SYNCS, _SLOW_SYNC_S = 9, 0.1
 _BLOCK, _BLOCKS, _SLOW_BYTES_A_SECOND = 1 << 20, 32, 20e6
 _LITTLE_SPACE = 5 << 30
 _SLOW_REQUEST_S = 1.0
+_CLOCKS_DIFFER_S = 20.0
 
 
 def looks(location: Location) -> list[Look]:
@@ -97,11 +99,14 @@ def _objects(location: Location) -> Iterator[Finding]:
     objects = location.open(PATIENCE_S)
     key = f".holdfast-doctor-{uuid4().hex}"
     content = uuid4().hex.encode()
+    written_at = time.time()
     try:
         times = [_timed(lambda: objects.put(key, content)), _timed(lambda: _same(objects.get(key), content))]
         try:
             times.append(_timed(lambda: objects.list(key)))
             yield _reached(location, times)
+            if isinstance(objects, HasClock):
+                yield _clock(objects.written_at(key) - written_at)
             safe = objects.creates_safely and _refuses(lambda: objects.create(key, b"another"))
             if safe:
                 yield good("creation", "an object that is there is not created again: two drivers cannot both begin")
@@ -124,6 +129,14 @@ def _reached(location: Location, times: list[float]) -> Finding:
     if max(times) > _SLOW_REQUEST_S:
         return warning("storage", f"{location}: {spelled}", "it is slow, or far away; training goes on meanwhile")
     return good("storage", f"{location}: {spelled}")
+
+
+def _clock(ahead_s: float) -> Finding:
+    """Requests are signed with the time, and a dead driver's lease ends by it. Stores tell it in whole seconds."""
+    if abs(ahead_s) <= _CLOCKS_DIFFER_S:
+        return good("store's clock", "agrees with this machine's")
+    text = f"is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
+    return warning("store's clock", text, "set this machine's clock right, and let chrony or systemd-timesyncd keep it")
 
 
 def _refuses(create: Callable[[], None]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class ObjectInfo(NamedTuple):
@@ -68,3 +68,11 @@ class ObjectStore(Protocol):
 
     def close(self) -> None:
         """Give up what is under way: calls that wait for a retry raise at once."""
+
+
+@runtime_checkable
+class HasClock(Protocol):
+    """A store with a clock of its own, which may differ from this machine's."""
+
+    def written_at(self, key: str) -> float:
+        """When the object was written, in seconds since 1970 by the store's clock."""

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,6 +84,10 @@ class ObstoreObjects(PatientObjects):
             except ObjectMissingError:  # the batch ended at a key that is gone; some stores say so
                 for key in batch:
                     self._delete_one(key)
+
+    def written_at(self, key: str) -> float:
+        modified: datetime = self._try("read", key, lambda: obstore.head(self._store, self._full(key)))["last_modified"]
+        return modified.timestamp()
 
     def upload(self, path: Path, key: str) -> None:
         self._try("upload", key, lambda: self._upload(path, key))

@@ -24,6 +24,7 @@ CHECK_ACCESS = (
     "Check the credentials (are they there, not expired, allowed to do this?), the region, the endpoint and that the "
     "bucket exists. Nothing that was committed is hurt; run again when that is right."
 )
+SET_CLOCK = "Set this machine's clock right. Nothing that was committed is hurt; run again when that is done."
 CHECK_SERVICE = "Check the network and the service. Nothing that was committed is hurt; run again when it answers."
 
 _DENIED = re.compile(
@@ -73,6 +74,8 @@ def judge(action: str, name: str, error: Exception) -> StorageError:
 
 
 def remedy(error: StorageError) -> str:
+    if "RequestTimeTooSkewed" in str(error):
+        return SET_CLOCK
     return CHECK_ACCESS if isinstance(error, StorageDeniedError) else CHECK_SERVICE
 
 
