@@ -1,4 +1,4 @@
-"""Nodes that join late get their workers from a seed that has imported what takes long, once it has."""
+"""Where there is a seed, and what it is worth: to nodes that join late, and to a person at a prompt."""
 
 from __future__ import annotations
 
@@ -39,4 +39,22 @@ def test_a_copy_takes_over_when_it_is_warm_and_not_before(tmp_path: Path) -> Non
     deadline = time.monotonic() + PATIENCE_S
     while any(posix.state(pid) not in ("", "Z", "X") for pid in left):
         assert time.monotonic() < deadline, "a process outlives its script"
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not posix.LINUX, reason="there are seeds on Linux alone")
+@pytest.mark.timeout(300)
+def test_a_prompt_with_threads_has_a_seed_that_imports_beside_it(tmp_path: Path) -> None:
+    """As a notebook's kernel is. The seed is a process of its own, serves every fit(), and goes with the prompt."""
+    typed = Path(__file__).with_name("typed_at_a_prompt.txt").read_text()
+    command = [sys.executable, "-i", "-q"]
+    prompt = subprocess.run(command, input=typed, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S * 4)
+    told = json.loads(prompt.stdout.splitlines()[-1])
+    assert told["comm"] == "hf-seed"
+    assert told["forked from"] == [told["seed"]] * 2, "the parents of both runs' zygotes"
+    assert told["had dynamo"] == [True, True]
+    assert "the run was stopped. To go on, call fit() again" in prompt.stderr
+    deadline = time.monotonic() + PATIENCE_S
+    while posix.state(told["seed"]) not in ("", "Z", "X"):
+        assert time.monotonic() < deadline, "the seed outlives its prompt"
         time.sleep(0.05)

@@ -8,10 +8,11 @@ from holdfast import settings
 from holdfast.node import seed
 
 
-def prefork(modules: Sequence[str]) -> None:
-    """Take the snapshot, with these modules imported in it, unless that is switched off."""
+def prefork(modules: Sequence[str], slow: Sequence[str]) -> None:
+    """Take the snapshot, with these modules imported in it, and the slow ones if there is time; unless that is switched
+    off."""
     in_force = settings.load()
     if in_force.prefork and in_force.start_method == "fork":
         import torch  # noqa: F401  the snapshot is taken for it
 
-        seed.plant(modules)
+        seed.plant(modules, slow)

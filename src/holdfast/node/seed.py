@@ -4,6 +4,9 @@ A zygote that had to import torch anew would double the time to the first step. 
 script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
 no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
 Nodes that join later need more at once, which a copy of the seed imports meanwhile: it takes over when it has.
+
+A notebook has threads, and trains many times while a person waits. There the seed is a process of its own, which
+imports all that workers need while the person writes on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -28,6 +32,7 @@ from . import posix, zygote
 
 _TORCH_DEFAULT_SEED = 67280421310721
 _WITHIN_S = 10.0
+_IMPORTED_WITHIN_S = 60.0
 _GROW, _WARM = b"grow", b"warm"
 _seed: Seed | None = None
 _inside = False  # this process is a seed, or descends from one
@@ -36,8 +41,12 @@ _inside = False  # this process is a seed, or descends from one
 class Seed:
     """The script's end of the wire to its seed."""
 
-    def __init__(self, pid: int, wire: socket.socket) -> None:
+    process: subprocess.Popen[bytes] | None = None  # kept as long as the seed
+
+    def __init__(self, pid: int, wire: socket.socket, within_s: float = _WITHIN_S) -> None:
         self.pid = pid
+        wire.settimeout(within_s)
+        atexit.register(wire.close)
         self._owner = os.getpid()
         self._wire = wire
         self._one_at_a_time = threading.Lock()  # an answer does not say whose it is
@@ -60,8 +69,6 @@ class Seed:
             found = self._ask(json.dumps(list(modules)).encode()) if self._copy is None else None
             if found is not None:
                 self._copy = Seed(*found)
-                self._copy._wire.settimeout(_WITHIN_S)
-                atexit.register(self._copy._wire.close)
 
     def _has_warm_copy(self) -> bool:
         if self._copy is not None and not self._copy_is_warm and select.select([self._copy._wire], [], [], 0)[0]:
@@ -88,11 +95,21 @@ def planted() -> Seed | None:
     return _seed
 
 
-def plant(modules: Sequence[str]) -> None:
-    """Take the snapshot, once, if that is safe here and now; the modules are imported in it."""
+def plant(modules: Sequence[str], slow: Sequence[str] = ()) -> None:
+    """Take the snapshot, once, if that is safe here and now; the modules are imported in it. Before a person, where it
+    is not, start a process that imports the slow ones too."""
     global _seed
-    if _seed is not None or _inside or not _is_safe():
+    if _seed is not None or _inside or not posix.LINUX or parent_process() is not None:
         return
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if _is_safe():
+        _seed = _fork(modules)
+    elif hasattr(sys, "ps1"):
+        _seed = _start([*modules, *slow])
+
+
+def _fork(modules: Sequence[str]) -> Seed:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     for stream in (sys.stdout, sys.stderr):
@@ -104,20 +121,32 @@ def plant(modules: Sequence[str]) -> None:
     if pid == 0:
         try:
             ours.close()
+            os.setsid()
+            _forget_half_imported()
+            posix.forget_exit_functions()
             _live(parent, theirs, modules)
         finally:
             os._exit(0)
     gc.unfreeze()
     theirs.close()
-    ours.settimeout(_WITHIN_S)
-    atexit.register(ours.close)
-    _seed = Seed(pid, ours)
+    return Seed(pid, ours)
+
+
+def _start(modules: Sequence[str]) -> Seed:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "holdfast.node.seed", str(os.getpid()), str(theirs.fileno()), *modules]
+    with theirs:
+        process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=env, start_new_session=True, stdin=subprocess.DEVNULL
+        )
+    seed = Seed(process.pid, ours, _IMPORTED_WITHIN_S)
+    seed.process = process
+    return seed
 
 
 def _is_safe() -> bool:
-    if not posix.LINUX or parent_process() is not None:
-        return False
-    if threading.active_count() > 1 or threading.current_thread() is not threading.main_thread():
+    if threading.active_count() > 1:
         return False
     torch = sys.modules.get("torch")
     if torch is None or torch.cuda.is_initialized():
@@ -158,17 +187,17 @@ def _openblas_threads(path: str) -> int:
 def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     global _inside
     _inside = True
-    os.setsid()
     posix.set_name("hf-seed")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     posix.die_with_parent(parent)
-    _forget_half_imported()
-    posix.forget_exit_functions()
     for name in modules:
         importlib.import_module(name)
     sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
     _serve(wire)
 
 
@@ -197,3 +226,17 @@ def _warm_up(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     gc.freeze()
     wire.send(_WARM)
     _serve(wire)
+
+
+def main() -> None:
+    """Started as a process of its own: ``python -m holdfast.node.seed PARENT FD MODULE...``."""
+    parent, wire, *modules = sys.argv[1:]
+    os.set_inheritable(int(wire), False)
+    _live(int(parent), socket.socket(fileno=int(wire)), modules)
+
+
+if __name__ == "__main__":
+    # Imported anew under its own name, so that what is imported below knows that it is inside a seed.
+    from holdfast.node.seed import main as main_
+
+    main_()

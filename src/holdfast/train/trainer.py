@@ -213,6 +213,8 @@ class DataParallelTrainer:
         return Splits(datasets, whole, config.execution_options, config.enable_shard_locality)
 
     def _how_to_go_on(self, location: Location) -> str:
+        if self.run_config.has_own_name and hasattr(sys, "ps1"):  # a notebook, or Python's prompt
+            return "call fit() again"
         if self.run_config.has_own_name:
             return f"run the same command again: {shlex.join(sys.orig_argv)}"
         return f"use {type(self).__name__}.restore({str(location)!r}, train_loop_per_worker=...)"

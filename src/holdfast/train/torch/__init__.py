@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.prefork import prefork
 from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from holdfast.train.torch.config import TorchConfig
+from holdfast.train.torch.config import PRELOAD, TorchConfig
 
 if find_spec("torch") is None:
     raise ModuleNotFoundError(
@@ -71,4 +71,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'loop')}"), name)
 
 
-prefork([__name__, f"{__name__}.loop", "holdfast.train.payload", "holdfast.train.api", "holdfast.train.collective"])
+prefork(
+    [__name__, f"{__name__}.loop", "holdfast.train.payload", "holdfast.train.api", "holdfast.train.collective"],
+    slow=PRELOAD,
+)
