@@ -110,6 +110,26 @@ def test_a_trial_that_fails_for_good_has_its_error_in_its_result(tmp_path: Path)
     assert grid[0].checkpoint is not None
 
 
+def test_a_trial_that_cannot_have_its_directory_is_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # which would fail first
+
+    class Obstruction(tune.Callback):
+        def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            if trial.config["x"] == 2:
+                (tmp_path / "obstructed" / "x-2").write_text("in the way")
+
+    grid = tune.Tuner(
+        doubled,
+        param_space={"x": tune.grid_search([1, 2, 3, 4])},
+        tune_config=tune.TuneConfig(trial_dirname_creator=lambda trial: f"x-{trial.config['x']}"),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), name="obstructed", verbose=0, callbacks=[Obstruction()]),
+    ).fit()
+    assert [result.error is None for result in grid] == [True, False, True, True]
+    assert "x-2 cannot be written" in str(grid[1].error)
+
+
 def test_fail_fast_ends_the_experiment_and_it_can_be_restored(tmp_path: Path) -> None:
     grid = failing(tmp_path, ["always", ""], fail_fast=True).fit()
     assert grid.num_errors == 1

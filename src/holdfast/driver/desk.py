@@ -45,11 +45,11 @@ class Desk:
     # Known when the run has been taken over from whoever had it before
     epoch: int = field(init=False)
     past: Past = field(init=False)
-    book: ReportBook = field(init=False)
-    accounts: Accounts = field(init=False)
-    requests: Requests = field(init=False)
 
     def __post_init__(self) -> None:
+        self.book = ReportBook(self.storage.home, self.plan.on_report)
+        self.accounts = Accounts(self.storage.log_address)
+        self.requests = Requests(self.fleet.tell, self.list_checkpoints, self.fleet.node_of, self.plan.shards)
         self.verification = Verification(self.fleet, self.storage)
         self.handing_over = HandingOver(self.fleet)
 

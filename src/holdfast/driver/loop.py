@@ -28,7 +28,6 @@ from holdfast.wire import messages as wire
 
 from . import display as displays
 from . import interrupt
-from .accounts import Accounts
 from .beginning import NODES_JOIN, Beginning
 from .desk import Desk
 from .ears import Ears
@@ -40,8 +39,6 @@ from .observer import Nobody, Observer
 from .plan import Ending, Plan
 from .recovery import IDENTITY, read_past
 from .remote_storage import RemoteStorage
-from .reports import ReportBook
-from .requests import Requests
 from .showing import closing_words, show
 from .storage import DiskStorage
 from .storage_place import storage_at
@@ -102,9 +99,6 @@ class Driver:
 
     def _open(self) -> None:
         desk = self._desk
-        desk.book = ReportBook(desk.storage.home, desk.plan.on_report)
-        desk.accounts = Accounts(desk.storage.log_address)
-        desk.requests = Requests(desk.fleet.tell, desk.list_checkpoints, desk.fleet.node_of, desk.plan.shards)
         records, damage = desk.storage.open()
         desk.past = read_past(records)
         desk.state = desk.past.state

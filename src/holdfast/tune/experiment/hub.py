@@ -138,14 +138,21 @@ class TrialEngine:
         self._hub, self.run = hub, run
         self._on_closed = on_closed
         self.wants_room = False  # it lost some, and waits for more
+        self.is_open = False
 
     def check(self, gpus: float) -> None:
         """The experiment has looked already."""
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> TrialSession:
+        self.is_open = True
         session = TrialSession(self._hub, self.run, configure, inbox, self)
         self._hub.is_part(session)
         return session
+
+    def give_up(self) -> None:
+        """The trial fails before it has asked for its nodes."""
+        self._hub.is_closed(self.run)
+        self.closed()
 
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
         return run()

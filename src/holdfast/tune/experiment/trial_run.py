@@ -185,6 +185,8 @@ class TrialRun:
     def _failed(self, error: Exception) -> None:
         self.error = self._driver.failed(error)
         self._close()
+        if not self.engine.is_open:
+            self.engine.give_up()
 
     def _close(self) -> None:
         if self._remote:
@@ -201,9 +203,11 @@ class TrialRun:
             self._left()
 
     def _finish(self) -> None:
-        self._driver.close()
-        self._driver.release()
-        self._inbox.put(self._left)
+        try:
+            self._driver.close()
+            self._driver.release()
+        finally:
+            self._inbox.put(self._left)
 
     def _left(self) -> None:
         self.is_gone = True
