@@ -41,7 +41,7 @@ def train_fn(config: dict[str, Any]) -> None:
             Path(directory, f"rank-{rank}.json").write_text(json.dumps(state))
             metrics = {"step": state["step"], "weights": state["weights"], "seconds": time.time()}
             train.report(metrics, checkpoint=train.Checkpoint.from_directory(directory))
-        time.sleep(0.03)
+        time.sleep(config["pause"])
 
 
 def main() -> None:
@@ -51,23 +51,25 @@ def main() -> None:
     parser.add_argument("--max-failures", type=int, default=3)
     parser.add_argument("--least", type=int, default=2, help="workers, of two")
     parser.add_argument("--nodes", type=int, default=0, help="a cluster of its own, with so many nodes")
+    parser.add_argument("--engine", help="that the script names by itself")
+    parser.add_argument("--pause", type=float, default=0.03, help="seconds between two steps")
     args = parser.parse_args()
     if args.flaw == "broken":
         sys.exit("this script does not even start")
     with holdfast.LocalCluster() as cluster:
         for _ in range(args.nodes):
             cluster.add_node(cpus=1)
-        fit(args, cluster if args.nodes else None)
+        fit(args, cluster if args.nodes else args.engine)
 
 
-def fit(args: argparse.Namespace, cluster: holdfast.LocalCluster | None) -> None:
+def fit(args: argparse.Namespace, engine: holdfast.LocalCluster | str | None) -> None:
     train.DataParallelTrainer(
         train_fn,
-        train_loop_config={"flaw": args.flaw},
+        train_loop_config={"flaw": args.flaw, "pause": args.pause},
         scaling_config=train.ScalingConfig(num_workers=2 if args.least == 2 else (args.least, 2)),
         run_config=train.RunConfig(
             name=args.name or None,
-            engine=cluster,
+            engine=engine,
             failure_config=train.FailureConfig(max_failures=args.max_failures, backoff_s=0.05),
         ),
     ).fit()

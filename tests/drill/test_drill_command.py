@@ -125,6 +125,17 @@ def test_wrong_input_is_said_in_one_line(args: list[str], text: str, tmp_path: P
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["node-kill", "drain"])
+def test_no_node_of_a_named_cluster_is_taken_away(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before anything is run: nobody is at that address."""
+    monkeypatch.setenv("HOLDFAST_ENGINE", "ray")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    done = drill("--fault", f"{name}@step=4", str(JOB), temp=tmp_path)
+    assert done.returncode == 2
+    assert f"{name}: the Ray cluster is not the drill's own" in done.stderr
+    assert "undisturbed" not in done.stderr
+
+
 def test_the_faults_are_listed(tmp_path: Path) -> None:
     done = drill("--list", temp=tmp_path)
     assert done.returncode == 0

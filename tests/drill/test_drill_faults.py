@@ -6,6 +6,7 @@ import pytest
 from drill_outcomes import outcome
 
 from holdfast.drill.faults import KINDS, Address, Fault, parse
+from holdfast.drill.nodes import OF_NODES
 from holdfast.drill.outcome import Group
 from holdfast.drill.plan import plan
 
@@ -103,12 +104,14 @@ def test_a_run_that_changes_its_size_by_itself_is_struck_early_and_keeps_its_nod
 
 
 def test_a_train_function_in_the_drivers_process_is_not_stopped() -> None:
-    run = outcome(steps=9, has_nodes=False)
+    run = outcome(steps=9, cannot=dict.fromkeys(OF_NODES, "why"))
     run.identity["scaling"] = {"num_workers": 0}
     assert "stop" in {name for name, _ in plan([Address(name) for name in KINDS], [run], seed=0)[1]}
 
 
 def test_nodes_that_cannot_be_taken_away_are_skipped() -> None:
-    faults, skipped = plan([Address(name) for name in KINDS], [outcome(steps=9, has_nodes=False)], seed=0)
+    faults, skipped = plan(
+        [Address(name) for name in KINDS], [outcome(steps=9, cannot=dict.fromkeys(OF_NODES, "why"))], seed=0
+    )
     assert {name for name, _ in skipped} == {"node-kill", "partition", "drain"}
     assert not {fault.name for fault in faults} & {"node-kill", "partition", "drain"}

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from holdfast.drill import disk, nodes
+from holdfast.drill import disk, nodes, on_ray
+from holdfast.drill.nodes import Ground
 from holdfast.drill.rehearsed import Rehearsed
 from holdfast.drill.stage import Stage
 from holdfast.driver.plan import Plan
 from holdfast.engine.base import Engine, Inbox, Session
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.ray.engine import RayEngine
 from holdfast.wire import messages as wire
 
 T = TypeVar("T")
@@ -32,21 +33,18 @@ def on_stage(directory: str, plan: Plan, engine: Engine) -> tuple[Plan, Engine]:
     stage = Stage(Path(directory))
     rehearsed = replace(plan, payload=cloudpickle.dumps(Rehearsed(directory, plan.payload)))
     disk.install(stage)
-    cluster = None
-    if stage.fault is not None and stage.fault.kind.where == "nodes":
-        cluster = nodes.cluster_for(engine, plan, stage)
-    return rehearsed, StagedEngine(cluster or engine, Director(stage, plan, engine, cluster))
+    ground = on_ray.ground(engine, plan, stage) if isinstance(engine, RayEngine) else nodes.ground(engine, plan, stage)
+    return rehearsed, StagedEngine(ground.engine, Director(stage, plan, ground))
 
 
 class Director:
     """Knows how far the run is, and lets what is not a worker's fault strike."""
 
-    def __init__(self, stage: Stage, plan: Plan, engine: Engine, cluster: LocalCluster | None) -> None:
-        self._stage, self._cluster = stage, cluster
+    def __init__(self, stage: Stage, plan: Plan, ground: Ground) -> None:
+        self._stage, self._nodes = stage, ground.nodes
         self._run = plan.name
-        has_nodes = isinstance(engine, LocalCluster) and plan.gpus_per_worker == 0
         ends_hangs = 0 < plan.spec.hang_timeout_s <= _SOON_S
-        self._facts = {"hang_timeout": ends_hangs, "nodes": has_nodes}
+        self._facts = {"hang_timeout": ends_hangs, "cannot": ground.cannot}
         self._bases: dict[int, int] = {}
 
     def group_starts(self, order: wire.StartWorkers) -> None:
@@ -64,8 +62,12 @@ class Director:
             print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
             if fault.name == "driver-kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if self._cluster is not None:
-                nodes.strike(fault, self._stage, self._cluster, node)
+            if self._nodes is not None and fault.kind.where == "nodes":
+                nodes.strike(fault, self._nodes, node)
+
+    def explained(self, item: Any) -> Any:
+        """What is put into the driver's inbox, with a remedy that helps in a drill."""
+        return on_ray.explained(item, self._stage)
 
 
 class StagedEngine:
@@ -109,7 +111,7 @@ class _PassingInbox:
     def put(self, item: Any) -> None:
         if isinstance(item, tuple):
             self._director.hear(*item)
-        self._inbox.put(item)
+        self._inbox.put(self._director.explained(item))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inbox, name)

@@ -37,12 +37,12 @@ def main(arguments: Sequence[str]) -> int:
         with contextlib.suppress(OSError):
             ours, _ = door.accept()
             with ours, socket.create_connection((told["host"], told["port"])) as theirs:
-                if _pass_on(ours, theirs, lambda: not is_old and cut.exists()):
+                if pass_on(ours, theirs, lambda: not is_old and cut.exists()):
                     return agent.wait()  # cut off: it ends by itself, with its sockets open until then
         return agent.wait()
 
 
-def _pass_on(ours: socket.socket, theirs: socket.socket, is_cut: Callable[[], bool]) -> bool:
+def pass_on(ours: socket.socket, theirs: socket.socket, is_cut: Callable[[], bool]) -> bool:
     """Until one side hangs up; True if it was cut."""
     with selectors.DefaultSelector() as selector:
         for way in ((ours, theirs), (theirs, ours)):

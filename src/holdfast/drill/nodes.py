@@ -5,33 +5,55 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from holdfast.drill.faults import Fault
+from holdfast.drill.faults import KINDS, Fault
 from holdfast.drill.stage import Stage
 from holdfast.driver.plan import Plan
 from holdfast.engine.agent_process import Network
 from holdfast.engine.base import Engine
 from holdfast.engine.cluster import LocalCluster
 
+OF_NODES = tuple(name for name, kind in KINDS.items() if kind.where == "nodes")
 _LOOPBACK = "127.0.0.1"
 
 
-def cluster_for(engine: Engine, plan: Plan, stage: Stage) -> LocalCluster | None:
-    """Two nodes with room for all workers and one in reserve, each reached through something that can be cut."""
-    if not isinstance(engine, LocalCluster):
-        return None
-    is_cut = stage.fault is not None and stage.fault.name == "partition"
+class Nodes(Protocol):
+    """What can be done to the nodes of a run. Each may take its time."""
+
+    def kill(self, node: str) -> None: ...
+    def drain(self, node: str, seconds: float) -> None: ...
+    def cut(self, node: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a run of a drill takes place on."""
+
+    engine: Engine
+    nodes: Nodes | None = None
+    cannot: dict[str, str] = field(default_factory=dict)  # the faults that are not possible there, and why
+
+
+def ground(engine: Engine, plan: Plan, stage: Stage) -> Ground:
+    """On this machine: two nodes with room for all workers and one in reserve, each reached through something that can
+    be cut, if the fault is one of nodes and the script has none of its own."""
+    if not isinstance(engine, LocalCluster) or plan.gpus_per_worker:
+        return Ground(engine, None, dict.fromkeys(OF_NODES, "the run's nodes are not logical ones, or have GPUs"))
+    fault = stage.fault
+    if fault is None or fault.name not in OF_NODES:
+        return Ground(engine)
     if engine.grows:
-        if is_cut:
+        if fault.name == "partition":
             _let_be_cut(engine, stage)
-        return engine
+        return Ground(engine, LocalNodes(engine, stage))
     workers, cluster = plan.spec.num_workers, LocalCluster()
     cpus = max(1.0, math.ceil(workers / 2) * plan.cpus_per_worker)
     for number in range(1, 3 if workers == 1 else 4):
         name = f"drill-{number}"
-        cluster.add_node(cpus=cpus, node_id=name, network=_through(stage, name) if is_cut else None)
-    return cluster
+        cluster.add_node(cpus=cpus, node_id=name, network=_through(stage, name) if fault.name == "partition" else None)
+    return Ground(cluster, LocalNodes(cluster, stage))
 
 
 def _through(stage: Stage, node: str) -> Network:
@@ -47,29 +69,40 @@ def _let_be_cut(cluster: LocalCluster, stage: Stage) -> None:
             cluster._nodes[node.id] = replace(node, network=node.network or _through(stage, node.id))
 
 
-def strike(fault: Fault, stage: Stage, cluster: LocalCluster, node: str) -> None:
+def strike(fault: Fault, nodes: Nodes, node: str) -> None:
     """In a thread: a node that is removed is waited for, and the caller may be the one that hears it."""
-    act = {"node-kill": _kill, "drain": _drain, "partition": _cut}[fault.name]
-    threading.Thread(target=act, args=(fault, stage, cluster, node), name="holdfast-drill", daemon=True).start()
+
+    def act() -> None:
+        match fault.name:
+            case "node-kill":
+                nodes.kill(node)
+            case "drain":
+                nodes.drain(node, fault.seconds)
+            case "partition":
+                nodes.cut(node)
+
+    threading.Thread(target=act, name="holdfast-drill", daemon=True).start()
 
 
-def _kill(_fault: Fault, _stage: Stage, cluster: LocalCluster, node: str) -> None:
-    _replace(cluster, node)
-    cluster.remove_node(node)
+class LocalNodes:
+    def __init__(self, cluster: LocalCluster, stage: Stage) -> None:
+        self._cluster, self._stage = cluster, stage
 
+    def kill(self, node: str) -> None:
+        self._replace(node)
+        self._cluster.remove_node(node)
 
-def _drain(fault: Fault, _stage: Stage, cluster: LocalCluster, node: str) -> None:
-    _replace(cluster, node)
-    cluster.drain_node(node, fault.seconds)
+    def drain(self, node: str, seconds: float) -> None:
+        self._replace(node)
+        self._cluster.drain_node(node, seconds)
 
+    def cut(self, node: str) -> None:
+        self._replace(node)
+        self._stage.cut_file(node).touch()
 
-def _cut(_fault: Fault, stage: Stage, cluster: LocalCluster, node: str) -> None:
-    _replace(cluster, node)
-    stage.cut_file(node).touch()
-
-
-def _replace(cluster: LocalCluster, node: str) -> None:
-    """A node of the same kind joins the script's own cluster, as whoever runs clusters sees to; ours has a reserve."""
-    (lost,) = (one for one in cluster.nodes if one.id == node)
-    if not node.startswith("drill-"):
-        cluster.add_node(cpus=lost.cpus, gpus=lost.gpus, labels=lost.labels)
+    def _replace(self, node: str) -> None:
+        """A node of the same kind joins the script's own cluster, as whoever runs clusters sees to; ours has a
+        reserve."""
+        (lost,) = (one for one in self._cluster.nodes if one.id == node)
+        if not node.startswith("drill-"):
+            self._cluster.add_node(cpus=lost.cpus, gpus=lost.gpus, labels=lost.labels)

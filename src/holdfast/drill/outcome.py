@@ -44,7 +44,7 @@ class RunOutcome:
     checkpoint_steps: list[int]  # of all that were ever committed
     quarantined: list[str] = field(default_factory=list)
     identity: dict[str, Any] = field(default_factory=dict)
-    has_nodes: bool = True  # that a drill can take away
+    cannot: dict[str, str] = field(default_factory=dict)  # the faults that are not possible where it runs, and why
 
     @property
     def world_sizes(self) -> list[int]:
@@ -113,7 +113,7 @@ def _read_run(stage: Stage, path: Path, layout: RunLayout) -> RunOutcome:
         checkpoint_steps=sorted({r.body["record"]["report"] for r in records if r.kind == "Committed"}),
         quarantined=sorted(past.state.damaged),
         identity=past.identity or {},
-        has_nodes=not groups or bool(stage.group(path.name, groups[0].generation)["nodes"]),
+        cannot=stage.group(path.name, groups[0].generation)["cannot"] if groups else {},
     )
 
 

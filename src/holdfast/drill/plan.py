@@ -33,8 +33,8 @@ def plan(
 
 def _why_not(name: str, run: RunOutcome) -> str:
     """Why this fault cannot be rehearsed with the run; empty if it can."""
-    if KINDS[name].where == "nodes" and not run.has_nodes:
-        return "the run's nodes are not logical ones of this machine, or have GPUs"
+    if name in run.cannot:
+        return run.cannot[name]
     if KINDS[name].where == "nodes" and run.changes_size:
         return "the script takes and adds nodes itself; rehearse it with nodes that stay"
     if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:

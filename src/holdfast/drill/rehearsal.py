@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.drill import compare, outcome, running, verdict
+from holdfast.drill import compare, on_ray, outcome, running, verdict
 from holdfast.drill.compare import Differences
 from holdfast.drill.content import OPAQUE
 from holdfast.drill.faults import KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
+from holdfast.drill.own_cluster import OwnCluster
 from holdfast.drill.plan import plan
 from holdfast.drill.running import Take
 from holdfast.drill.stage import Stage
@@ -103,17 +104,18 @@ class Rehearsal:
         if not Path(script).is_file():
             raise ValueError(f"{script}: there is no such script")
         self._script, self._args, self._seed = str(Path(script).resolve()), list(args), seed
+        on_ray.refuse(address.name for address in addresses)
         self._addresses = list(addresses) or [Address(name) for name in KINDS]
         self._timeout_s, self._keep, self._tell = timeout_s, keep, tell
         self._noise: Differences | None = None  # to be told of
         self._again: Differences | None = None  # between two undisturbed runs
 
     def run(self) -> Report:
-        with self._directory() as directory:
+        with self._directory() as directory, OwnCluster(directory) as self._cluster:
             self._top = directory
             stage = Stage.build(directory / "undisturbed", None)
             self._tell("undisturbed")
-            take = running.perform(stage, self._script, self._args, self._timeout_s or 3600.0)
+            take = running.perform(stage, self._script, self._args, self._timeout_s or 3600.0, self._cluster)
             self._undisturbed = outcome.read(stage) if take.is_good else []
             self._limit_s = self._timeout_s or LEAST_LIMIT_S + _TIMES_AS_LONG * take.seconds
             self._check_undisturbed(take, stage)
@@ -162,7 +164,7 @@ class Rehearsal:
     def _under(self, number: int, fault: Fault) -> Result:
         self._tell(str(fault))
         stage = Stage.build(self._top / f"{number:02d}", fault)
-        take = running.perform(stage, self._script, self._args, self._limit_s)
+        take = running.perform(stage, self._script, self._args, self._limit_s, self._cluster)
         runs, struck = outcome.read(stage), stage.struck()
         differences = compare.compare_all(self._undisturbed, runs)
         if not differences.is_none and take.is_good:
@@ -196,7 +198,7 @@ class Rehearsal:
         if self._again is None:
             self._tell("undisturbed, once more: what differs by itself does not count")
             stage = Stage.build(self._top / "undisturbed-2", None)
-            take = running.perform(stage, self._script, self._args, self._limit_s)
+            take = running.perform(stage, self._script, self._args, self._limit_s, self._cluster)
             again = outcome.read(stage) if take.is_good else []
             self._again = self._noise = compare.compare_all(self._undisturbed, again)
         return self._again

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from holdfast.drill.stage import SETTING, Stage
-from holdfast.node import posix
+from holdfast.drill.own_cluster import OwnCluster
+from holdfast.drill.stage import SETTING, Stage, marked
+from holdfast.drill.starting import signals_held, start
 
 _ENDED_WITHIN_S = 15.0  # what the script leaves behind ends by itself within this, or is ended
 _LOOK_EVERY_S = 0.05
@@ -38,16 +38,17 @@ class Take:
         return self.code == 0
 
 
-def perform(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> Take:
+def perform(stage: Stage, script: str, args: Sequence[str], limit_s: float, cluster: OwnCluster) -> Take:
     """Run the script, and again while a fault ended it, as whoever submits jobs does."""
     began = time.monotonic()
     times, left, code = 0, 0, None
     while times < _FAILURES_IN_A_ROW:
         times += 1
         try:
-            code = _run(stage, script, args, limit_s - (time.monotonic() - began))
+            code = _run(stage, script, args, limit_s - (time.monotonic() - began), cluster)
         finally:
             left += clear(stage)
+        left += cluster.clear()
         if code in (0, None) or not stage.is_struck:
             break
         _let_it_pass(stage)
@@ -62,7 +63,7 @@ def _let_it_pass(stage: Stage) -> None:
         time.sleep(min(60.0, max(0.0, struck["time"] + fault.seconds - time.time())))
 
 
-def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> int | None:
+def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float, cluster: OwnCluster) -> int | None:
     env = {
         **os.environ,
         SETTING: str(stage.directory),
@@ -71,35 +72,26 @@ def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float) -> int 
         "PYTHONUNBUFFERED": "1",
         **_for_fault(stage),
     }
-    # What the handler of a signal raises while Python forks would be lost
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
+    with signals_held() as mask:
         with open(stage.output_file, "ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, script, *args],
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=partial(_begin, os.getpid(), mask),
-            )
+            process = start([sys.executable, script, *args], env, output, mask)
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            return process.wait(max(0.1, limit_s))
-        except subprocess.TimeoutExpired:
-            return None
+            return _wait(process, max(0.1, limit_s), partial(cluster.attend, stage))
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _begin(parent: int, mask: set[int | signal.Signals]) -> None:
-    posix.die_with_parent(parent)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+def _wait(process: subprocess.Popen[bytes], limit_s: float, attend: Callable[[], None]) -> int | None:
+    """Its code; None if it takes too long. Meanwhile it is given what it asks for."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        attend()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_LOOK_EVERY_S)
+    return None
 
 
 def _for_fault(stage: Stage) -> dict[str, str]:
@@ -124,11 +116,5 @@ def clear(stage: Stage) -> int:
 
 
 def processes(stage: Stage) -> list[int]:
-    """The living ones; none where the system does not say."""
-    mark = f"{SETTING}={stage.directory}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
+    """The living ones on this machine that the script has started by itself."""
+    return marked(SETTING, stage.directory)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +19,18 @@ from typing import Any
 import msgspec
 
 from holdfast.drill.faults import Fault
+from holdfast.engine.ray import drill_cluster
 from holdfast.store.location import Location
 
 SETTING = "HOLDFAST_DRILL"
+
+
+class NodeShape(msgspec.Struct, frozen=True):
+    """So many nodes of a Ray cluster, each with these resources."""
+
+    count: int
+    resources: dict[str, float]
+    labels: dict[str, str] = {}
 
 
 class _Script(msgspec.Struct, frozen=True):
@@ -107,6 +117,50 @@ class Stage:
         """When it is there, the node is cut off."""
         return self.directory / f"cut-{node}"
 
+    # What a driver asks of the drill: a Ray cluster, nodes of it, and the end of one
+
+    @property
+    def wants_cluster(self) -> bool:
+        return (self.directory / drill_cluster.WANTED).exists()
+
+    @property
+    def cluster_address(self) -> str:
+        """Empty if the run has no cluster of its own."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.directory / drill_cluster.ADDRESS).read_text()
+        return ""
+
+    def say_cluster_address(self, address: str) -> None:
+        if not self.cluster_address:
+            self._write(drill_cluster.ADDRESS, address)
+
+    def say_cluster_failed(self, why: str) -> None:
+        self._write(drill_cluster.FAILED, why)
+
+    def ask_for_nodes(self, shape: NodeShape) -> None:
+        self._write(f"nodes-{time.monotonic_ns()}.wanted", msgspec.json.encode(shape).decode())
+
+    def take_asked_nodes(self) -> Iterator[NodeShape]:
+        for path in sorted(self.directory.glob("nodes-*.wanted")):
+            yield msgspec.json.decode(path.read_bytes(), type=NodeShape)
+            path.unlink()
+
+    def ask_to_go(self, node: str, moment: float) -> None:
+        """By Ray's name of the node; in UNIX seconds."""
+        self._write(f"{node}.goes", str(moment))
+
+    def take_asked_to_go(self) -> dict[str, float]:
+        found = {path: float(path.read_text()) for path in self.directory.glob("*.goes")}
+        for path in found:
+            path.unlink()
+        return {path.stem: moment for path, moment in found.items()}
+
+    def _write(self, name: str, text: str) -> None:
+        """Whoever finds the file finds all of it."""
+        half = self.directory / f"{name}.half"
+        half.write_text(text)
+        half.rename(self.directory / name)
+
     def note_group(self, run: str, generation: int, facts: dict[str, Any]) -> None:
         """Called before the group's processes start."""
         self._group_file(run, generation).write_text(json.dumps(facts))
@@ -130,3 +184,15 @@ class Stage:
         if note.exists():
             with contextlib.suppress(OSError):
                 Path(note.read_text()).rmdir()
+
+
+def marked(variable: str, directory: Path) -> list[int]:
+    """The living processes in whose environment the variable names the directory; none where the system does not
+    say."""
+    mark = f"{variable}={directory}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found

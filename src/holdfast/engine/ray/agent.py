@@ -63,7 +63,7 @@ class RayAgent:
             self.node_is_there, self.trouble = False, str(about or "its Ray actor did not start")
             return
         self._check(about)
-        self._door = Door(own_address())
+        self._door = self._open_door()
         self._hosting = self._actor.host.remote(self._door.host, self._door.port, self._door.token.hex())
         deadline = time.monotonic() + _CONNECT_WITHIN_S
         sock = self._door.admit(lambda: not self._killed and not self._is_over and time.monotonic() < deadline)
@@ -75,6 +75,9 @@ class RayAgent:
         self._link = link
         if not self._killed:
             link.serve(inbox, deliver)
+
+    def _open_door(self) -> Door:
+        return Door(own_address())
 
     def _await(self, ref: Any, within_s: float) -> Any:
         """The answer; None if there is none, or nobody wants it any more."""

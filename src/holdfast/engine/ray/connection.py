@@ -7,6 +7,8 @@ from typing import Any
 
 from holdfast.wire.objects import refs
 
+from .drill_cluster import drill_cluster
+
 OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
 
 
@@ -29,7 +31,7 @@ def connect(address: str | None = None, **options: Any) -> ModuleType:
     this machine; where there is none, Ray starts one here."""
     ray = ray_module()
     if not ray.is_initialized():
-        ray.init(address=address, **{"log_to_driver": True, **options})
+        ray.init(address=address or drill_cluster(), **{"log_to_driver": True, **options})
     if ray.util.client.ray.is_connected():
         raise ValueError(
             "the script is connected by ray://, which Holdfast cannot use: run it inside the cluster, "

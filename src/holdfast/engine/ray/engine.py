@@ -21,7 +21,7 @@ class RayEngine:
     grows = True
 
     def __init__(self, demand: Demand) -> None:
-        self._demand = demand
+        self.demand = demand
 
     def __repr__(self) -> str:
         return "RayEngine()"
@@ -32,7 +32,7 @@ class RayEngine:
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> RaySession:
         connect()
-        return RaySession(self._demand, configure, inbox)
+        return RaySession(self.demand, configure, inbox)
 
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
         return run()  # the driver handles signals itself

@@ -1,0 +1,214 @@
+"""The Ray cluster of a drill: nodes that are raylets of this machine, which nobody else uses.
+
+The driver of a run asks for it, for its nodes and for their end, by files on the stage. All runs of a drill have the
+same one; what is taken away in one of them is there again in the next. The head has no room for workers, and is never
+taken away: the drivers are on its machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from holdfast.drill.stage import NodeShape, Stage, marked
+from holdfast.drill.starting import signals_held, start
+from holdfast.node.tree import Tree
+
+_HEAD = "drill-head"
+_MARK = "HOLDFAST_DRILL_CLUSTER"  # in the environment of all that is started here, also if it is orphaned
+_START = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats")
+_QUIET = ("--include-log-monitor=false",)  # the script prints what it prints, and nothing of the nodes
+_AS_HEAD = ("--head", "--port=0", "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false")
+_PORTS = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port", "runtime-env-agent-port", "metrics-export-port")
+_STARTED = b"Ray runtime started"
+_STORE = 100 << 20  # bytes of shared memory for Ray's objects, on each node
+_TRIES = 3  # a busy machine may be too slow for Ray's own limits
+_ENDED_WITHIN_S = 15.0
+_LOOK_EVERY_S = 0.05
+_OURS = "hf-"  # how the names of agents, zygotes and workers begin
+
+
+@dataclass
+class _Node:
+    process: subprocess.Popen[bytes]
+    options: Sequence[str]
+    log: Path
+    shape: NodeShape | None
+    tries: int
+
+    @property
+    def has_started(self) -> bool:
+        return _STARTED in self.log.read_bytes()
+
+
+class OwnCluster:
+    """``mark`` is the drill's directory."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+        self._nodes: dict[str, _Node] = {}
+        self._goes_at: dict[str, float] = {}  # the nodes that are to go, and when
+        self._home: Path | None = None
+        self._address = self._failed = ""
+        self._numbered = 0
+
+    def __enter__(self) -> OwnCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def attend(self, stage: Stage) -> None:
+        """Do what the run has asked for since the last time. Waits for nothing but the end of a node that is killed."""
+        if not stage.wants_cluster:
+            return
+        if self._home is None:
+            self._home = Path(tempfile.mkdtemp(prefix="hf-ray-"))  # short, as Ray makes sockets in it
+            more = [f"--ray-client-server-port={_free_ports(1)[0]}"] if importlib.util.find_spec("grpc") else []
+            self._start(_HEAD, [*_AS_HEAD, f"--temp-dir={self._home}", *more], None)
+        self._try_again()
+        self._address = self._address or self._read_address()
+        if self._failed:
+            stage.say_cluster_failed(self._failed)
+        if self._address:
+            stage.say_cluster_address(self._address)
+            for shape in stage.take_asked_nodes():
+                self._add(shape)
+        self._goes_at |= stage.take_asked_to_go()
+        for name in [name for name, moment in self._goes_at.items() if moment <= time.time()]:
+            self._kill(name)
+
+    def clear(self) -> int:
+        """After a run: nodes that were to go are gone, and no process of it is left; how many had to be killed."""
+        for name in list(self._goes_at):
+            self._kill(name)
+        deadline = time.monotonic() + _ENDED_WITHIN_S
+        while self._of_runs() and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        left = self._of_runs()
+        _end(left)
+        return len(left)
+
+    def close(self) -> None:
+        if self._home is None:
+            return
+        for name in sorted(self._nodes, key=lambda name: name == _HEAD):
+            self._kill(name)
+        deadline = time.monotonic() + _ENDED_WITHIN_S
+        while (left := marked(_MARK, self._mark)) and time.monotonic() < deadline:
+            _end(left)
+            time.sleep(_LOOK_EVERY_S)
+        shutil.rmtree(self._home, ignore_errors=True)
+        self._home = None
+
+    def _of_runs(self) -> list[int]:
+        there = [] if self._home is None else marked(_MARK, self._mark)
+        return [pid for pid in there if _name(pid).startswith(_OURS)]
+
+    def _add(self, shape: NodeShape) -> None:
+        """Have so many nodes of that kind."""
+        there = sum(1 for node in self._nodes.values() if node.shape == shape and node.process.poll() is None)
+        for _ in range(shape.count - there):
+            self._numbered += 1
+            self._start(f"drill-{self._numbered}", [f"--address={self._address}", *_options(shape)], shape)
+
+    def _start(self, name: str, options: Sequence[str], shape: NodeShape | None, tries: int = 1) -> None:
+        assert self._home is not None
+        log = self._home / f"{name}.log"
+        ports = [f"--{port}={number}" for port, number in zip(_PORTS, _free_ports(len(_PORTS)), strict=True)]
+        command = [*_START, *_QUIET, *options, f"--node-name={name}", f"--object-store-memory={_STORE}", *ports]
+        with signals_held() as mask, log.open("wb") as output:
+            process = start(command, self._environment(self._home), output, mask)
+            self._nodes[name] = _Node(process, options, log, shape, tries)
+
+    def _environment(self, home: Path) -> dict[str, str]:
+        temporary = home / "tmp"
+        temporary.mkdir(exist_ok=True)
+        theirs = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        # As a script has it; else nodes would ask for a token wherever the user has one, and the script would not know
+        theirs.setdefault("RAY_AUTH_MODE", "disabled")
+        return {**theirs, _MARK: str(self._mark), "TMPDIR": str(temporary)}
+
+    def _try_again(self) -> None:
+        """What ended before it had started. A node that was drained may end by itself, and is not wanted any more."""
+        for name, node in list(self._nodes.items()):
+            if node.process.poll() is None or node.has_started:
+                continue
+            if node.tries < _TRIES:
+                self._start(name, node.options, node.shape, node.tries + 1)
+                continue
+            del self._nodes[name]
+            words = " ".join(node.log.read_text(errors="replace").strip().splitlines()[-1:])
+            self._failed = f"holdfast drill could not start a Ray node on this machine: {words}"
+
+    def _read_address(self) -> str:
+        assert self._home is not None
+        if _HEAD not in self._nodes or not self._nodes[_HEAD].has_started:
+            return ""
+        with contextlib.suppress(FileNotFoundError):
+            return (self._home / "ray_current_cluster").read_text().strip()
+        return ""
+
+    def _kill(self, name: str) -> None:
+        """As if the machine had lost power: all that runs there is gone at once."""
+        self._goes_at.pop(name, None)
+        node = self._nodes.pop(name, None)
+        if node is None:
+            return
+        tree = Tree()
+        tree.add(node.process.pid)
+        tree.kill()
+        node.process.wait()
+        tree.wait(_ENDED_WITHIN_S)
+        tree.close()
+
+
+def _options(shape: NodeShape) -> list[str]:
+    """Of CPUs and bytes, Ray takes whole numbers only. GPUs are those that Ray finds."""
+    more = {name: amount for name, amount in shape.resources.items() if name not in ("CPU", "GPU", "memory")}
+    options = [f"--num-cpus={math.ceil(shape.resources.get('CPU', 0.0))}"]
+    if not shape.resources.get("GPU"):
+        options.append("--num-gpus=0")
+    if "memory" in shape.resources:
+        options.append(f"--memory={math.ceil(shape.resources['memory'])}")
+    if more:
+        options.append(f"--resources={json.dumps(more)}")
+    if shape.labels:
+        options.append("--labels=" + ",".join(f"{name}={value}" for name, value in shape.labels.items()))
+    return options
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in servers]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
+
+
+def _end(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,43 @@
+"""How a drill starts a process: in a session of its own, and so that the kernel ends it with the drill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import IO
+
+from holdfast.node import posix
+
+Mask = set[int | signal.Signals]
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[Mask]:
+    """What the handler of a signal raises while Python forks would be lost. Gives the mask that was in force."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def start(command: Sequence[str], env: Mapping[str, str], output: IO[bytes], mask: Mask) -> subprocess.Popen[bytes]:
+    """While signals are held."""
+    return subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=partial(_begin, os.getpid(), mask),
+    )
+
+
+def _begin(parent: int, mask: Mask) -> None:
+    posix.die_with_parent(parent)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,0 +1,55 @@
+"""Drills of a script on Ray: on a cluster that the drill makes, with all faults, and on one that is others' too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ray_machines import Machines, descendants, left_over, our_processes, wait_until
+
+from holdfast.drill.faults import KINDS, parse
+from holdfast.drill.rehearsal import Rehearsal, Report
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+JOB = Path(__file__).parents[1] / "drill" / "drill_job.py"
+IN_WORKERS = [name for name, kind in KINDS.items() if kind.where == "worker"]
+ELSEWHERE = [name for name in KINDS if name not in IN_WORKERS]
+
+
+@pytest.fixture
+def ends_what_it_starts() -> Iterator[None]:
+    before = descendants()
+    yield
+    wait_until(lambda: not descendants() - before and not list(our_processes()), "the end of all that was started")
+
+
+def drill(*args: str, faults: list[str]) -> Report:
+    return Rehearsal(str(JOB), args, addresses=[parse(fault) for fault in faults], seed=7).run()
+
+
+@pytest.mark.usefixtures("ends_what_it_starts")
+@pytest.mark.parametrize("faults", [IN_WORKERS, ELSEWHERE], ids=["in workers", "elsewhere"])
+def test_a_script_that_names_ray_survives_every_fault_on_the_drills_own_cluster(
+    faults: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    report = drill("--engine", "ray", "--pause", "0.2", faults=faults)
+    report.check()
+    assert [result.fault.name for result in report.results] == faults, report.skipped
+    assert all(result.struck_at and result.differences.is_none for result in report.results)
+    lost = {result.fault.name: result for result in report.results}
+    for name in {"node-kill", "partition", "drain", "worker-kill"} & lost.keys():
+        assert len(lost[name].runs[0].groups) > 1, f"{name} was no fault for the run"
+
+
+def test_nodes_of_others_are_not_taken_away(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines.top_up(2)
+    there = set(machines.nodes)
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)
+    report = drill("--engine", "ray", faults=["worker-kill", "partition", "node-kill", "drain"])
+    report.check()
+    assert [result.fault.name for result in report.results] == ["worker-kill", "partition"]
+    assert [name for name, _ in report.skipped] == ["node-kill", "drain"]
+    assert set(machines.nodes) == there
+    wait_until(lambda: not left_over(), "the end of what the drill had there")
