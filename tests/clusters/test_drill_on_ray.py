@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +14,9 @@ import pytest
 from ray_machines import Machines, descendants, left_over, our_processes, wait_until
 
 from holdfast.drill.faults import KINDS, parse
+from holdfast.drill.own_cluster import MARK
 from holdfast.drill.rehearsal import Rehearsal, Report
+from holdfast.drill.stage import marked
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 JOB = Path(__file__).parents[1] / "drill" / "drill_job.py"
@@ -53,3 +60,24 @@ def test_nodes_of_others_are_not_taken_away(machines: Machines, monkeypatch: pyt
     assert [name for name, _ in report.skipped] == ["node-kill", "drain"]
     assert set(machines.nodes) == there
     wait_until(lambda: not left_over(), "the end of what the drill had there")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_drill_that_is_ended_takes_its_cluster_with_it(number: signal.Signals, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-m", "holdfast", "drill", "--keep", str(kept), "--only", "worker-kill", str(JOB)]
+    env = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    with tempfile.TemporaryDirectory() as short:  # Ray makes sockets in it
+        process = subprocess.Popen([*command, "--engine", "ray"], env={**env, "TMPDIR": short})
+        wait_until(lambda: any(b"raylet" in command_of(pid) for pid in marked(MARK, kept)), "a raylet")
+        process.send_signal(number)
+        assert process.wait(120) == (143 if number == signal.SIGTERM else -number)
+        wait_until(lambda: not marked(MARK, kept), "the end of the cluster")
+        assert number == signal.SIGKILL or not os.listdir(short)
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return b""

@@ -30,7 +30,7 @@ from holdfast.drill.starting import signals_held, start
 from holdfast.node.tree import Tree
 
 _HEAD = "drill-head"
-_MARK = "HOLDFAST_DRILL_CLUSTER"  # in the environment of all that is started here, also if it is orphaned
+MARK = "HOLDFAST_DRILL_CLUSTER"  # in the environment of all that is started here, also if it is orphaned
 _START = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats")
 _QUIET = ("--include-log-monitor=false",)  # the script prints what it prints, and nothing of the nodes
 _AS_HEAD = ("--head", "--port=0", "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false")
@@ -112,14 +112,14 @@ class OwnCluster:
         for name in sorted(self._nodes, key=lambda name: name == _HEAD):
             self._kill(name)
         deadline = time.monotonic() + _ENDED_WITHIN_S
-        while (left := marked(_MARK, self._mark)) and time.monotonic() < deadline:
+        while (left := marked(MARK, self._mark)) and time.monotonic() < deadline:
             _end(left)
             time.sleep(_LOOK_EVERY_S)
         shutil.rmtree(self._home, ignore_errors=True)
         self._home = None
 
     def _of_runs(self) -> list[int]:
-        there = [] if self._home is None else marked(_MARK, self._mark)
+        there = [] if self._home is None else marked(MARK, self._mark)
         return [pid for pid in there if _name(pid).startswith(_OURS)]
 
     def _add(self, shape: NodeShape) -> None:
@@ -144,7 +144,7 @@ class OwnCluster:
         theirs = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         # As a script has it; else nodes would ask for a token wherever the user has one, and the script would not know
         theirs.setdefault("RAY_AUTH_MODE", "disabled")
-        return {**theirs, _MARK: str(self._mark), "TMPDIR": str(temporary)}
+        return {**theirs, MARK: str(self._mark), "TMPDIR": str(temporary)}
 
     def _try_again(self) -> None:
         """What ended before it had started. A node that was drained may end by itself, and is not wanted any more."""
