@@ -3,6 +3,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
 BENCH_VENV := .venv-bench
+OLDEST_VENV := .venv-oldest
+OLDEST_RAY := 2.49.2
 SECONDS ?= 60
 RUNS ?= 200
 MINUTES ?= 60
@@ -11,7 +13,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate soak drills clusters storms docs benchmark clean
+.PHONY: help setup demo test lint types simulate soak drills clusters oldest storms docs benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,9 @@ drills: setup ## every fault of a drill on the examples (an hour)
 clusters: setup ## on Ray: its autoscaler, lost heads, cut cables, the guides' scripts, submitted jobs
 	$(VENV)/bin/python -m pytest tests/clusters -m soak -s
 
+oldest: $(OLDEST_VENV)/.ready ## all tests on Ray, with the oldest release of it that is supported
+	$(OLDEST_VENV)/bin/python -m pytest tests/clusters -m 'soak or not soak' -s
+
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/objects -m soak -s
 
@@ -54,7 +59,7 @@ benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
-	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) $(BENCH_VENV) $(OLDEST_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
@@ -82,6 +87,10 @@ endef
 
 $(VENV)/.ready: pyproject.toml
 	$(call install,$(VENV),-e ".[dev]")
+
+# Ray Data had not heard of pandas 3 yet.
+$(OLDEST_VENV)/.ready: pyproject.toml
+	$(call install,$(OLDEST_VENV),-e ".[dev]" "ray==$(OLDEST_RAY)" "pandas~=2.0")
 
 $(BENCH_VENV)/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call install,$(BENCH_VENV),-r benchmarks/requirements.txt -e ".[torch]")

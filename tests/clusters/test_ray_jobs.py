@@ -1,7 +1,4 @@
-"""``ray job submit`` of the same command goes on with the run, and Ray's dashboard knows our actors by name.
-
-Needs ``ray[default]``, for Ray's own dashboard and job server.
-"""
+"""``ray job submit`` of the same command goes on with the run, and Ray's dashboard knows our actors by name."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ import pytest
 from ray_hosts import RAY, Host, hosts
 from ray_machines import our_processes, wait_until
 
-pytest.importorskip("ray.dashboard.optional_deps", reason="ray[default] is not installed", exc_type=ImportError)
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.timeout(1200),
