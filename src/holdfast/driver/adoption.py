@@ -1,8 +1,12 @@
-"""What an earlier driver had whole on a node when it died: brought into storage before anything else is done."""
+"""What an earlier driver had whole on its nodes when it died: brought into storage before anything else is done.
+
+Each node has what its own workers saved. A checkpoint is committed when storage has all of it, whoever brought it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 
 from holdfast.core import events as ev
 from holdfast.errors import CheckpointDamagedError, StorageError
@@ -14,13 +18,39 @@ from .recovery import Past
 from .remote_storage import RemoteStorage
 
 
+@dataclass
+class _Left:
+    """A checkpoint that is not in storage."""
+
+    manifest: Manifest
+    uploading: set[str] = field(default_factory=set)  # the nodes that bring their part of it
+    is_looked_at: bool = False  # whether it is all there now
+    is_looked_at_too_early: bool = False  # more has come since
+    lacks: Sequence[str] = ()  # the files that nobody brings
+    lost: str = ""  # why it will never be whole
+
+    @property
+    def name(self) -> str:
+        return f"{self.manifest.id}, which was not in storage yet when the last driver ended,"
+
+
 class Adoption:
-    def __init__(self, fleet: Fleet, storage: RemoteStorage, then: Callable[[list[ev.Event]], None]) -> None:
-        """``then`` is called when all is in storage, with what the machine is to know of it."""
-        self._fleet, self._storage, self._then = fleet, storage, then
-        self._open: dict[tuple[int, int], Manifest] = {}
-        self._committing: set[tuple[int, int]] = set()
+    def __init__(
+        self,
+        fleet: Fleet,
+        storage: RemoteStorage,
+        then: Callable[[list[ev.Event]], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """``then`` is called when no more can be brought into storage, with what the machine is to know of it; again if
+        a node brings more."""
+        self._fleet, self._storage, self._then, self._warn = fleet, storage, then, warn
+        self._open: dict[tuple[int, int], _Left] = {}
         self._done: list[ev.Committed] = []
+
+    @property
+    def is_busy(self) -> bool:
+        return not all(left.lacks for left in self._open.values())
 
     def begin(self, node: str, unsaved: Sequence[bytes], past: Past, stored: Collection[str]) -> None:
         """May be called again: for another node, or for one that was lost on the way and is back."""
@@ -34,35 +64,80 @@ class Adoption:
             if manifest.id in stored:
                 self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
             elif _is_wanted(manifest, past):
-                self._open[manifest.generation, manifest.index] = manifest
+                left = self._open.setdefault((manifest.generation, manifest.index), _Left(manifest))
+                left.uploading.add(node)
+                left.lacks = ()
                 self._fleet.upload_from(node, manifest)
             else:
                 self._fleet.forget(manifest)
-        self._finish_if_done()
+        self._finish_if_idle()
 
-    def uploaded(self, generation: int, index: int, error: str) -> bool:
+    def uploaded(self, node: str, generation: int, index: int, error: str) -> bool:
         """Whether it was one of these."""
-        manifest = self._open.get((generation, index))
-        if manifest is None:
+        left = self._open.get((generation, index))
+        if left is None:
             return False
         if error:
             raise StorageError(
-                f"{manifest.id}, which was not in storage yet when the last driver ended, could not be brought there: "
-                f"{error}. It is still on its node: run again to try again."
+                f"{left.name} could not be brought there: {error}. It is still on its node: run again to try again."
             )
-        if (generation, index) not in self._committing:  # a node that is back has uploaded it again
-            self._committing.add((generation, index))
-            self._storage.adopt(manifest, self._committed)
+        self._brings_no_more(node, left)
         return True
+
+    def staged_lost(self, node: str, id: str, why: str) -> bool:
+        """Whether it was one of these. An earlier driver may have stored the file all the same."""
+        left = next((left for left in self._open.values() if left.manifest.id == id), None)
+        if left is None:
+            return False
+        left.lost = why
+        self._brings_no_more(node, left)
+        return True
+
+    def node_lost(self, node: str) -> None:
+        for left in list(self._open.values()):
+            if node in left.uploading:
+                self._brings_no_more(node, left)
+
+    def give_up_the_rest(self) -> bool:
+        """Whether there is any: nodes that have more of it did not come."""
+        for left in self._open.values():
+            self._warn(f"{left.name} is not used: a node that has {left.lacks[0]} has not come back")
+        return bool(self._open)
+
+    def _brings_no_more(self, node: str, left: _Left) -> None:
+        left.uploading.discard(node)
+        if left.is_looked_at:
+            left.is_looked_at_too_early = True
+        elif not left.uploading:
+            self._look(left)
+
+    def _look(self, left: _Left) -> None:
+        left.is_looked_at, left.is_looked_at_too_early = True, False
+        self._storage.adopt(left.manifest, self._committed, self._lacks)
 
     def _committed(self, event: ev.Committed, manifest: Manifest) -> None:
         del self._open[manifest.generation, manifest.index]
         self._done.append(event)
         self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
-        self._finish_if_done()
+        self._finish_if_idle()
 
-    def _finish_if_done(self) -> None:
-        if not self._open:
+    def _lacks(self, manifest: Manifest, paths: Sequence[str]) -> None:
+        left = self._open[manifest.generation, manifest.index]
+        left.is_looked_at = False
+        if left.uploading:
+            return
+        if left.is_looked_at_too_early:
+            self._look(left)
+            return
+        left.lacks = paths
+        if left.lost:
+            self._warn(f"{left.name} is given up: {left.lost}")
+            del self._open[manifest.generation, manifest.index]
+            self._fleet.forget(manifest)
+        self._finish_if_idle()
+
+    def _finish_if_idle(self) -> None:
+        if not self.is_busy:
             self._then([*sorted(self._done, key=lambda event: event.record.report)])
 
 

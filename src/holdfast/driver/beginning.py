@@ -32,7 +32,7 @@ class Beginning:
         if desk.fleet.grows:
             desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
         if isinstance(desk.storage, RemoteStorage):
-            self._adoption = Adoption(desk.fleet, desk.storage, self._took_stock)
+            self._adoption = Adoption(desk.fleet, desk.storage, self._took_stock, desk.warn)
         else:
             hear_first()
             self._took_stock([])
@@ -45,22 +45,30 @@ class Beginning:
         """What a node has that is not in storage, as far as it knows."""
         desk = self._desk
         if self._adoption is not None:
+            self._found = None
             self._adoption.begin(node, unsaved, desk.past, desk.stored())
         elif not self.left_on_nodes:
             desk.fleet.sort_out(unsaved, desk.stored())
 
-    def uploaded(self, generation: int, index: int, error: str) -> bool:
+    def uploaded(self, node: str, generation: int, index: int, error: str) -> bool:
         """Whether it was something that an earlier driver left."""
-        return self._adoption is not None and self._adoption.uploaded(generation, index, error)
+        return self._adoption is not None and self._adoption.uploaded(node, generation, index, error)
+
+    def staged_lost(self, node: str, id: str, why: str) -> bool:
+        """Whether it was something that an earlier driver left."""
+        return self._adoption is not None and self._adoption.staged_lost(node, id, why)
+
+    def node_lost(self, node: str) -> None:
+        if self._adoption is not None and self._desk.fleet.grows:  # else another agent does what it was to do
+            self._adoption.node_lost(node)
 
     def time_is_up(self) -> None:
         """Nodes are long in coming. What one that is there has is still brought into storage first."""
         desk = self._desk
-        if self._found is None and desk.fleet.roster.ids:
+        if self._found is None and (desk.fleet.roster.ids or (self._adoption is not None and self._adoption.is_busy)):
             desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
             return
-        self.left_on_nodes = self._found is None
-        self._end()
+        self._go_without_the_rest()
 
     def cut_short(self) -> None:
         """The run is to stop before it has begun. What is on nodes stays there for the next driver."""
@@ -71,7 +79,12 @@ class Beginning:
         """What an earlier driver left is known; nodes that are on their way are waited for."""
         self._found = found
         if not self.is_over and (self._desk.fleet.roster.is_settled or not self._desk.fleet.grows):
-            self._end()
+            self._go_without_the_rest()
+
+    def _go_without_the_rest(self) -> None:
+        given_up = self._adoption is not None and self._adoption.give_up_the_rest()
+        self.left_on_nodes = self._found is None or given_up
+        self._end()
 
     def _end(self) -> None:
         """The machine takes over."""

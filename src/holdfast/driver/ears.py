@@ -132,10 +132,11 @@ class Ears:
         desk = self._desk
         match message:
             case wire.StagedLost(id, why):
-                desk.queue.append(ev.StagedLost(id, why))
+                if not self._beginning.staged_lost(node, id, why):
+                    desk.queue.append(ev.StagedLost(id, why))
             case wire.Uploaded(generation, index, ranks, error):
                 desk.fleet.uploaded(node, message)
-                if self._beginning.uploaded(generation, index, error):
+                if self._beginning.uploaded(node, generation, index, error):
                     pass
                 elif error:
                     # Else it was given up meanwhile, with a node that had another part of it.
@@ -179,6 +180,7 @@ class Ears:
         self._work_off()  # what it said before counts
         announced = desk.fleet.roster.is_draining(node)
         ranks, left_with = desk.fleet.lost(node)
+        self._beginning.node_lost(node)
         generation = desk.fleet.generation
         if ranks and desk.state.group_lives:
             self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -173,11 +173,20 @@ class RemoteStorage(Storage):
 
         self._submit(self._pool, job)
 
-    def adopt(self, manifest: Manifest, then: Callable[[ev.Committed, Manifest], None]) -> None:
-        """Commit what an earlier driver had on a node, and call ``then`` in the loop."""
+    def adopt(
+        self,
+        manifest: Manifest,
+        then: Callable[[ev.Committed, Manifest], None],
+        lacks: Callable[[Manifest, Sequence[str]], None],
+    ) -> None:
+        """Commit what an earlier driver had on its nodes, and call ``then`` in the loop; or ``lacks``, with the files
+        that are not all here."""
 
         def job() -> Outcome:
             try:
+                missing = self._checkpoints.missing(manifest)
+                if missing:
+                    return lambda: lacks(manifest, missing)
                 event = committed(self._commit(manifest), self._score_attribute, index=-1)
             except Exception as error:
                 return error

@@ -58,6 +58,15 @@ class RemoteCheckpoints:
             ) from None
         return manifest
 
+    def missing(self, manifest: Manifest) -> list[str]:
+        """The files of a checkpoint yet to be committed that are not there in their size."""
+        there = {info.key: info.size for info in self._objects.list(_key(manifest.id, "/"))}
+        return [
+            entry.path
+            for entry in manifest.files
+            if not entry.at and not is_user_metadata(entry.path) and there.get(entry.key(manifest.id)) != entry.size
+        ]
+
     def read_manifest(self, id: str) -> Manifest:
         key = _key(id, _MANIFEST)
         try:
