@@ -1,6 +1,7 @@
 """How a worker process comes to be: forked from the zygote, or started anew where forking is not safe.
 
-Both ways give the same three things back: Forked, Exited and Paused messages on a socket that the agent watches.
+Both ways give the same things back: Forked (or NotForked), Exited and Paused messages on a socket that the agent
+watches.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.wire.messages import Exited, Fork, Forked, Paused, Preload, Warm
+from holdfast.wire.messages import Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 
 from . import posix, zygote
 from .lease import Lease
@@ -36,7 +37,7 @@ class Launcher(Protocol):
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None: ...
     def warmed(self, modules: Sequence[str]) -> Launcher | None: ...
-    def events(self) -> Iterator[Forked | Exited | Paused | Warm]: ...
+    def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]: ...
     def close(self) -> None: ...
 
 
@@ -71,7 +72,7 @@ class ZygoteLauncher:
         successor.shared = self.shared
         return successor
 
-    def events(self) -> Iterator[Forked | Exited | Paused | Warm]:
+    def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]:
         while True:
             try:
                 data = self.socket.recv(1 << 16)
@@ -102,7 +103,7 @@ class SpawnLauncher:
         self.shared = False
         self.socket.setblocking(False)
 
-    def say(self, event: Forked | Exited | Paused) -> None:
+    def say(self, event: Forked | NotForked | Exited | Paused) -> None:
         with contextlib.suppress(OSError):  # the agent closed down meanwhile
             self._theirs.send(_encoder.encode(event))
 
@@ -110,14 +111,19 @@ class SpawnLauncher:
         channel, output, payload, stacks = fds
         inherited = (channel, payload, stacks)
         command = [sys.executable, "-m", "holdfast.node.spawned", str(os.getpid()), *map(str, inherited)]
-        process = subprocess.Popen(
-            command,
-            pass_fds=inherited,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                pass_fds=inherited,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:  # at a limit on processes, say
+            zygote.tell_not_started(output, error)
+            self.say(NotForked(token))
+            return
         self.say(Forked(token, process.pid))
         threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
 
@@ -142,7 +148,7 @@ class SpawnLauncher:
         """Nothing to warm: no two workers share an interpreter."""
         return None
 
-    def events(self) -> Iterator[Forked | Exited | Paused | Warm]:
+    def events(self) -> Iterator[Forked | NotForked | Exited | Paused | Warm]:
         while True:
             try:
                 yield zygote.answers.decode(self.socket.recv(1 << 16))

@@ -23,6 +23,7 @@ from .lease import Lease
 from .process import Process
 
 _WARM_AFTER_S = 15.0
+_NOT_STARTED = os.EX_OSERR << 8  # as from os.waitpid
 _MOST_UNBORN = 32  # that a zygote is asked for at a time: the socket to it holds only so much
 
 
@@ -140,7 +141,9 @@ class Nursery:
             self._launchers.remove(launcher)
             launcher.close()
 
-    def _heed(self, launcher: Launcher, event: wire.Forked | wire.Exited | wire.Paused | wire.Warm) -> None:
+    def _heed(
+        self, launcher: Launcher, event: wire.Forked | wire.NotForked | wire.Exited | wire.Paused | wire.Warm
+    ) -> None:
         match event:
             case wire.Warm():
                 if launcher is not self._launchers[0]:
@@ -149,6 +152,10 @@ class Nursery:
                 owner, process = self._living[pid] = self._unborn.pop(token)
                 process.pid, process.forked = pid, True
                 owner.has_forked(process)
+                self._launch_waiting()
+            case wire.NotForked(token):
+                owner, process = self._unborn.pop(token)
+                owner.has_ended(process, _NOT_STARTED)
                 self._launch_waiting()
             case wire.Paused(pid, stopped) if pid in self._living:
                 owner, process = self._living[pid]

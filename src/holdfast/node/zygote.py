@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
-from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, Paused, Preload, Warm
+from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 from holdfast.worker import main as worker
 
 from . import posix
@@ -34,7 +34,7 @@ _KEPT = (signal.SIGTERM,)
 END = signal.SIGCONT  # that the parent has ended: the one signal that also wakes a zygote that was stopped
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
-answers: msgspec.msgpack.Decoder[Forked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
+answers: msgspec.msgpack.Decoder[Forked | NotForked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
 
 
 def serve(control: socket.socket, modules: Sequence[str] = (), lease: Lease | None = None) -> NoReturn:
@@ -107,7 +107,12 @@ class _Zygote:
 
     def _fork_successor(self, request: Preload, control: int) -> None:
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            print(f"holdfast: {error}", file=sys.stderr, flush=True)
+            os.close(control)  # which tells the agent
+            return
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
@@ -124,7 +129,12 @@ class _Zygote:
         channel, output, payload, stacks = fds
         parent = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT)  # one that comes before the child is ready for it is not lost
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
+            self._refuse(request, fds, error)
+            return
         if pid == 0:
             code = 1
             try:
@@ -139,6 +149,13 @@ class _Zygote:
             os.close(fd)
         self._children[pid] = request.adopts
         self._say(Forked(request.token, pid))
+
+    def _refuse(self, request: Fork, fds: list[int], error: OSError) -> None:
+        """A limit on processes costs this worker, and not those that live."""
+        tell_not_started(fds[1], error)
+        for fd in fds:
+            os.close(fd)
+        self._say(NotForked(request.token))
 
     def _become_worker(self, parent: int, output: int) -> None:
         signal.set_wakeup_fd(-1)
@@ -190,7 +207,7 @@ class _Zygote:
         except BlockingIOError:
             pass
 
-    def _say(self, message: Forked | Exited | Paused | Warm) -> None:
+    def _say(self, message: Forked | NotForked | Exited | Paused | Warm) -> None:
         try:
             self._control.send(_encoder.encode(message))
         except OSError:
@@ -223,6 +240,11 @@ class _Zygote:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
             time.sleep(0.002)
+
+
+def tell_not_started(output: int, error: OSError) -> None:
+    """In the output of the worker that there is not: there a person looks for the reason."""
+    os.write(output, f"holdfast: no process could be started for this worker: {error}\n".encode())
 
 
 def capture_output(fd: int) -> None:

@@ -477,6 +477,12 @@ class Forked(Message, frozen=True, tag=True):
     pid: int
 
 
+class NotForked(Message, frozen=True, tag=True):
+    """The system lets no more processes be: the answer to that one ``Fork``. The worker's output says why."""
+
+    token: int
+
+
 class Exited(Message, frozen=True, tag=True):
     pid: int
     status: int  # as from os.waitpid
@@ -573,4 +579,4 @@ TO_DRIVER = RunNews | OfRun | RunClosed | Pong | NodeDraining
 FROM_WORKER = Report | Ready | Returned | Raised | Request | Noticed
 TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn
 TO_ZYGOTE = Fork | Preload
-FROM_ZYGOTE = Forked | Exited | Paused | Warm
+FROM_ZYGOTE = Forked | NotForked | Exited | Paused | Warm
