@@ -76,7 +76,7 @@ class Hands:
     def _start_group(self, command: do.StartGroup) -> None:
         desk = self._desk
         desk.accounts.begin(command.generation)
-        desk.book.begin(command.generation, command.world_size)
+        desk.book.begin(command.generation, command.world_size, command.base)
         desk.returned.clear()
         desk.display.group(command.generation, command.world_size)
         desk.handing_over.forget()
@@ -104,7 +104,7 @@ class Hands:
     def _manifest(self, command: do.Commit | do.Gather) -> Manifest:
         """As far as it is known before the files are put together."""
         desk = self._desk
-        metrics = desk.book.metrics_of(command.index)
+        metrics = desk.book.metrics_of(command.generation, command.index)
         arguments = desk.arguments.pop((command.generation, command.index), None)
         return desk.storage.new_manifest(command, metrics, arguments)
 

@@ -299,7 +299,12 @@ class Driver:
             show(self._desk, event, before, after)
             for command in commands:
                 self._hands.carry_out(command)
-        self._desk.book.call_back(next(iter(turns[-1].after.pending), math.inf))
+        after = turns[-1].after
+        first_pending = {pending.generation: pending.index for pending in reversed(after.carried)}
+        for index in after.pending:
+            first_pending.setdefault(after.generation, index)
+            break
+        self._desk.book.call_back(first_pending)
 
     def _is_durable(self, event: ev.Committed) -> None:
         desk = self._desk
@@ -308,8 +313,7 @@ class Driver:
         desk.fleet.is_durable(event.generation, event.index, event.record.id)
         if event.validation is not None:
             desk.past.validations[event.record.id] = event.validation
-        if event.generation == desk.state.generation:
-            desk.book.committed(event.index, event.record.id)
+        desk.book.committed(event.generation, event.index, event.record.id)
 
 
 def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:

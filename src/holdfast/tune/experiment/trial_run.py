@@ -178,8 +178,7 @@ class TrialRun:
         """A group of workers, which has been told nothing yet."""
         self._generation = generation
 
-    def _reported(self, index: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
-        iteration = self._driver.state.base + index + 1
+    def _reported(self, iteration: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
         self.said.append(Said(iteration, metrics[0], checkpoint))
 
     def _failed(self, error: Exception) -> None:
