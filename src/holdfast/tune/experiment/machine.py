@@ -212,6 +212,8 @@ class Experiment:
         trial = self._trials[event.trial]
         if trial.status == PAUSED:
             self.searcher.on_unpause(trial.trial_id)
+        if trial.donor is not None:  # an exploit that failed; it counts, as no other may have its mark
+            trial.donor, trial.exploits = None, trial.exploits + 1
         trial.status, trial.awaits, trial.reason = RUNNING, "", ""
         trial.restored_at = (trial.checkpoint_number or 0, trial.time_total_s)
         self._last_times[trial.trial_id] = event.time

@@ -15,7 +15,7 @@ from holdfast.core import events as run_events
 from holdfast.core.state import CheckpointRecord
 from holdfast.driver.plan import Plan
 from holdfast.engine.base import Inbox
-from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.tune.schedulers.trial_scheduler import PENDING
 
@@ -153,8 +153,7 @@ class Starter:
             record: CheckpointRecord = adopt(
                 *where, number, f"x{trial.exploits + 1}", self._score_attribute, self._settings.storage_patience_s
             )
-        except (CheckpointDamagedError, StorageError) as error:
-            trial.donor = None
+        except StorageError as error:  # its start, without the exploit, says that it is given up
             self._audience.warn(f"{trial} goes on from its own checkpoint: {error}")
             return
         history = self.history(trial)
