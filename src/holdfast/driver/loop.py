@@ -22,7 +22,7 @@ from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.state import Outcome, RunState
 from holdfast.engine.base import Engine, Inbox
-from holdfast.errors import ControllerError, StorageError
+from holdfast.errors import ControllerError, NotARunError, StorageError
 from holdfast.settings import Settings
 from holdfast.wire import messages as wire
 
@@ -31,6 +31,7 @@ from . import interrupt
 from .beginning import NODES_JOIN, Beginning
 from .desk import Desk
 from .ears import Ears
+from .experiments import is_experiment
 from .fleet import Fleet, configuration
 from .hands import Hands
 from .history import closing_account
@@ -101,6 +102,13 @@ class Driver:
         desk = self._desk
         records, damage = desk.storage.open()
         desk.past = read_past(records)
+        self._known = self._known_identity()
+        if is_experiment(self._known or desk.past.identity or {}):
+            desk.storage.close(all_stored=False)
+            raise NotARunError(
+                f"{desk.plan.location} is an experiment of a Tuner, not a training run: "
+                "give another RunConfig(name=...)"
+            )
         desk.state = desk.past.state
         found, more_damage = desk.storage.take_stock(desk.past)
         desk.queue.extend(found)
@@ -179,14 +187,16 @@ class Driver:
     def _identify(self) -> None:
         """Write down what the run is, twice, so that damage to one place leaves the other."""
         storage, identity = self._desk.storage, dict(self._desk.plan.identity)
-        try:
-            known: Any = storage.read_identity()
-        except StorageError:
-            known = None
-        if known != identity:
+        if self._known != identity:
             storage.write_identity(identity)
         if self._desk.past.identity != identity:
             storage.write([(IDENTITY, identity)], lambda: None)
+
+    def _known_identity(self) -> dict[str, Any] | None:
+        try:
+            return self._desk.storage.read_identity()
+        except StorageError:
+            return None
 
     def close(self) -> None:
         """End everything that was started. What was staged and complete has been made durable by now, or never is."""

@@ -17,11 +17,12 @@ import cloudpickle
 from holdfast import settings
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
+from holdfast.driver.experiments import is_experiment
 from holdfast.driver.history import load, read_identity
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
-from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.errors import NotARunError, StorageError, StorageUnavailableError
 from holdfast.metrics import observing
 from holdfast.store.location import Location
 from holdfast.train.callback import TrainRunContext, UserCallback
@@ -135,7 +136,7 @@ class DataParallelTrainer:
         """The trainer of an existing run, to go on with it. User code is never stored, so the train function is
         passed again; what is not passed again comes from the run's own record."""
         location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
-        identity = read_identity(location)
+        identity = _identity_of_run(location)
         if train_loop_per_worker is None:
             raise ValueError(
                 f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, no code is stored"
@@ -162,7 +163,7 @@ class DataParallelTrainer:
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether the path holds a run that ``restore`` can go on with."""
         try:
-            read_identity(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
+            _identity_of_run(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:
             raise  # whether there is one cannot be told, and to start anew for that would be wrong
         except StorageError:
@@ -274,6 +275,13 @@ class DataParallelTrainer:
 
 def _run_in_force(run: Location) -> Location:
     return storage_in_force(run.parent) / run.name
+
+
+def _identity_of_run(location: Location) -> dict[str, Any]:
+    identity = read_identity(location)
+    if is_experiment(identity):
+        raise NotARunError(f"{location} is an experiment, not a training run: use Tuner.restore(path, trainable=...)")
+    return identity
 
 
 def _takes_config(fn: Any) -> bool:
