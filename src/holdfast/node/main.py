@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from holdfast.worker.temporary import find_directory
 
@@ -52,7 +52,7 @@ def _with_signals(agent: Agent) -> Agent:
     return agent
 
 
-def main(arguments: Sequence[str], at_end: Callable[[], None] = lambda: None) -> None:
+def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     posix.set_name("hf-agent")
     find_directory()
@@ -61,7 +61,6 @@ def main(arguments: Sequence[str], at_end: Callable[[], None] = lambda: None) ->
     except Exception:
         traceback.print_exc()
     finally:
-        at_end()
         sys.stderr.flush()
         os._exit(0)  # without waiting for threads that still hash
 

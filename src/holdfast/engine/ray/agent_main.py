@@ -1,15 +1,37 @@
-"""``python -m holdfast.engine.ray.agent_main PARENT FD``: an agent across the network that ends with its Ray actor."""
+"""``python -m holdfast.engine.ray.agent_main PARENT FD``: an agent across the network that ends with its Ray actor.
+
+When Ray ends an actor, it may kill the actor's children first, and so the agent, but not theirs: a child of the agent
+stays to remove what the node has of shared objects.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
 
 from holdfast.node import main, posix
 from holdfast.wire.objects.session import remove_session_of
 
+
+def when_this_has_ended(do: Callable[[], None]) -> None:
+    """However it ends: a fork waits for that."""
+    ended, _held = os.pipe()  # this process never closes its end
+    if os.fork():
+        os.close(ended)
+        return
+    try:
+        posix.set_name("hf-broom")
+        os.close(_held)
+        os.read(ended, 1)
+        do()
+    finally:
+        os._exit(0)
+
+
 if __name__ == "__main__":
     parent = int(sys.argv[1])
-    remove_objects = remove_session_of(parent)  # which the actor may not live to do itself
+    when_this_has_ended(remove_session_of(parent))
     posix.die_with_parent(parent, signal.SIGHUP)
-    main.main(["caller", sys.argv[2]], remove_objects)
+    main.main(["caller", sys.argv[2]])
