@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import counting
 import pytest
@@ -52,3 +53,30 @@ def has_checkpoints(url: str) -> bool:
         return any("/checkpoints/" in info.key for info in objects.list(""))
     finally:
         objects.close()
+
+
+class _Ends(tune.Callback):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self.heard.append(trial.trial_id)
+
+
+@pytest.mark.usefixtures("s3")
+def test_fail_fast_on_s3_ends_with_the_results_and_callbacks_have_heard_of_them(bucket: str) -> None:
+    callback = _Ends()
+    run_config = tune.RunConfig(
+        storage_path=f"{bucket}/runs",
+        name="fast",
+        failure_config=tune.FailureConfig(fail_fast=True),
+        callbacks=[callback],
+        verbose=0,
+    )
+    grid = tune.Tuner(_fail, run_config=run_config).fit()
+    assert ["boom" in str(error) for error in grid.errors] == [True]
+    assert len(callback.heard) == 1
+
+
+def _fail(_config: dict[str, Any]) -> None:
+    raise ValueError("boom")

@@ -56,13 +56,15 @@ class Hub:
         return TrialEngine(self, self._runs, on_closed)
 
     def give_more(self, run: int, shares: Shares) -> None:
-        """Room for a trial that has lost some."""
+        """Room for a trial that has lost some. One that closes needs none any more."""
+        part = self._parts.get(run)
+        if part is None or part.is_closing:
+            self.room.give_back(shares)
+            return
         mine = self._shares.setdefault(run, {})
         for node, share in shares.items():
             mine.setdefault(node, Share()).add(share)
-        part = self._parts.get(run)
-        if part is not None:
-            part.join(shares)
+        part.join(shares)
 
     def share(self, run: int, node: str) -> Share | None:
         return self._shares.get(run, {}).get(node)
@@ -165,7 +167,7 @@ class TrialSession:
     def __init__(self, hub: Hub, run: int, configure: wire.Configure, inbox: Inbox, engine: TrialEngine) -> None:
         self._hub, self.run, self._configure, self._inbox, self._engine = hub, run, configure, inbox, engine
         self._there: set[str] = set()  # the nodes whose agents know of the run
-        self._closing = False
+        self.is_closing = False
 
     def join(self, nodes: Iterable[str]) -> None:
         for node in nodes:
@@ -192,7 +194,7 @@ class TrialSession:
 
     def close(self) -> None:
         """Its processes are told to end; when they have, the experiment hears of it."""
-        self._closing = True
+        self.is_closing = True
         for node in self._there:
             self._hub.send(node, wire.CloseRun(self.run, over=True))
         if not self._there:
@@ -201,7 +203,7 @@ class TrialSession:
     def has_left(self, node: str) -> None:
         self._there.discard(node)
         self._hub.is_closed(self.run, node)
-        if self._closing and not self._there:
+        if self.is_closing and not self._there:
             self._closed()
 
     def _closed(self) -> None:
@@ -211,12 +213,12 @@ class TrialSession:
     def lost(self, node: str) -> None:
         self._there.discard(node)
         self.put(node, wire.NodeLost(node))
-        if self._closing and not self._there:
+        if self.is_closing and not self._there:
             self._closed()
         self.needs_room()
 
     def needs_room(self) -> None:
-        if not self._closing:
+        if not self.is_closing:
             self._engine.wants_room = True
 
     def hear(self, node: str, message: wire.Message) -> None:

@@ -268,7 +268,7 @@ class ExperimentDriver:
             self._hear_reports(run)
             if run.is_over and run.is_gone and not run.said:
                 self._run_is_gone(run)
-            elif run.engine.wants_room:
+            elif run.engine.wants_room and not run.is_over:
                 self._starter.find_room(run)
         if not self._letting_go and self._is_ready():
             self._starter.fill()
@@ -304,6 +304,8 @@ class ExperimentDriver:
             match command:
                 case do.Decide(decided):
                     self._happen(decided)
+                case do.Run(trial_id) if self._letting_go:
+                    self._starter.leave(self._trial(trial_id))
                 case do.Run(trial_id):
                     self._starter.run(self._trial(trial_id))
                 case do.StopRun(trial_id):
@@ -341,7 +343,7 @@ class ExperimentDriver:
             self._happen(ev.Ended(trial.trial_id, "its run was stopped from outside"))
 
     def _end_if_over(self) -> None:
-        if self._runs or self._starter.reserved or self._over or self._books.has_entries:
+        if self._runs or self._starter.reserved or self._over or self._books.has_open:
             self._idled = self._idled and not self._runs
             return
         if self._letting_go:
@@ -352,8 +354,7 @@ class ExperimentDriver:
             return
         live = experiment.get_live_trials()
         if not live and (experiment.exhausted or experiment.stopping):
-            if not experiment.is_over:  # else it is said, and on its way to storage
-                self._end()
+            self._end()
             return
         if any(trial.status == PENDING for trial in live) or (not live and not experiment.stopping):
             return  # they wait for room, or the searcher is to be asked again

@@ -166,6 +166,10 @@ class Starter:
             self.histories[trial.trial_id] = TrialHistory(trial.trial_id, self._books, self._experiment.epoch)
         return self.histories[trial.trial_id]
 
+    def leave(self, trial: Trial) -> None:
+        """To the next driver: it was to be started, and all is stopped now."""
+        self._hub.room.give_back(self.reserved.pop(trial.trial_id))
+
     def run(self, trial: Trial) -> None:
         shares = self.reserved.pop(trial.trial_id)
         try:

@@ -38,6 +38,7 @@ class Books:
         self._storage = storage
         self._entries: list[tuple[str, Mapping[str, Any]]] = []
         self._thens: list[Then] = []
+        self._on_their_way = 0  # writes that are not done yet
         self._sync_at = math.inf
 
     def note(self, entries: Entries, then: Then | None = None) -> None:
@@ -46,16 +47,19 @@ class Books:
             self._thens.append(then)
 
     @property
-    def has_entries(self) -> bool:
-        return bool(self._entries)
+    def has_open(self) -> bool:
+        """Whether something is not yet durable, or what waits for that not yet done."""
+        return bool(self._entries or self._thens or self._on_their_way)
 
     def write(self) -> bool:
         """Make it durable, and do what waits for that; whether there was anything."""
         entries, thens, self._entries, self._thens = self._entries, self._thens, [], []
         if not entries and not thens:
             return False
+        self._on_their_way += 1
 
         def done() -> None:
+            self._on_their_way -= 1
             for then in thens:
                 then()
 
@@ -92,7 +96,7 @@ class TrialHistory:
 
     def write(self, entries: Entries, then: Then) -> None:
         kept = [(kind, body) for kind, body in entries if kind != IDENTITY]
-        if not kept and not self._books.has_entries:
+        if not kept and not self._books.has_open:
             then()
             return
         now = time.time()
@@ -156,15 +160,18 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
         super().__init__(location, scratch, inbox, score_attribute, patience_s)
         self._history = history
         self._damage: list[Damage] = []
+        self._is_acquired = False
 
     def acquire(self) -> int:
         self._objects = self._location.open(self._patience_s)
+        self._is_acquired = True
         self._checkpoints = RemoteCheckpoints(self._objects)
         self._listed = self._pool.submit(self._checkpoints.listing)
         return self._history.epoch
 
     def release(self) -> None:
-        self._objects.close()
+        if self._is_acquired:
+            self._objects.close()
 
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._begin_saving()

@@ -1,0 +1,168 @@
+"""The experiment's loop with storage that takes its time: what is on its way is neither forgotten nor acted on."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.errors import StorageError
+from holdfast.settings import Settings
+from holdfast.store.location import Location
+from holdfast.tune.callback import Callback
+from holdfast.tune.experiment.audience import Audience
+from holdfast.tune.experiment.loop import ExperimentDriver, Resumption
+from holdfast.tune.experiment.machine import Experiment, Spec
+from holdfast.tune.experiment.naming import Naming
+from holdfast.tune.experiment.room import PLAIN
+from holdfast.tune.experiment.storage import Books, TrialHistory, TrialRemoteStorage
+from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler
+from holdfast.tune.search.basic_variant import BasicVariantGenerator
+from holdfast.tune.stopper import NoopStopper
+from holdfast.wire import messages as wire
+
+
+class FarStorage:
+    """Says through the inbox that something is written, some turns of the loop later."""
+
+    def __init__(self, inbox: queue.SimpleQueue[Any], seen: Callable[[str], None]) -> None:
+        self._inbox, self._seen = inbox, seen
+        self.kinds: list[str] = []
+
+    def write(self, entries: Any, then: Callable[[], None]) -> None:
+        for kind, _ in entries:
+            self.kinds.append(kind)
+            self._seen(kind)
+        self._later(then, 4)
+
+    def _later(self, then: Callable[[], None], hops: int) -> None:
+        self._inbox.put((lambda: self._later(then, hops - 1)) if hops else then)
+
+    def close(self, all_stored: bool) -> None: ...
+
+
+class OneNode:
+    grows = True
+
+    def open(self, _configure: Any, inbox: queue.SimpleQueue[Any]) -> Any:
+        inbox.put(("n", wire.NodeReady("n", 1, 1.0)))
+        return SimpleNamespace(accept=lambda *_: None, send=lambda *_: None, close=lambda: None)
+
+
+class Hears(Callback):
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self.ends.append(trial.trial_id)
+
+
+class Loop:
+    """An experiment of one trial, which cannot be started."""
+
+    def __init__(self, home: Path, *, fail_fast: bool = False, seen: Callable[[str], None] | None = None) -> None:
+        spec = Spec(None, None, 1, Naming("t", "f"), lambda _config: [{"CPU": 1.0}], fail_fast=fail_fast)
+        searcher = BasicVariantGenerator()
+        searcher.set_search_properties(None, None, {}, num_samples=1, seed=1)
+        what = (Location.parse("path", home), {}, searcher, FIFOScheduler(), NoopStopper(), {})
+        self.experiment = Experiment(spec, *what)
+        inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.storage, self.callback = FarStorage(inbox, seen or (lambda _kind: None)), Hears()
+        self.planned: list[str] = []
+        self.driver = ExperimentDriver(
+            self.experiment,
+            self.storage,  # type: ignore[arg-type]
+            inbox,
+            OneNode(),  # type: ignore[arg-type]
+            Settings(),
+            Audience([self.callback], None, str(home), quiet=True),
+            space={},
+            plan_of=self._plan,
+            configure=SimpleNamespace(),  # type: ignore[arg-type]
+            resumption=Resumption(),
+            max_concurrent=0,
+            score_attribute=None,
+            manner_of=lambda _trial: PLAIN,
+            expected=1,
+        )
+        self.driver.replay([])
+        self.driver.begin(1)
+
+    def _plan(self, trial: Any) -> Any:
+        self.planned.append(trial.trial_id)
+        raise ValueError("boom")
+
+
+def test_the_loop_does_not_end_before_a_failure_that_ends_it_is_acted_on(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, fail_fast=True)
+    assert loop.driver.run() == "stopped"
+    assert loop.driver.failed_fast == "t_00000"
+    assert loop.callback.ends == ["t_00000"]
+
+
+def test_callbacks_hear_of_the_last_end_also_if_the_experiment_is_stopped_meanwhile(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, seen=lambda kind: kind == "Ended" and loop.driver.ask_to_stop(signal.SIGINT, False))
+    assert loop.driver.run() == "stopped"
+    assert loop.callback.ends == ["t_00000"]
+
+
+def test_an_experiment_that_is_let_come_to_its_end(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    assert loop.driver.run() == "finished"
+    assert loop.storage.kinds == ["Began", "Added", "Started", "Ended", "Over"]
+
+
+def test_a_trial_whose_start_is_on_its_way_to_storage_is_not_started_when_all_is_stopped(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, seen=lambda kind: kind == "Started" and loop.driver.ask_to_stop(signal.SIGINT, False))
+    assert loop.driver.run() == "stopped"
+    assert not loop.planned
+    assert loop.storage.kinds == ["Began", "Added", "Started"], "so it is resumed by the next driver"
+    assert loop.driver._hub.room.place([{"CPU": 1.0}]) is not None
+
+
+def test_no_room_is_found_for_a_trial_that_is_over(tmp_path: Path) -> None:
+    """It has lost its node, and saves the rest before it is gone."""
+    loop = Loop(tmp_path)
+    engine = SimpleNamespace(wants_room=True, run=7)
+    over: Any = SimpleNamespace(trial_id="t_00000", said=[], is_over=True, is_gone=False, engine=engine)
+    driver = loop.driver
+    driver._runs["t_00000"] = over
+    driver._happen(loop.experiment.propose())  # type: ignore[arg-type]
+    driver._hub.open(SimpleNamespace(), driver._inbox)  # type: ignore[arg-type]
+    driver._hear(driver._heard())
+    driver._starter.fill = lambda: None  # type: ignore[method-assign]
+    driver._settle()
+    assert driver._hub.room.place([{"CPU": 1.0}]) is not None
+
+
+def test_what_waits_for_nothing_of_its_own_still_waits_for_what_was_written_before() -> None:
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    books = Books(FarStorage(inbox, lambda _kind: None))  # type: ignore[arg-type]
+    history, done = TrialHistory("t", books, 1), []
+    history.write([("GroupGone", {})], lambda: done.append("first"))
+    assert books.write()
+    history.write([], lambda: done.append("second"))
+    assert not done
+    while books.write() or not inbox.empty():
+        inbox.get(timeout=1.0)()
+    assert done == ["first", "second"]
+    assert not books.has_open
+
+
+def test_a_trial_whose_storage_could_not_be_opened_has_nothing_to_release(tmp_path: Path) -> None:
+    def refuse(_patience_s: float) -> Any:
+        raise StorageError("no such bucket")
+
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    history = TrialHistory("t", Books(FarStorage(inbox, lambda _kind: None)), 1)  # type: ignore[arg-type]
+    location: Any = SimpleNamespace(open=refuse)
+    storage = TrialRemoteStorage(history, location, tmp_path, inbox, None, 1.0)
+    with pytest.raises(StorageError, match="no such bucket"):
+        storage.acquire()
+    storage.close(False)
+    storage.release()
