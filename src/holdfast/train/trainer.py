@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -17,21 +16,19 @@ import cloudpickle
 from holdfast import settings
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
-from holdfast.driver.experiments import is_experiment
-from holdfast.driver.history import load, read_identity
+from holdfast.driver.history import load
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
-from holdfast.errors import NotARunError, StorageError, StorageUnavailableError
+from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.metrics import observing
 from holdfast.store.location import Location
+from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
     BackendConfig,
-    CheckpointConfig,
     DataConfig,
-    FailureConfig,
     RunConfig,
     ScalingConfig,
     storage_in_force,
@@ -134,9 +131,11 @@ class DataParallelTrainer:
         **more: Any,
     ) -> T:
         """The trainer of an existing run, to go on with it. User code is never stored, so the train function is
-        passed again; what is not passed again comes from the run's own record."""
+        passed again; what else is not passed again comes from the run's own record, or is asked for if it could not be
+        stored: datasets, a validation function, ``worker_runtime_env`` (it may hold secrets). A ``run_config`` takes
+        the place of the whole one that was. ``more``: the other arguments of the trainer."""
         location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
-        identity = _identity_of_run(location)
+        identity = record.read(location)
         if train_loop_per_worker is None:
             raise ValueError(
                 f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, no code is stored"
@@ -148,22 +147,33 @@ class DataParallelTrainer:
             train_loop_config = identity.get("train_loop_config")
             if train_loop_config is None and identity.get("had_train_loop_config"):
                 raise ValueError("restore(train_loop_config=...): the run's config could not be stored; pass it again")
-        given = run_config or _run_config(identity)
-        given.move_to(location)
-        return cls(
+        given = {name for name, value in more.items() if value is not None}
+        record.check_given(identity, given if run_config is None else given | {"run_config"})
+        run = run_config or record.run_config_of(identity)
+        run.move_to(location)
+        if "resume_from_checkpoint" not in given:
+            more["resume_from_checkpoint"] = record.source_of(identity, location)
+        if "dataset_config" not in given:
+            more["dataset_config"] = record.data_config_of(identity)
+        if "metadata" not in given:
+            more["metadata"] = identity.get("metadata")
+        trainer = cls(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
-            scaling_config=scaling_config or _scaling_config(identity),
-            run_config=given,
+            scaling_config=scaling_config or record.scaling_config_of(identity),
+            run_config=run,
             datasets=datasets,
             **more,
         )
+        if not given & {"backend_config", "torch_config"}:
+            trainer.backend_config = record.backend_config_of(identity, trainer.backend_config)
+        return trainer
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether the path holds a run that ``restore`` can go on with."""
         try:
-            _identity_of_run(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
+            record.read(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:
             raise  # whether there is one cannot be told, and to start anew for that would be wrong
         except StorageError:
@@ -184,7 +194,7 @@ class DataParallelTrainer:
             payload=_pickled(
                 "the train function", payload, train_loop_config=self.train_loop_config, datasets=datasets
             ),
-            identity=self._identity() if identified else {},
+            identity=record.identity_of(self) if identified else {},
             essential=(*self.backend_config.preload[:1], "holdfast.train.payload", "holdfast.train.api"),
             preload=(*self.backend_config.preload[1:], *run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
@@ -219,23 +229,6 @@ class DataParallelTrainer:
         if self.run_config.has_own_name:
             return f"run the same command again: {shlex.join(sys.orig_argv)}"
         return f"use {type(self).__name__}.restore({str(location)!r}, train_loop_per_worker=...)"
-
-    def _identity(self) -> dict[str, Any]:
-        """What run.json says: enough to go on with the run by ``restore``."""
-        run, scaling = self.run_config, asdict(self.scaling_config)
-        config = self.train_loop_config
-        storable = _storable(config)
-        return {
-            "name": run.name,
-            "trainer": type(self).__name__,
-            "scaling": scaling,
-            "failure": asdict(run.failure_config),
-            "checkpoint": asdict(run.checkpoint_config),
-            "datasets": sorted(self.datasets),
-            "had_train_loop_config": config is not None,
-            "train_loop_config": config if storable else None,
-            "metadata": self.metadata if _storable(self.metadata) else {},
-        }
 
     def _validation(self, location: Location) -> Validator | None:
         config = self.validation_config
@@ -277,13 +270,6 @@ def _run_in_force(run: Location) -> Location:
     return storage_in_force(run.parent) / run.name
 
 
-def _identity_of_run(location: Location) -> dict[str, Any]:
-    identity = read_identity(location)
-    if is_experiment(identity):
-        raise NotARunError(f"{location} is an experiment, not a training run: use Tuner.restore(path, trainable=...)")
-    return identity
-
-
 def _takes_config(fn: Any) -> bool:
     if not callable(fn):
         raise TypeError(f"train_loop_per_worker={fn!r}: pass a function")
@@ -322,15 +308,6 @@ def _can_be_sent(part: Any) -> bool:
     return True
 
 
-def _storable(value: Any) -> bool:
-    from holdfast.store import values
-
-    try:
-        return bool(values.decode(values.encode(value)) == value)
-    except (TypeError, ValueError):
-        return False
-
-
 def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -> RunSpec:
     failure, checkpoint = run.failure_config, run.checkpoint_config
     return RunSpec(
@@ -356,20 +333,6 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         remote=run.location.is_remote,
         sync_period_s=float(run.sync_config.sync_period or 0),
     )
-
-
-def _run_config(identity: dict[str, Any]) -> RunConfig:
-    return RunConfig(
-        failure_config=FailureConfig(**identity["failure"]),
-        checkpoint_config=CheckpointConfig(**identity["checkpoint"]),
-    )
-
-
-def _scaling_config(identity: dict[str, Any]) -> ScalingConfig:
-    fields = dict(identity["scaling"])
-    if isinstance(fields["num_workers"], list):
-        fields["num_workers"] = tuple(fields["num_workers"])
-    return ScalingConfig(**fields)
 
 
 @contextmanager

@@ -1,0 +1,157 @@
+"""What run.json says of a training run: ``fit`` writes it down, ``restore`` goes by it.
+
+Plain values alone: no code, no object, and nothing of ``worker_runtime_env``, which may hold secrets. What the run had
+and could not be stored is named, so that ``restore`` asks for it again instead of going on without it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from holdfast.driver.experiments import is_experiment
+from holdfast.driver.history import manifests_of, read_identity
+from holdfast.errors import NotARunError
+from holdfast.store import values
+from holdfast.store.location import Location
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.config import (
+    BackendConfig,
+    CheckpointConfig,
+    DataConfig,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+    SyncConfig,
+)
+
+if TYPE_CHECKING:
+    from holdfast.train.trainer import DataParallelTrainer
+
+
+def identity_of(trainer: DataParallelTrainer) -> dict[str, Any]:
+    run, config, data = trainer.run_config, trainer.train_loop_config, trainer.data_config
+    backend, source = trainer.backend_config, trainer.resume_from_checkpoint
+    return {
+        "name": run.name,
+        "trainer": type(trainer).__name__,
+        "scaling": asdict(trainer.scaling_config),
+        "failure": asdict(run.failure_config),
+        "checkpoint": asdict(run.checkpoint_config),
+        "sync": asdict(run.sync_config),
+        "logging": asdict(run.logging_config),
+        "engine": run.engine if isinstance(run.engine, str) else None,
+        "verbose": run.verbose,
+        "preload": list(run.preload),
+        "backend": [type(backend).__name__, backend.to_dict() if _storable(backend.to_dict()) else {}],
+        "datasets": sorted(trainer.datasets),
+        "data": {"datasets_to_split": data.datasets_to_split, "enable_shard_locality": data.enable_shard_locality},
+        "had_train_loop_config": config is not None,
+        "train_loop_config": config if _storable(config) else None,
+        "metadata": trainer.metadata if _storable(trainer.metadata) else {},
+        "resume_from_checkpoint": None if source is None else _address(source.location),
+        "callbacks": [type(callback).__name__ for callback in run.callbacks],
+        "not_stored": _not_stored(trainer),
+    }
+
+
+def _not_stored(trainer: DataParallelTrainer) -> list[str]:
+    """Arguments of ``restore``, and behind a dot those of its ``run_config``."""
+    run, data = trainer.run_config, trainer.data_config
+    found = {
+        "metadata": not _storable(trainer.metadata),
+        "validation_config": trainer.validation_config is not None,
+        "dataset_config": type(data) is not DataConfig or data.execution_options is not None,
+        "run_config.engine": run.engine is not None and not isinstance(run.engine, str),
+        "run_config.worker_runtime_env": bool(run.worker_runtime_env),
+    }
+    return [name for name, had in found.items() if had]
+
+
+def read(location: Location) -> dict[str, Any]:
+    """NotARunError if there is no run, or something else."""
+    identity = read_identity(location)
+    if is_experiment(identity):
+        raise NotARunError(f"{location} is an experiment, not a training run: use Tuner.restore(path, trainable=...)")
+    return identity
+
+
+def check_given(identity: dict[str, Any], given: Collection[str]) -> None:
+    """That what could not be stored is among the arguments that ``restore`` was given."""
+    lacking = [name for name in identity.get("not_stored", ()) if name.partition(".")[0] not in given]
+    if lacking:
+        own = [f"{name}=..." for name in lacking if "." not in name]
+        of_run = ", ".join(f"{name.partition('.')[2]}=..." for name in lacking if "." in name)
+        arguments = ", ".join([*own, *([f"run_config=RunConfig({of_run})"] if of_run else [])])
+        raise ValueError(
+            f"restore({arguments}): the run had that, and neither code, objects nor environment variables are stored; "
+            f"pass it again{'. A RunConfig takes the place of the whole one that the run had' if of_run else ''}"
+        )
+    if identity.get("callbacks") and "run_config" not in given:
+        names = ", ".join(identity["callbacks"])
+        warnings.warn(
+            f"the run had the callbacks {names}, which are not stored: it goes on without them, unless they are passed "
+            "again with restore(run_config=RunConfig(callbacks=...))",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def run_config_of(identity: dict[str, Any]) -> RunConfig:
+    """Earlier versions stored less."""
+    return RunConfig(
+        failure_config=FailureConfig(**identity["failure"]),
+        checkpoint_config=CheckpointConfig(**identity["checkpoint"]),
+        sync_config=SyncConfig(**identity.get("sync", {})),
+        logging_config=LoggingConfig(**identity.get("logging", {})),
+        engine=identity.get("engine"),
+        verbose=identity.get("verbose"),
+        preload=identity.get("preload", ()),
+    )
+
+
+def scaling_config_of(identity: dict[str, Any]) -> ScalingConfig:
+    return ScalingConfig(**identity["scaling"])
+
+
+def data_config_of(identity: dict[str, Any]) -> DataConfig:
+    return DataConfig(**identity.get("data", {}))
+
+
+def backend_config_of(identity: dict[str, Any], default: BackendConfig) -> BackendConfig:
+    """``default`` is what the trainer takes by itself; only one of its class can be made again."""
+    name, fields = identity.get("backend", (type(default).__name__, {}))
+    if name != type(default).__name__:
+        raise ValueError(f"restore(backend_config=...): the run had a {name}, which is not stored; pass it again")
+    return type(default)(**fields)
+
+
+def source_of(identity: dict[str, Any], location: Location) -> Checkpoint | None:
+    """What the run was to resume from. It may be gone when the run has checkpoints of its own."""
+    address = identity.get("resume_from_checkpoint")
+    if address is None:
+        return None
+    source = Checkpoint(address) if address else None
+    if source is not None and source.exists():
+        return source
+    if manifests_of(location):
+        return None
+    raise ValueError(
+        "restore(resume_from_checkpoint=...): the run has no checkpoint of its own yet, and the one that it was to "
+        f"start from {f'is not at {address} any more' if address else 'could not be stored'}; pass it again"
+    )
+
+
+def _address(location: Location) -> str:
+    """The path or URL that is enough to find it; "" if there is none without objects or options, maybe secret ones."""
+    return "" if location.filesystem is not None or location.options else str(location)
+
+
+def _storable(value: Any) -> bool:
+    try:
+        return bool(values.decode(values.encode(value)) == value)
+    except (TypeError, ValueError):
+        return False
