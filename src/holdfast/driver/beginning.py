@@ -97,6 +97,6 @@ class Beginning:
         if desk.fleet.grows:
             desk.queue.append(ev.Capacity(desk.fleet.slots()))
         spec = structs.replace(desk.plan.spec, lease_s=desk.fleet.lease_s)
-        clear = tuple(desk.fleet.roster.clear_places())
+        clear = tuple(desk.fleet.roster.clear_among(desk.state.leases))
         desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
         self._work_off()

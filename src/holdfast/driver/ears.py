@@ -67,6 +67,9 @@ class Ears:
                     desk.display.output(rank, line)
             case wire.Uploaded() | wire.Fetched() | wire.StagedLost():
                 self._hear_storage(node, message)
+            case wire.PlacesClear(places):
+                desk.fleet.roster.are_clear(places)
+                self._settle_doubts()
             case wire.NodeJoining() | wire.NodeReady() | wire.NodeSeats() | wire.NodeDraining() | wire.NodeLost():
                 self._hear_of_node(message)
 
@@ -82,9 +85,7 @@ class Ears:
                 fleet.ready(message)
                 if fleet.grows:
                     fleet.probe(node)
-                desk.queue.extend(
-                    ev.NodeClear(place) for place in fleet.roster.clear_places() if place in desk.state.doubted
-                )
+                self._settle_doubts()
                 self._beginning.take_over(node, message.unsaved)
             case wire.NodeSeats(_, seats):
                 fleet.roster.seat(node, seats)
@@ -99,6 +100,10 @@ class Ears:
             self._beginning.heard_of_a_node()
         elif fleet.grows:
             desk.queue.append(ev.Capacity(fleet.slots()))
+
+    def _settle_doubts(self) -> None:
+        desk = self._desk
+        desk.queue.extend(map(ev.NodeClear, desk.fleet.roster.clear_among(sorted(desk.state.doubted))))
 
     def _hear_reports(self, node: str, message: wire.Reports) -> None:
         desk = self._desk

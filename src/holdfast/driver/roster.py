@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from holdfast.wire.messages import NodeReady, Place, Seat
@@ -18,12 +18,17 @@ class Node:
     gpus: float
     address: str
     seats: list[Seat] | None = None  # what a cluster has granted there
-    place: str = ""  # the node on its machine, if workers may outlive their driver there
+    place: str = ""
     clear: bool = True  # nothing of an earlier driver's group lives there
     draining: bool = False  # it will be taken away
     resting: bool = False  # it failed too often
     unfit: bool = False  # its probe found something wrong
     apart: bool = False  # it cannot talk to others
+
+
+def place_of(message: NodeReady) -> str:
+    """The node on its machine, if workers may outlive their driver there; else empty."""
+    return f"{message.node_id}@{message.machine}" if message.machine else ""
 
 
 class Roster:
@@ -34,6 +39,7 @@ class Roster:
         self._joining: set[str] = set()
         self._nodes: dict[str, Node] = {}
         self._resting: set[str] = set()
+        self._clear: set[str] = set()  # places that others have found clear
 
     @property
     def is_settled(self) -> bool:
@@ -49,9 +55,8 @@ class Roster:
 
     def ready(self, message: NodeReady) -> None:
         self._joining.discard(message.node_id)
-        place = f"{message.node_id}@{message.machine}" if message.machine else ""
         what = (message.cpus, message.gpus, message.address, message.seats)
-        node = Node(message.node_id, *what, place, message.clear)
+        node = Node(message.node_id, *what, place_of(message), message.clear)
         node.resting = node.id in self._resting
         self._nodes[node.id] = node
 
@@ -95,9 +100,13 @@ class Roster:
     def usable(self) -> list[str]:
         return [node.id for node in self._usable()]
 
-    def clear_places(self) -> list[str]:
-        """Where workers could outlive their driver, and none has."""
-        return [node.place for node in self._nodes.values() if node.place and node.clear]
+    def clear_among(self, places: Iterable[str]) -> list[str]:
+        """Those on which workers could outlive their driver, and none has."""
+        clear = self._clear | {node.place for node in self._nodes.values() if node.clear}
+        return [place for place in places if place in clear]
+
+    def are_clear(self, places: Iterable[str]) -> None:
+        self._clear.update(places)
 
     def leased(self, world_size: int) -> list[str]:
         """The places across a network that a group would take."""

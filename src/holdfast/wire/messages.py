@@ -424,6 +424,12 @@ class NodeSeats(Message, frozen=True, tag=True):
     seats: list[Seat]
 
 
+class PlacesClear(Message, frozen=True, tag=True):
+    """Said by the engine: nothing of an earlier driver is left on these nodes, be they the run's or not."""
+
+    places: list[str]
+
+
 class NodeLost(Message, frozen=True, tag=True):
     """Said by the engine, not by the agent: the agent is gone, and so are all processes below it."""
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from holdfast.driver.roster import place_of
 from holdfast.engine.base import Engine, Granting, Inbox, Session
 from holdfast.wire import messages as wire
 
@@ -26,7 +27,7 @@ class Hub:
         self._engine = engine
         self._session: Session | None = None
         self.room: Room = NodeRoom()
-        self._nodes: set[str] = set()  # that are ready
+        self._nodes: dict[str, str] = {}  # that are ready; their places, if nothing of an earlier driver is left there
         self._parts: dict[int, TrialSession] = {}  # by the run's number
         self._shares: dict[int, Shares] = {}
         self._runs = 0
@@ -75,6 +76,7 @@ class Hub:
         for gone in [node for node in shares if node not in self._nodes]:  # since the trial was placed
             self.room.give_back({gone: shares.pop(gone)})
             part.needs_room()
+        part.are_clear([place for place in self._nodes.values() if place])
         part.join(shares)
 
     def send(self, node: str, message: wire.Message) -> None:
@@ -108,7 +110,9 @@ class Hub:
             case wire.NodeReady():
                 assert self._session is not None
                 self._session.accept(node, message.pid)
-                self._nodes.add(node)
+                clear = self._nodes[node] = place_of(message) if message.clear else ""
+                for part in self._parts.values() if clear else ():
+                    part.are_clear([clear])
                 self.room.ready(message)
             case wire.NodeSeats(_, seats):
                 self.room.seat(node, seats)
@@ -121,7 +125,7 @@ class Hub:
                 self._lost(node)
 
     def _lost(self, id: str) -> None:
-        self._nodes.discard(id)
+        self._nodes.pop(id, None)
         self.room.lost(id)
         for part in self._on(id):
             self.room.give_back({id: self._shares[part.run].pop(id)})
@@ -177,6 +181,11 @@ class TrialSession:
             self._there.add(node)
             self.put(node, wire.NodeJoining(node))
             self._hub.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
+
+    def are_clear(self, places: list[str]) -> None:
+        """Before it was placed where it is now, the trial may have had a part of these."""
+        if places:
+            self.put("", wire.PlacesClear(places))
 
     def accept(self, node_id: str, pid: int) -> None:
         """The experiment has accepted the agent."""
