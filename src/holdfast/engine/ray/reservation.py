@@ -32,6 +32,7 @@ class Reservation:
         wanted = [dict(bundle) for bundle in bundles]
         self._group = ray_module().util.placement_group(wanted, strategy=strategy, name=name, **more)
         self.nodes = [""] * len(bundles)
+        self.was_granted = False  # all of it, once
         self._gpus: list[Any] = [None] * len(bundles)  # by bundle: the ids, or where they will be
 
     @property
@@ -50,6 +51,7 @@ class Reservation:
             if node != known:
                 self.nodes[index] = node
                 self._gpus[index] = self._ask_for_gpus(index) if node else None
+        self.was_granted = self.was_granted or self.is_whole
 
     def gpus(self, index: int) -> list[str] | None:
         """Of a bundle; None while it is not known."""

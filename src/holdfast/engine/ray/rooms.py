@@ -67,7 +67,7 @@ class Rooms:
                     found.setdefault(node, []).append(GrantedSeat(own, key, index))
         return found
 
-    def balance(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> bool:
+    def balance(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> bool:
         """Ask Ray for what it was not asked for yet, and again for what it has granted on a node that is lost or will
         be. Whether anything was asked for."""
         with self._lock:

@@ -1,7 +1,8 @@
 """What Ray has granted to a run: seats, each the room for one worker, held by placement groups.
 
 The fewest workers that a run needs are one group, which Ray grants as a whole. Each seat beyond that is a group of its
-own, and so is each that takes the place of one on a node that is lost or will be.
+own, and so is each that takes the place of one on a node that is lost or will be. A group that is of no use any more
+goes back, before Ray reserves the same for it elsewhere.
 """
 
 from __future__ import annotations
@@ -18,57 +19,77 @@ from .reservation import Reservation
 class Seats:
     def __init__(self, demand: Demand, name: str) -> None:
         self._demand, self._name = demand, f"{name}:{secrets.token_hex(3)}"
+        self._least = max(1, demand.least)
         self._has_begun = False  # the first group was granted
         self._numbered = 0
-        self._core = self._reserve(max(1, demand.least), ())
-        self._extras: list[Reservation] = []
+        self._groups = [self._reserve(self._least, ())]
+        self._too_much: list[Reservation] = []  # of them, where somebody sits for now
 
     # What there is
 
     def look(self, alive: Collection[str]) -> None:
         """Take note of what was granted, and of what went with its node."""
-        for reservation in (self._core, *self._extras):
-            reservation.look(alive)
-        self._has_begun = self._has_begun or self._core.is_whole
-        for extra in [extra for extra in self._extras if extra.is_whole and extra.nodes[0] not in alive]:
-            self._give_back(extra)
+        for group in self._groups:
+            group.look(alive)
+        self._has_begun = self._has_begun or self._groups[0].is_whole
 
     def by_node(self) -> dict[str, list[Seat]]:
+        """What the next workers may be put on."""
         found: dict[str, list[Seat]] = {}
-        for reservation in (self._core, *self._extras):
-            for index, node in enumerate(reservation.nodes):
-                gpus = reservation.gpus(index) if node and self._has_begun else None
+        for group in (group for group in self._groups if group not in self._too_much):
+            for index, node in enumerate(group.nodes):
+                gpus = group.gpus(index) if node and self._has_begun else None
                 if gpus is not None:
                     found.setdefault(node, []).append(Seat(gpus))
         return found
 
     # What there should be
 
-    def balance(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> bool:
+    def balance(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> bool:
         """Ask for as many seats as the run may have, not counting those on nodes that are lost or will be; withdraw
         what is more than that, unless somebody sits there. Whether any were asked for."""
         if not self._has_begun:
             return False  # else a part of what the whole group needs would be taken away from it
-        for extra in [e for e in self._extras if e.is_whole and e.nodes[0] in doubted and not is_busy(e.nodes[0])]:
-            self._give_back(extra)
-        sound = sum(1 for node in self._core.nodes if node and node not in doubted)
-        sound += sum(1 for extra in self._extras if extra.nodes[0] not in doubted)
-        for _ in range(self._demand.most - sound):
-            self._extras.append(self._reserve(1, doubted))
-        surplus = sound - self._demand.most
-        idle = [extra for extra in self._extras if not extra.is_whole or not is_busy(extra.nodes[0])]
-        for extra in sorted(idle, key=lambda extra: extra.is_whole)[: max(0, surplus)]:
-            self._give_back(extra)
-        return surplus < 0
+        self._give_back_lost(doubted, going, is_busy)
+        sound = sum(_sound(group, doubted) for group in self._groups)
+        missing = self._demand.most - sound
+        if not sound:  # it begins anew
+            self._groups.insert(0, self._reserve(self._least, doubted))
+            missing -= self._least
+        self._groups += [self._reserve(1, doubted) for _ in range(missing)]
+        self._shed(sound - self._demand.most, doubted, is_busy)
+        return sound < self._demand.most
+
+    def _shed(self, surplus: int, doubted: Collection[str], is_busy: Callable[[str], bool]) -> None:
+        """What is more than the run may have goes back; where somebody sits, when the next group sits elsewhere."""
+        self._too_much = []
+        busy = {id(group): any(map(is_busy, group.nodes)) for group in self._groups}
+        for group in sorted(self._groups, key=lambda group: (busy[id(group)], group.was_granted)):
+            if len(group.nodes) > surplus:
+                continue
+            surplus -= _sound(group, doubted)
+            if busy[id(group)]:
+                self._too_much.append(group)
+            else:
+                self._give_back(group)
+
+    def _give_back_lost(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> None:
+        """A node that is only doubted may turn out to be there: what is held on it is given up for other room, but not
+        for the hope of it."""
+        is_covered = sum(_sound(group, doubted) for group in self._groups if group.was_granted) >= self._demand.most
+        for group in [group for group in self._groups if group.was_granted and not _sound(group, doubted)]:
+            left = [node for node in group.nodes if node]
+            if not any(map(is_busy, left)) and (is_covered or all(node in going for node in left)):
+                self._give_back(group)
 
     def release(self) -> None:
-        for reservation in (self._core, *self._extras):
-            reservation.remove()
-        self._extras.clear()
+        for group in self._groups:
+            group.remove()
+        self._groups.clear()
 
-    def _give_back(self, extra: Reservation) -> None:
-        self._extras.remove(extra)
-        extra.remove()
+    def _give_back(self, group: Reservation) -> None:
+        self._groups.remove(group)
+        group.remove()
 
     def _reserve(self, count: int, avoiding: Collection[str]) -> Reservation:
         demand = self._demand
@@ -76,3 +97,10 @@ class Seats:
         self._numbered += count
         strategy = demand.strategy if count > 1 else "PACK"
         return Reservation(f"{self._name}:{self._numbered}", [demand.resources] * count, strategy, labels, avoiding)
+
+
+def _sound(group: Reservation, doubted: Collection[str]) -> int:
+    """The seats that it has or will have."""
+    if not group.was_granted:
+        return len(group.nodes)
+    return sum(1 for node in group.nodes if node and node not in doubted)

@@ -120,7 +120,8 @@ class RaySession:
     def _look(self) -> None:
         self._alive = look()
         self._seats.look(self._alive)
-        if self._seats.balance(self._doubted(), self._is_busy):
+        going = {node.id for node in self._alive.values() if node.drain_by is not None}
+        if self._seats.balance(going | self._in_doubt(), going, self._is_busy):
             self._asked_at = time.monotonic()
         seats = self._seats.by_node()
         for ray_id in seats:
@@ -155,10 +156,9 @@ class RaySession:
         self._drained.add(node.id)
         member.drain(max(0.0, node.drain_by - time.time()) if node.drain_by else _SOME_DAY_S)
 
-    def _doubted(self) -> set[str]:
-        """Nodes that no worker should be put on any more."""
-        draining = {node.id for node in self._alive.values() if node.drain_by is not None}
-        return draining | {member.ray_id for member in self._members.values() if member.is_doubted}
+    def _in_doubt(self) -> set[str]:
+        """Nodes whose actor is gone, and maybe they too."""
+        return {member.ray_id for member in self._members.values() if member.is_doubted}
 
     def _is_busy(self, ray_id: str) -> bool:
         return any(member.ray_id == ray_id and member.is_busy for member in self._members.values())
