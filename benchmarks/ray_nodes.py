@@ -1,4 +1,7 @@
-"""In the jobs of ray_engine.py: the nodes of a Ray cluster, for Holdfast and for Ray Train alike."""
+"""In the jobs of ray_engine.py: the nodes of a Ray cluster, for Holdfast and for Ray Train alike.
+
+Workers import this module to say where they are. Those of Holdfast have no need of Ray, and do not import it here.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,6 @@ import os
 import time
 from pathlib import Path
 from typing import Any
-
-import ray
-import ray._private.utils
-from ray.cluster_utils import Cluster
 
 SMALL = {"object_store_memory": 100 << 20}
 
@@ -20,6 +19,10 @@ class RayNodes:
     run_options: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, count: int) -> None:
+        import ray
+        import ray._private.utils
+        from ray.cluster_utils import Cluster
+
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
         for _ in range(count):
             self.add()
@@ -54,4 +57,6 @@ def here() -> str:
 
         return f"{os.getpid()}.{session.current().node_id.rpartition('-')[2]}"
     except RuntimeError:
+        import ray
+
         return f"{os.getpid()}.{ray.get_runtime_context().get_node_id()}"
