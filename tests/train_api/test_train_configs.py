@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+import math
 import pickle
 import re
 import warnings
@@ -13,16 +15,27 @@ from holdfast.train import (
     BackendConfig,
     CheckpointConfig,
     DataConfig,
+    DataParallelTrainer,
     FailureConfig,
     LoggingConfig,
     RunConfig,
     ScalingConfig,
     SyncConfig,
     UserCallback,
+    report,
 )
-from holdfast.train.config import warn_unused_in_training
 from holdfast.train.data import Whole
 from holdfast.train.torch import TorchConfig
+from holdfast.train.unused import warn_unused_in_training
+
+
+def report_once() -> None:
+    report({"x": 1})
+
+
+def a_trainer(datasets: dict[str, Any], config: DataConfig) -> DataParallelTrainer:
+    return DataParallelTrainer(report_once, datasets=datasets, dataset_config=config)
+
 
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ScalingConfig(num_workers=-1), ValueError, "num_workers=-1): must be at least 0"),
@@ -44,6 +57,19 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: FailureConfig(max_failures=-2), ValueError, "max_failures=-2): must be at least -1"),
     (lambda: FailureConfig(max_failures="3"), TypeError, "max_failures='3'): pass an int"),
     (lambda: FailureConfig(max_failures=None), TypeError, "max_failures=None): pass an int"),
+    (lambda: ScalingConfig(label_selector="x"), TypeError, "pass a dict of labels"),
+    (lambda: ScalingConfig(label_selector=["x"]), TypeError, "pass a dict of labels"),
+    (lambda: ScalingConfig(label_selector={"a": 1}), TypeError, "pass a dict of labels"),
+    (lambda: ScalingConfig(label_selector={"my zone": "a"}), ValueError, "'my zone' is no key of a label"),
+    (lambda: ScalingConfig(label_selector={"zone": "in()"}), ValueError, "'in()' is no value of a label"),
+    (lambda: ScalingConfig(accelerator_type=3), TypeError, "pass a name"),
+    (lambda: ScalingConfig(resources_per_worker={"cpu": 2}), ValueError, "no 'cpu'; did you mean 'CPU'"),
+    (lambda: ScalingConfig(resources_per_worker={"num_gpus": 2}), ValueError, "did you mean 'GPU'"),
+    (lambda: ScalingConfig(resources_per_worker={"CPU": math.inf}), ValueError, "no node has that"),
+    (lambda: RunConfig(worker_runtime_env={"env_vars": None}), TypeError, "pass a dict of strings"),
+    (lambda: RunConfig(worker_runtime_env={"env_vars": ["A=1"]}), TypeError, "pass a dict of strings"),
+    (lambda: RunConfig(worker_runtime_env={"env_vars": {"A": None}}), TypeError, "pass a dict of strings"),
+    (lambda: a_trainer({"train": [1]}, DataConfig(["trian"])), ValueError, "no dataset 'trian'; it has 'train'"),
     (lambda: FailureConfig(fail_fast="no"), ValueError, 'use True, False or "raise"'),
     (lambda: FailureConfig(max_failures=1, fail_fast=True), ValueError, "leave max_failures at 0"),
     (lambda: FailureConfig(hang_timeout_s=0), ValueError, "hang_timeout_s=0): must be greater than 0"),
@@ -138,25 +164,26 @@ def test_none_means_the_default() -> None:
         sync_config=None,  # type: ignore[arg-type]
         worker_runtime_env=None,  # type: ignore[arg-type]
         logging_config=None,  # type: ignore[arg-type]
+        preload=None,  # type: ignore[arg-type]
     )
     assert config.name
     assert config.failure_config == FailureConfig()
     assert config.checkpoint_config == CheckpointConfig()
     assert config.sync_config == SyncConfig()
     assert config.logging_config == LoggingConfig()
-    assert (config.callbacks, config.worker_runtime_env) == ([], {})
+    assert (config.callbacks, config.worker_runtime_env, config.preload) == ([], {}, ())
 
 
 def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> None:
     scaling = ScalingConfig(trainer_resources={"CPU": 1})
     run = RunConfig(
-        sync_config=SyncConfig(sync_period=60),
+        sync_config=SyncConfig(60, sync_timeout=5, sync_artifacts=True, sync_artifacts_on_checkpoint=False),
         verbose=2,
         stop={"epoch": 3},
         progress_reporter=object(),
         log_to_file=("out", "err"),
         checkpoint_config=CheckpointConfig(checkpoint_frequency=2, checkpoint_at_end=True),
-        failure_config=FailureConfig(fail_fast=True),
+        failure_config=FailureConfig(fail_fast=True, controller_failure_limit=2, relax_collectives_on_preemption=True),
     )
     with pytest.warns(UserWarning, match="has no effect on a train function") as seen:
         warn_unused_in_training(scaling, run)
@@ -168,6 +195,12 @@ def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> Non
         "RunConfig(log_to_file)",
         "CheckpointConfig(checkpoint_frequency)",
         "CheckpointConfig(checkpoint_at_end)",
+        "SyncConfig(sync_timeout)",
+        "SyncConfig(sync_artifacts)",
+        "SyncConfig(sync_artifacts_on_checkpoint)",
+        "FailureConfig(fail_fast)",
+        "FailureConfig(controller_failure_limit)",
+        "FailureConfig(relax_collectives_on_preemption)",
     }
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -178,6 +211,26 @@ def test_plain_configs_do_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_unused_in_training(ScalingConfig(num_workers=2), RunConfig(log_to_file=True, verbose=1))
+
+
+def test_labels_that_ray_takes_are_taken() -> None:
+    for value in ("a", "", "!spot", "in(H100, A100)", "!in(a,b)", "x" * 63):
+        ScalingConfig(label_selector={"ray.io/market-type": value, "zone_1": value})
+
+
+def test_a_log_level_is_in_force_while_a_run_is_driven(tmp_path: Path) -> None:
+    logger = logging.getLogger("holdfast")
+    levels = []
+
+    class Watching(UserCallback):
+        def after_report(self, *_: object) -> None:
+            levels.append(logger.getEffectiveLevel())
+
+    run = RunConfig("run", tmp_path, callbacks=[Watching()], logging_config=LoggingConfig("DEBUG"), verbose=0)
+    before = logger.level
+    DataParallelTrainer(report_once, scaling_config=ScalingConfig(num_workers=0), run_config=run).fit()
+    assert levels == [logging.DEBUG]
+    assert logger.level == before
 
 
 def test_log_level_in_any_case() -> None:

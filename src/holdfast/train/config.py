@@ -1,7 +1,7 @@
 """What a user says about a run. Checked once, when it is made; what is accepted here is safe to use everywhere.
 
 The classes are shared by training and tuning, so an option that only tuning can use is accepted here without a word;
-``warn_unused_in_training`` says so once when a trainer gets it.
+``unused`` says so once when a trainer gets it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,9 +20,10 @@ from holdfast import settings
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
 from holdfast.train.callback import UserCallback
-from holdfast.train.checks import check_bool, check_int, check_number, check_type, warn_once
+from holdfast.train.checks import check_bool, check_int, check_number, check_type
 from holdfast.train.data import Whole
 from holdfast.train.ray_data import RayData, is_ray_data
+from holdfast.train.resources import check_labels, check_resources
 
 _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -53,15 +55,18 @@ class ScalingConfig:
         self._check_num_workers()
         check_bool("ScalingConfig(use_gpu", self.use_gpu)
         check_bool("ScalingConfig(use_tpu", self.use_tpu)
-        _check_resources("ScalingConfig(trainer_resources", self.trainer_resources)
-        _check_resources("ScalingConfig(resources_per_worker", self.resources_per_worker)
+        check_resources("ScalingConfig(trainer_resources", self.trainer_resources)
+        check_resources("ScalingConfig(resources_per_worker", self.resources_per_worker)
         self._check_accelerators()
+        if self.accelerator_type is not None:
+            check_type("ScalingConfig(accelerator_type", self.accelerator_type, str, 'pass a name, as in "A100"')
         if self.placement_strategy not in _PLACEMENT_STRATEGIES:
             raise ValueError(
                 f"ScalingConfig(placement_strategy={self.placement_strategy!r}): "
                 f"use one of {', '.join(_PLACEMENT_STRATEGIES)}"
             )
         check_number("ScalingConfig(elastic_resize_monitor_interval_s", self.elastic_resize_monitor_interval_s, least=0)
+        check_labels("ScalingConfig(label_selector", self.label_selector)
         if isinstance(self.label_selector, list) and len(self.label_selector) != self.max_workers:
             raise ValueError(
                 f"ScalingConfig(label_selector={self.label_selector!r}): a list has one entry for each of the "
@@ -147,21 +152,13 @@ class ScalingConfig:
         return {name: amount * self.max_workers for name, amount in self.worker_resources.items()}
 
 
-def _check_resources(argument: str, resources: Any) -> None:
-    if resources is None:
-        return
-    if not isinstance(resources, dict) or not all(isinstance(name, str) for name in resources):
-        raise TypeError(f'{argument}={resources!r}): pass a dict of amounts, as in {{"CPU": 2}}')
-    for name, amount in resources.items():
-        check_number(f"{argument}[{name!r}]", amount, least=0)
-
-
 @dataclass
 class FailureConfig:
     """How often, and how patiently, a run is brought back. A count of -1 means without limit.
 
     ``max_failures`` counts worker failures, ``max_preemption_failures`` nodes that were taken away; a driver's death
-    costs neither. ``fail_fast`` stops a tuning experiment at the first failed trial.
+    costs neither, so ``controller_failure_limit`` has no effect, nor has ``relax_collectives_on_preemption``.
+    ``fail_fast`` stops a tuning experiment at the first failed trial.
     ``hang_timeout_s``: when a worker has made no report for so long, what all ranks are doing is written down and the
     group is ended. "auto" learns from the run's own pace: ten times the longest pause between two reports so far, and
     at least a minute. ``max_hang_failures`` gives hangs a budget of their own; None counts them in ``max_failures``.
@@ -241,7 +238,8 @@ class CheckpointConfig:
 class SyncConfig:
     """When staged checkpoints go to storage: ``sync_period`` seconds at most after they were staged, 0 for at once.
 
-    What newer ones would replace until then (``num_to_keep``) is not uploaded.
+    What newer ones would replace until then (``num_to_keep``) is not uploaded. The other options have no effect: how
+    long storage is waited for is ``HOLDFAST_STORAGE_PATIENCE_S``, and files are kept that are in a checkpoint.
     """
 
     sync_period: float = 0
@@ -258,7 +256,8 @@ class SyncConfig:
 
 @dataclass
 class LoggingConfig:
-    """How much Holdfast's own loggers say."""
+    """How much Holdfast's own loggers, those below "holdfast", say in the script's process while a run is driven. What
+    they say goes where the script's logging sends it. INFO leaves their level as the script has set it."""
 
     log_level: str = "INFO"
 
@@ -271,6 +270,17 @@ class LoggingConfig:
     @property
     def level(self) -> int:
         return int(getattr(logging, self.log_level))
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        logger = logging.getLogger("holdfast")
+        before = logger.level
+        if self != LoggingConfig():
+            logger.setLevel(self.level)
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
 
 
 class BackendConfig:
@@ -307,6 +317,15 @@ class DataConfig:
         self.datasets_to_split = datasets_to_split
         self.execution_options = execution_options
         self.enable_shard_locality = enable_shard_locality
+
+    def check(self, datasets: Mapping[str, Any]) -> None:
+        """That what is to be split is there: a name with an error in it would leave a dataset whole."""
+        unknown = [] if self.datasets_to_split == "all" else sorted(set(self.datasets_to_split) - set(datasets))
+        if unknown and datasets:
+            raise ValueError(
+                f"DataConfig(datasets_to_split={self.datasets_to_split!r}): the trainer has no dataset "
+                f"{', '.join(map(repr, unknown))}; it has {', '.join(map(repr, sorted(datasets)))}"
+            )
 
     def mark(self, datasets: Mapping[str, Any]) -> dict[str, Any]:
         """The datasets as workers get them: what is not to be split is marked as ``Whole``, and what only the driver
@@ -375,7 +394,7 @@ class RunConfig:
         for name, kind in _NESTED.items():
             remedy = f"pass a holdfast.train.{kind.__name__}"
             check_type(f"RunConfig({name}", getattr(self, name), kind, remedy)
-        check_type("RunConfig(worker_runtime_env", self.worker_runtime_env, dict, 'pass a dict, as in {"env_vars": …}')
+        self._check_env()
         self._check_callbacks()
         if self.verbose is not None:
             check_int("RunConfig(verbose", self.verbose, least=0, note=" (0: silent)")
@@ -405,10 +424,21 @@ class RunConfig:
                 setattr(self, name, kind())
         self.callbacks = [] if self.callbacks is None else self.callbacks
         self.worker_runtime_env = {} if self.worker_runtime_env is None else self.worker_runtime_env
+        self.preload = () if self.preload is None else self.preload
 
     def _check_name(self) -> None:
         check_type("RunConfig(name", self.name, str, "pass a str")
         check_name(self.name, "RunConfig(name")
+
+    def _check_env(self) -> None:
+        check_type("RunConfig(worker_runtime_env", self.worker_runtime_env, dict, 'pass a dict, as in {"env_vars": …}')
+        variables = self.worker_runtime_env.get("env_vars", {})
+        if not isinstance(variables, Mapping) or not all(
+            isinstance(name, str) and isinstance(value, (str, int, float)) for name, value in variables.items()
+        ):  # what was given may be a secret, and is not shown
+            raise TypeError(
+                'RunConfig(worker_runtime_env={"env_vars": …}): pass a dict of strings, as in {"LEVEL": "1"}'
+            )
 
     def _check_callbacks(self) -> None:
         if not isinstance(self.callbacks, (list, tuple)):
@@ -432,29 +462,3 @@ _NESTED: dict[str, type] = {
     "logging_config": LoggingConfig,
     "sync_config": SyncConfig,
 }
-
-
-def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool = False) -> None:
-    """Say once, for each option that a train function cannot make use of, that it is set in vain."""
-    files = not isinstance(run.log_to_file, bool)
-    other = [] if on_ray else sorted(set(run.worker_runtime_env) - {"env_vars"})
-    for option, given, reason in (
-        ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
-        ("ScalingConfig(accelerator_type)", scaling.accelerator_type and not on_ray, _ONE_MACHINE),
-        ("ScalingConfig(label_selector)", scaling.label_selector and not on_ray, _ONE_MACHINE),
-        ("ScalingConfig(use_tpu)", scaling.use_tpu, "TPUs are not supported yet"),
-        ("ScalingConfig(topology)", scaling.topology, "TPUs are not supported yet"),
-        (f"RunConfig(worker_runtime_env={other})", other, "workers run in the script's own environment"),
-        ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
-        ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
-        ("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/"),
-        ("SyncConfig(sync_artifacts)", run.sync_config.sync_artifacts, "save files with a checkpoint to keep them"),
-        ("CheckpointConfig(checkpoint_frequency)", run.checkpoint_config.checkpoint_frequency, _SAVES_BY_REPORT),
-        ("CheckpointConfig(checkpoint_at_end)", run.checkpoint_config.checkpoint_at_end, _SAVES_BY_REPORT),
-    ):
-        if given:
-            warn_once(option, f"{option} has no effect on a train function: {reason}.")
-
-
-_ONE_MACHINE = "on one machine all workers are on the same node"
-_SAVES_BY_REPORT = "it saves when it calls report(metrics, checkpoint=…)"

@@ -32,12 +32,12 @@ from holdfast.train.config import (
     RunConfig,
     ScalingConfig,
     storage_in_force,
-    warn_unused_in_training,
 )
 from holdfast.train.demand import demand_of
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
+from holdfast.train.unused import warn_unused_in_training
 from holdfast.train.validation import ValidationConfig
 
 T = TypeVar("T", bound="DataParallelTrainer")
@@ -103,7 +103,10 @@ class DataParallelTrainer:
             plan, engine = on_stage(in_force.drill, plan, engine)
         in_process = self.scaling_config.num_workers == 0
         port, host, event_log = in_force.metrics_port, in_force.metrics_host, in_force.event_log
-        with observing(plan.name, location, port=port, host=host, event_log=event_log) as observer:
+        with (
+            self.run_config.logging_config.in_force(),
+            observing(plan.name, location, port=port, host=host, event_log=event_log) as observer,
+        ):
             driver = Driver(plan, engine, in_force, observer=observer)
             with stop_requests.watched(location, driver.ask_to_stop, in_process):
                 ending = engine.host(driver.run, driver.ask_to_stop)
@@ -257,6 +260,7 @@ class DataParallelTrainer:
                 raise TypeError(f"{type(self).__name__}({argument}={value!r}): pass a {kind.__name__}")
         if self.train_loop_config is not None and not isinstance(self.train_loop_config, Mapping):
             raise TypeError(f"{type(self).__name__}(train_loop_config={self.train_loop_config!r}): pass a dict")
+        self.data_config.check(self.datasets)
         source = self.resume_from_checkpoint
         if source is not None and not isinstance(source, Checkpoint):
             raise TypeError(f"resume_from_checkpoint={source!r}: pass a holdfast.train.Checkpoint")

@@ -72,7 +72,8 @@ class Tuner:
         session = Session(self._trainable, self._definition, location, in_force, self._resumption)
         wanted = self._definition.run_config.engine or in_force.engine
         engine = choose(wanted, in_process=False, demand=session.demand())
-        with stop_requests.watched(location, session.ask_to_stop):
+        logging_config = self._definition.run_config.logging_config
+        with logging_config.in_force(), stop_requests.watched(location, session.ask_to_stop):
             outcome = engine.host(lambda: session.run(engine), session.ask_to_stop)
         self._results = session.results()
         if session.failed_fast is not None and self._definition.run_config.failure_config.fail_fast:

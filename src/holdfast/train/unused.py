@@ -1,0 +1,51 @@
+"""Options that training makes no use of: they are accepted, and each is said once to be set in vain."""
+
+from __future__ import annotations
+
+from holdfast.train.checks import warn_once
+from holdfast.train.config import FailureConfig, RunConfig, ScalingConfig, SyncConfig
+
+
+def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool = False) -> None:
+    """Say once, for each option that a train function cannot make use of, that it is set in vain."""
+    sync, failure = run.sync_config, run.failure_config
+    files = not isinstance(run.log_to_file, bool)
+    other = [] if on_ray else sorted(set(run.worker_runtime_env) - {"env_vars"})
+    for option, given, reason in (
+        ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
+        ("ScalingConfig(accelerator_type)", scaling.accelerator_type and not on_ray, _ONE_MACHINE),
+        ("ScalingConfig(label_selector)", scaling.label_selector and not on_ray, _ONE_MACHINE),
+        ("ScalingConfig(use_tpu)", scaling.use_tpu, "TPUs are not supported yet"),
+        ("ScalingConfig(topology)", scaling.topology, "TPUs are not supported yet"),
+        (f"RunConfig(worker_runtime_env={other})", other, "workers run in the script's own environment"),
+        ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
+        ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
+        ("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/"),
+        ("SyncConfig(sync_artifacts)", sync.sync_artifacts, _SAVED_WITH_CHECKPOINTS),
+        ("SyncConfig(sync_artifacts_on_checkpoint)", not sync.sync_artifacts_on_checkpoint, _SAVED_WITH_CHECKPOINTS),
+        (
+            "SyncConfig(sync_timeout)",
+            sync.sync_timeout != SyncConfig.sync_timeout,
+            "HOLDFAST_STORAGE_PATIENCE_S says how long storage is waited for",
+        ),
+        (
+            "FailureConfig(controller_failure_limit)",
+            failure.controller_failure_limit != FailureConfig.controller_failure_limit,
+            "a run whose driver died may be started again any number of times",
+        ),
+        (
+            "FailureConfig(relax_collectives_on_preemption)",
+            failure.relax_collectives_on_preemption,
+            "workers train on until their node is taken away",
+        ),
+        ("FailureConfig(fail_fast)", failure.fail_fast, "without max_failures a run ends at its first failure"),
+        ("CheckpointConfig(checkpoint_frequency)", run.checkpoint_config.checkpoint_frequency, _SAVES_BY_REPORT),
+        ("CheckpointConfig(checkpoint_at_end)", run.checkpoint_config.checkpoint_at_end, _SAVES_BY_REPORT),
+    ):
+        if given:
+            warn_once(option, f"{option} has no effect on a train function: {reason}.")
+
+
+_ONE_MACHINE = "on one machine all workers are on the same node"
+_SAVES_BY_REPORT = "it saves when it calls report(metrics, checkpoint=…)"
+_SAVED_WITH_CHECKPOINTS = "save files with a checkpoint to keep them"
