@@ -23,6 +23,7 @@ from soak_switch import Port, switch
 GCS_PORT = 6379
 SMALL = f"--object-store-memory={80 << 20}"
 RAY = str(Path(sys.executable).with_name("ray"))
+PATIENT_RAY = (sys.executable, str(Path(__file__).with_name("patient_ray.py")))
 START_WITHIN_S = 180.0
 _OWN = "mkdir -p /tmp/ray && mount -t tmpfs none /tmp/ray && mount -t tmpfs none /dev/shm && exec tail -f /dev/null"
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -78,8 +79,8 @@ class Host:
 
     def start_head(self, *options: str) -> None:
         """No worker is put on it."""
-        command = (RAY, "start", "--head", "--num-cpus=0", SMALL, f"--port={GCS_PORT}", *self._own_address, *options)
-        self.run(*command)
+        start = (*PATIENT_RAY, "start", "--head", "--num-cpus=0", SMALL, f"--port={GCS_PORT}")
+        self.run(*start, *self._own_address, *options)
 
     def join(self, head: Host, *options: str) -> None:
         self.run(RAY, "start", f"--address={head.address}:{GCS_PORT}", SMALL, *self._own_address, *options)
