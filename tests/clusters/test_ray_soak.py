@@ -15,7 +15,11 @@ import pytest
 import ray
 from ray_machines import Machines, our_processes, wait_until
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.timeout(1200),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 HERE = Path(__file__).parent
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--uts", "--fork", "--mount-proc", "--kill-child")
 ALONE = "ip link set lo up && mkdir -p /tmp/ray && mount -t tmpfs none /tmp/ray && mount -t tmpfs none /dev/shm"
