@@ -140,11 +140,11 @@ class OwnCluster:
 
     def _environment(self, home: Path) -> dict[str, str]:
         temporary = home / "tmp"
-        temporary.mkdir(exist_ok=True)
+        (temporary / "ray").mkdir(parents=True, exist_ok=True)  # Ray notes its newest cluster there
         theirs = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         # As a script has it; else nodes would ask for a token wherever the user has one, and the script would not know
         theirs.setdefault("RAY_AUTH_MODE", "disabled")
-        return {**theirs, MARK: str(self._mark), "TMPDIR": str(temporary)}
+        return {**theirs, MARK: str(self._mark), "TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
 
     def _try_again(self) -> None:
         """What ended before it had started. A node that was drained may end by itself, and is not wanted any more."""
