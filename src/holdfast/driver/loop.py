@@ -311,9 +311,8 @@ class Driver:
                 self._hands.carry_out(command)
         after = turns[-1].after
         first_pending = {pending.generation: pending.index for pending in reversed(after.carried)}
-        for index in after.pending:
-            first_pending.setdefault(after.generation, index)
-            break
+        if after.pending:
+            first_pending.setdefault(after.generation, next(iter(after.pending)))
         self._desk.book.call_back(first_pending)
 
     def _is_durable(self, event: ev.Committed) -> None:
