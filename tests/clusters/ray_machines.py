@@ -25,6 +25,8 @@ import cluster_job
 import elastic_job
 from elastic_job import Scene, wait_until
 
+from holdfast.node import posix
+
 elastic_job.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
 _SLOWER = 5.0
 HEAD = {"num_cpus": 0, "include_dashboard": False}
@@ -116,7 +118,7 @@ def patiently(start: Callable[[], Any]) -> Any:
 
 
 def descendants() -> set[int]:
-    """The processes below this one, which is the parent of their orphans too."""
+    """The living processes below this one, which is the parent of their orphans too."""
     found, todo = set[int](), [os.getpid()]
     while todo:
         for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
@@ -124,7 +126,7 @@ def descendants() -> set[int]:
                 below = {int(pid) for pid in Path(path).read_text().split()} - found
                 found |= below
                 todo.extend(below)
-    return found
+    return {pid for pid in found if posix.state(pid) not in ("", "Z", "X")}
 
 
 def end(pids: Iterable[int]) -> None:
