@@ -75,3 +75,9 @@ def test_a_node_that_rests_and_comes_back() -> None:
 def test_the_stacks_of_a_group_that_hangs(rank: int, blames: str) -> None:
     text = f"attempt 1 made no progress, and what its ranks did was written down{blames}"
     assert told(ev.StacksTaken(1, rank)) == [("stacks", text)]
+
+
+def test_a_cause_that_is_heard_of_late_is_told_in_the_place_of_what_followed_from_it() -> None:
+    peer = ev.WorkerFailed(1, 0, Evidence(exception="RuntimeError"), "node-1")
+    lost = ev.WorkerFailed(1, 1, Evidence(node_lost=True), "node-2")
+    assert told(peer, lost) == [("failure", "rank 1 was lost with its node")]

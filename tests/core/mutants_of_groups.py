@@ -258,6 +258,25 @@ def forgets_who_may_still_train_when_another_driver_dies(monkeypatch: pytest.Mon
     monkeypatch.setattr(starting, "_doubt", broken)
 
 
+def takes_what_a_lost_node_made_others_do_for_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "_is_the_cause", lambda _charge, _event: False)
+
+
+def blames_a_node_for_the_loss_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "_clear_node", lambda _turn, _node: None)
+
+
+def goes_on_for_a_cause_that_comes_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Turn, event: ev.StopAsked) -> str:
+        charge = turn.state.charge
+        reason = good(turn, event)
+        turn.change(charge=charge)
+        return reason
+
+    good = ending.stop_asked
+    monkeypatch.setitem(run._HANDLERS, ev.StopAsked, broken)
+
+
 MUTANTS = [
     counts_secondary_failures,
     forgets_what_was_spent_when_a_driver_starts,
@@ -288,4 +307,7 @@ MUTANTS = [
     starts_beside_nodes_that_cannot_be_reached,
     waits_for_one_of_the_nodes_that_cannot_be_reached,
     forgets_who_may_still_train_when_another_driver_dies,
+    takes_what_a_lost_node_made_others_do_for_the_cause,
+    blames_a_node_for_the_loss_of_another,
+    goes_on_for_a_cause_that_comes_after_a_stop,
 ]

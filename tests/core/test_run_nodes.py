@@ -176,3 +176,77 @@ def test_a_node_that_fails_again_and_again_rests_and_comes_back() -> None:
     assert do.Rest("node-1", on=False) in later.feed(ev.TimerFired("rest:node-1"))
     assert replayed(later).resting == frozenset()
     assert replayed(later).node_failures == {}
+
+
+PEER_GONE = Evidence(exception="RuntimeError", message="connection closed by peer")
+ABORTED = Evidence(signal=6)
+STALLED = Evidence(stalled_s=30.0)
+LOST = Evidence(node_lost=True, message="node-2")
+PREEMPTED = Evidence(node_lost=True, preempted=True, message="node-2")
+
+
+def felt_first(machine: Machine, consequence: Evidence, cause: Evidence) -> None:
+    """A rank fails of the loss of another's node, and is heard before that."""
+    machine.feed(ev.WorkerFailed(machine.generation, 0, consequence, "node-1", at=4))
+    machine.feed(ev.WorkerFailed(machine.generation, 1, cause, "node-2", at=4))
+
+
+@pytest.mark.parametrize("consequence", [PEER_GONE, ABORTED, STALLED], ids=["exception", "abort", "hang"])
+def test_what_the_loss_of_a_node_made_others_do_is_not_taken_for_the_cause(consequence: Evidence) -> None:
+    machine = Machine(max_same_errors=1, bad_node_failures=3, max_hang_failures=0).training()
+    felt_first(machine, consequence, LOST)
+    for state in (machine.state, replayed(machine)):
+        assert state.failure is not None
+        assert (state.failure.rank, state.failure.kind) == (1, FailureKind.NODE_LOST)
+        assert state.spent == {"failures": 1}
+        assert (state.same_error, state.node_failures) == (("", -1, 0), {"node-2": 1})
+    assert every(do.StartGroup, machine.gone()), "and nothing waited for it"
+
+
+def test_a_preemption_that_others_felt_first_costs_no_failure() -> None:
+    machine = Machine(max_failures=0).training()
+    felt_first(machine, PEER_GONE, PREEMPTED)
+    assert machine.state.spent == {"preemptions": 1}
+    assert every(do.StartGroup, machine.gone())
+
+
+def test_a_node_rests_for_its_own_failures_alone() -> None:
+    machine = Machine(bad_node_failures=1).training()
+    machine.feed(ev.WorkerFailed(1, 0, ABORTED, "node-1"))
+    assert machine.state.resting == {"node-1"}
+    asked = machine.feed(ev.WorkerFailed(1, 1, LOST, "node-2"))
+    assert do.Rest("node-1", on=False) in asked
+    assert do.CancelTimer("rest:node-1") in asked
+    assert machine.state.resting == replayed(machine).resting == {"node-2"}
+
+
+@pytest.mark.parametrize("node", ["node-1", "node-2"])
+def test_a_kill_follows_from_the_loss_of_its_own_node_alone(node: str) -> None:
+    machine = Machine().training()
+    machine.feed(ev.WorkerFailed(1, 0, CRASH, "node-1"), ev.WorkerFailed(1, 1, LOST, node))
+    assert machine.state.failure is not None
+    assert machine.state.failure.kind is (FailureKind.NODE_LOST if node == "node-1" else FailureKind.CRASH)
+    assert machine.state.spent == {"failures": 1}
+
+
+def test_the_first_node_that_is_lost_is_the_cause() -> None:
+    machine = Machine(num_workers=3).training()
+    felt_first(machine, PEER_GONE, LOST)
+    machine.feed(ev.WorkerFailed(1, 2, PREEMPTED, "node-3"))
+    assert machine.state.failure is not None
+    assert machine.state.failure.rank == 1
+    assert machine.state.spent == {"failures": 1}
+
+
+def test_a_run_that_was_asked_to_stop_does_not_go_on_for_a_cause_that_comes_later() -> None:
+    machine = Machine(max_failures=0).training()
+    machine.feed(ev.WorkerFailed(1, 0, PEER_GONE, "node-1"), ev.StopAsked())
+    assert not machine.state.minds_lost_nodes
+    machine.feed(ev.WorkerFailed(1, 1, PREEMPTED, "node-2"))
+    assert only(do.Finish, machine.gone()).outcome is Outcome.FAILED
+
+
+def test_a_group_that_has_returned_does_not_mind_a_lost_node() -> None:
+    machine = Machine().training()
+    machine.all_return()
+    assert not machine.state.minds_lost_nodes

@@ -212,6 +212,15 @@ def test_only_what_counts_as_a_failure_is_one() -> None:
     assert [(f.rank, f.kind) for f in storage.failures] == [(-1, "storage")]
 
 
+def test_a_cause_that_is_heard_of_late_takes_the_place_of_what_followed_from_it() -> None:
+    peer = ev.WorkerFailed(1, 0, Evidence(exception="RuntimeError"), "node-1")
+    lost = ev.WorkerFailed(1, 1, Evidence(node_lost=True, message="node-2"), "node-2")
+    entries = ((1, started()), (1, group(1, 0)), (2, peer), (4, lost), (5, group(2, 0)), (7, FINISHED))
+    ledger = account(written(*entries), {2: [(0, 6.0)]})
+    assert ledger.failures == (FailureEntry(2, 1, 1, "node lost", "rank 1 was lost with its node: node-2", 4),)
+    check_sum(ledger)
+
+
 def test_a_record_that_does_not_fit_costs_itself() -> None:
     stranger = ev.WorkerFailed(1, 7, Evidence(signal=9))
     ledger = account(written((1, started()), (1, group(1, 0)), (2, stranger), (4, FINISHED)), {1: [(0, 3.0)]})

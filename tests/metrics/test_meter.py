@@ -57,7 +57,7 @@ class Story:
 
     def fail(self, at: float, kind: FailureKind = FailureKind.CRASH) -> None:
         failure = Failure(self.state.generation, 1, kind, "it died")
-        self.tell(ev.GroupGone(self.state.generation), at, failure=failure, phase=Phase.STOPPING)
+        self.tell(ev.GroupGone(self.state.generation), at, failure=failure, phase=Phase.SETTLING)
 
     def values(self) -> dict[str, float]:
         lines = [line for line in text(self.meter.families()).splitlines() if not line.startswith("#")]
@@ -110,6 +110,16 @@ def test_a_failure_takes_back_what_no_checkpoint_has() -> None:
     story.report(115, 2)
     assert story.values()["holdfast_productive_seconds_total"] == 5
     assert story.values()["holdfast_report_number"] == 5
+
+
+def test_a_failure_is_counted_when_its_cause_is_certain() -> None:
+    story = Story()
+    story.start_group(100, 1, base=0)
+    felt = Failure(1, 0, FailureKind.USER_ERROR, "connection closed")
+    story.tell(ev.GroupGone(0), 101, failure=felt, phase=Phase.STOPPING)
+    story.fail(102, FailureKind.NODE_LOST)
+    counted = {name: value for name, value in story.values().items() if name.startswith("holdfast_failures_total")}
+    assert counted == {'holdfast_failures_total{cause="node lost"}': 1}
 
 
 def test_a_planned_restart_loses_nothing() -> None:

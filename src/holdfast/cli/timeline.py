@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core import run as core
-from holdfast.core.state import HandoverReason, RunState
+from holdfast.core.state import Failure, HandoverReason, RunState
 from holdfast.driver.accounts import Accounts
 from holdfast.driver.lag import Behind
 from holdfast.store.journal import Record
@@ -40,8 +40,7 @@ def moments(records: Iterable[Record]) -> list[Moment]:
         event = msgspec.convert(record.body, event_type)
         before, state = state, core.replay(state, event)
         if state.failure is not None and state.failure is not before.failure:
-            failure = state.failure
-            told.append(Moment(record.time, "failure", failure.text, failure.kind.value, accounts.action(state)))
+            _tell_failure(told, record.time, state.failure, accounts.action(state))
         told += [Moment(record.time, "node", text) for text in _rests(before, state)]
         telling = _tell_of_storage(event, before) if isinstance(event, ev.StorageLags) else _tell(event, has_ended)
         if telling is not None:
@@ -49,6 +48,15 @@ def moments(records: Iterable[Record]) -> list[Moment]:
         if isinstance(event, (ev.DriverStarted, ev.RunEnded)):
             has_ended = isinstance(event, ev.RunEnded)
     return told
+
+
+def _tell_failure(told: list[Moment], time: float, failure: Failure, action: str) -> None:
+    moment = Moment(time, "failure", failure.text, failure.kind.value, action)
+    places = [place for place, known in enumerate(told) if known.kind == "failure"]
+    if failure.instead and places:
+        told[places[-1]] = moment._replace(time=told[places[-1]].time)
+    else:
+        told.append(moment)
 
 
 def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:

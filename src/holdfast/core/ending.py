@@ -14,6 +14,7 @@ def stop_asked(turn: Turn, event: ev.StopAsked) -> str:
     state = turn.state
     if state.phase is Phase.ENDED:
         return "the run has ended already"
+    turn.change(charge=None)
     if event.at_once:
         end_run(turn, Outcome.STOPPED, "it was asked to stop at once")
     elif state.phase is Phase.RUNNING and event.grace_s > 0 and not stops_soon(state):

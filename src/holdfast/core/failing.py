@@ -7,10 +7,12 @@ from msgspec import structs
 from . import checkpointing
 from . import commands as do
 from . import events as ev
-from .failures import Evidence, FailureKind, classify, describe
+from .failures import Evidence, FailureKind, classify, describe, may_follow
 from .phases import end_group, end_run, stops_soon
-from .state import Failure, Outcome, Phase, RankStatus, RunSpec, RunState, Verdict
+from .state import Charge, Failure, Outcome, Phase, RankStatus, RunSpec, RunState, Verdict
 from .turn import Turn
+
+_UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
 
 
 def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
@@ -18,12 +20,40 @@ def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
         return "a group that is gone"
     if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
         turn.set_rank(event.rank, status=RankStatus.DEAD)
-    counted = turn.state.group_lives and not stops_soon(turn.state)
+    if _is_the_cause(turn.state.charge, event):
+        return _count_instead(turn, event)
+    counted, same_error = turn.state.group_lives and not stops_soon(turn.state), turn.state.same_error
     text = _fail(turn, event.rank, event.evidence)
     if counted:
         _note_node(turn, event)
         _note_same_error(turn, event)
+        if classify(event.evidence) in _UNCERTAIN:
+            turn.change(charge=Charge(event.node, same_error, may_follow(event.evidence)))
     return text
+
+
+def _is_the_cause(charge: Charge | None, event: ev.WorkerFailed) -> bool:
+    """When a node is lost, workers on others fail of it, and may be heard first; so may those that died with it."""
+    if charge is None or not event.evidence.node_lost:
+        return False
+    return charge.elsewhere or (bool(event.node) and event.node == charge.node)
+
+
+def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
+    """Of what the group's failure was counted as, nothing stays but that there was one."""
+    state, text = turn.state, describe(event.rank, event.evidence)
+    charge, failure = state.charge, state.failure
+    assert charge is not None
+    assert failure is not None
+    budget, _ = budget_of(state.spec, failure.kind)
+    spent = {name: count - (name == budget) for name, count in state.spent.items()}
+    turn.change(spent={name: count for name, count in spent.items() if count}, same_error=charge.same_error)
+    if failure.kind is not FailureKind.USER_ERROR:
+        _clear_node(turn, charge.node)
+    turn.change(charge=None)
+    _count(turn, event.rank, event.evidence, text, instead=True)
+    _note_node(turn, event)
+    return f"{text}, of which {failure.text}"
 
 
 def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
@@ -53,7 +83,7 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     if not is_spent(turn.state, FailureKind.STORAGE):
         checkpointing.upload_again(turn, event)
         return f"{text}; it is tried again"
-    turn.change(cut_off=True)
+    turn.change(cut_off=True, charge=None)
     if state.verdict is not Verdict.FAIL:  # else the first cause is named
         turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
     if state.group_lives:
@@ -73,14 +103,19 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
     if state.group_lives and stops_soon(state):
         end_group(turn, "stop asked", graceful=False)
         return f"{text} (not counted, as the run stops anyway)"
-    kind = classify(evidence)
-    budget, _ = budget_of(state.spec, kind)
-    spent = {**state.spent, budget: state.spent.get(budget, 0) + 1}
-    turn.change(spent=spent, streak=state.streak + 1, failure=Failure(state.generation, rank, kind, text))
-    turn.change(verdict=Verdict.FAIL if is_spent(turn.state, kind) else Verdict.RETRY)
+    turn.change(streak=state.streak + 1)
+    _count(turn, rank, evidence, text)
     if state.group_lives:
         end_group(turn, "failure", graceful=False)
     return text
+
+
+def _count(turn: Turn, rank: int, evidence: Evidence, text: str, instead: bool = False) -> None:
+    state, kind = turn.state, classify(evidence)
+    budget, _ = budget_of(state.spec, kind)
+    turn.change(spent={**state.spent, budget: state.spent.get(budget, 0) + 1})
+    verdict = Verdict.FAIL if is_spent(turn.state, kind) else Verdict.RETRY
+    turn.change(failure=Failure(state.generation, rank, kind, text, instead), verdict=verdict)
 
 
 def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
@@ -114,6 +149,19 @@ def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
         turn.do(
             do.Warn(f"{node} had {count} failures: no worker is placed there for {state.spec.bad_node_rest_s:.0f} s")
         )
+
+
+def _clear_node(turn: Turn, node: str) -> None:
+    """One failure less, and no rest if it was for that one."""
+    state = turn.state
+    count = state.node_failures.get(node, 0) - 1
+    if count < 0:
+        return
+    others = {other: n for other, n in state.node_failures.items() if other != node}
+    turn.change(node_failures={**others, node: count} if count else others)
+    if node in state.resting and count < state.spec.bad_node_failures:
+        turn.change(resting=state.resting - {node})
+        turn.do(do.Rest(node, on=False), do.CancelTimer(f"rest:{node}"))
 
 
 def node_rested(turn: Turn, event: ev.NodeRested) -> str:

@@ -54,6 +54,12 @@ def classify(evidence: Evidence) -> FailureKind:
     return FailureKind.USER_ERROR if evidence.exception else FailureKind.CRASH
 
 
+def may_follow(evidence: Evidence) -> bool:
+    """Whether the end of a peer may have caused it: an exception, an abort, an exit of the script's own, or a wait."""
+    own = evidence.storage or evidence.node_lost or classify(evidence) is FailureKind.OUT_OF_MEMORY
+    return not own and evidence.signal in (None, signal.Signals.SIGABRT)
+
+
 def describe(rank: int, evidence: Evidence) -> str:
     """One sentence for a person: who, and what happened."""
     who = f"rank {rank}" if rank >= 0 else "the run"

@@ -14,7 +14,7 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     ranks = (Rank(seen=turn.now),) * event.world_size
     turn.change(generation=event.generation, resume=event.resume, base=event.base)
     turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), missed=None)
-    turn.change(verdict=None, failure=None, started=turn.now, lacking=False, handover=None, suspect=None)
+    turn.change(verdict=None, failure=None, charge=None, started=turn.now, lacking=False, handover=None, suspect=None)
     turn.change(leases=dict.fromkeys(event.leased, turn.state.spec.lease_s), doubted=frozenset())
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))

@@ -18,7 +18,7 @@ def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
         )  # that run came to its verdict; this is a new attempt by a person
     turn.change(spec=event.spec, epoch=event.epoch, resume=None)
     turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
-    turn.change(given_up=frozenset(), cut_off=False, outcome=None)
+    turn.change(given_up=frozenset(), cut_off=False, outcome=None, charge=None)
     turn.change(lacking=False, handover=None, suspect=None, longest_gap=0.0)
     _doubt(turn, event)
     for node in sorted(was.resting):

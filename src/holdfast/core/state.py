@@ -125,6 +125,15 @@ class Failure(Struct, frozen=True):
     rank: int
     kind: FailureKind
     text: str
+    instead: bool = False  # of one that turned out to follow from it
+
+
+class Charge(Struct, frozen=True):
+    """How a group's failure was counted, as long as the loss of a node may turn out to be its cause."""
+
+    node: str  # that the rank was on
+    same_error: tuple[str, int, int]  # before it was counted
+    elsewhere: bool  # the loss of any other node may be the cause, too
 
 
 class Handover(Struct, frozen=True):
@@ -180,6 +189,7 @@ class RunState(Struct, frozen=True):
     node_failures: dict[str, int] = {}
     resting: frozenset[str] = frozenset()  # nodes that failed too often
     failure: Failure | None = None
+    charge: Charge | None = None  # of that failure, as long as its cause is not certain
     verdict: Verdict | None = None
     outcome: Outcome | None = None
 
@@ -217,6 +227,12 @@ class RunState(Struct, frozen=True):
     @property
     def group_lives(self) -> bool:
         return self.phase in (Phase.STARTING, Phase.RUNNING)
+
+    @property
+    def minds_lost_nodes(self) -> bool:
+        """Whether the loss of a node of the group ends it, or may be what has ended it. A group is not gone before
+        each of its nodes has said so or is lost, so nothing has to wait for that."""
+        return self.group_lives or (self.phase is Phase.STOPPING and self.charge is not None)
 
     def is_whole(self, pending: Pending) -> bool:
         """Whether nothing of it is missing any more, and all of it is hashed."""

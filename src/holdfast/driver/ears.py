@@ -96,10 +96,15 @@ class Ears:
                 desk.queue.append(ev.NodeDrains(node, deadline_s, ranks))
             case wire.NodeLost():
                 self._node_lost(node)
+                return
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        desk = self._desk
         if not self._beginning.is_over:
             self._beginning.heard_of_a_node()
-        elif fleet.grows:
-            desk.queue.append(ev.Capacity(fleet.slots()))
+        elif desk.fleet.grows:
+            desk.queue.append(ev.Capacity(desk.fleet.slots()))
 
     def _settle_doubts(self) -> None:
         desk = self._desk
@@ -187,8 +192,9 @@ class Ears:
         ranks, left_with = desk.fleet.lost(node)
         self._beginning.node_lost(node)
         generation = desk.fleet.generation
-        if ranks and desk.state.group_lives:
+        if ranks and desk.state.minds_lost_nodes:
             self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
+        self._tell_of_room()  # before the next group is decided
         if ranks and desk.fleet.is_gone(node, generation):
             desk.queue.append(ev.GroupGone(generation))
         for pending in desk.state.unsaved:

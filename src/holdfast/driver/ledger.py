@@ -231,12 +231,18 @@ class _Bookkeeper:
                 self._leave(at, at, Part.FINISHING)
                 self._between = Part.FINISHING
         if failure is not None:
-            self._leave(at, at, Part.REDONE)
-            self._between = Part.RECOVERING
-            self._open[len(self._failures)] = at
-            where = (failure.generation, failure.rank, failure.kind.value, failure.text)
-            self._failures.append(FailureEntry(self._clock.time, *where))
+            self._fail(failure, at)
         self._alive = at
+
+    def _fail(self, failure: Failure, at: float) -> None:
+        where = (failure.generation, failure.rank, failure.kind.value, failure.text)
+        if failure.instead and self._failures:
+            self._failures[-1] = FailureEntry(self._failures[-1].time, *where)
+            return
+        self._leave(at, at, Part.REDONE)
+        self._between = Part.RECOVERING
+        self._open[len(self._failures)] = at
+        self._failures.append(FailureEntry(self._clock.time, *where))
 
     def close(self) -> Ledger:
         self._leave(self._alive, math.inf, Part.FINISHING)

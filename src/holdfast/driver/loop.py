@@ -237,7 +237,7 @@ class Driver:
         due = self.due()
         timeout = None if due == math.inf else max(0.0, due - time.monotonic())
         try:
-            return _causes_first([self._desk.inbox.get(timeout=timeout), *self._heard()])
+            return [self._desk.inbox.get(timeout=timeout), *self._heard()]
         except queue.Empty:
             return []
 
@@ -323,18 +323,6 @@ class Driver:
         if event.validation is not None:
             desk.past.validations[event.record.id] = event.validation
         desk.book.committed(event.generation, event.index, event.record.id)
-
-
-def _causes_first(items: list[Any]) -> list[Any]:
-    """When a node is lost, workers on others raise, and may be heard before all that was on it is known to be gone."""
-    said = [item[1] for item in items if isinstance(item, tuple)]
-    if not any(isinstance(message, wire.NodeLost) for message in said):
-        return items
-    return sorted(items, key=lambda item: isinstance(item, tuple) and _is_exception(item[1]))
-
-
-def _is_exception(message: wire.Message) -> bool:
-    return isinstance(message, wire.WorkerHasFailed) and message.raised is not None
 
 
 def _journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ def show(desk: Desk, event: ev.Event, before: RunState, state: RunState) -> None
     desk.observer.saw(event, before, state)
     if state.failure is not None and state.failure is not before.failure:
         display.failure(state.failure.text, desk.accounts.action(state))
-        if desk.plan.on_failure is not None:
+        if desk.plan.on_failure is not None and not state.failure.instead:
             desk.plan.on_failure(desk.accounts.exceptions())
     if isinstance(event, ev.Committed) and event.index >= 0:
         display.checkpoint(event.record.id, event.record.report)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from holdfast.core import events as ev
-from holdfast.core.state import Phase, RunState
+from holdfast.core.state import Failure, Phase, RunState
 from holdfast.metrics.exposition import Family, Histogram, counter, gauge
 
 _BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -29,6 +29,7 @@ class Meter:
         self._state = RunState()
         self._number = 0  # reports in the surviving history
         self._made = self._lost = self._committed = self._warnings = 0
+        self._failure: Failure | None = None  # the last one
         self._failures: Counter[str] = Counter()
         self._restarts: Counter[str] = Counter()
         self._durations = Histogram(_BUCKETS)
@@ -43,9 +44,8 @@ class Meter:
         with self._lock:
             now = self._clock()
             self._state = after
-            if after.failure is not None and after.failure is not before.failure:
-                self._cause = after.failure.kind.value
-                self._failures[self._cause] += 1
+            if after.phase is not Phase.STOPPING:  # as long as the group ends, the cause may turn out to be another one
+                self._count(after.failure)
             match event:
                 case ev.GroupStarted(base=base):
                     self._start_group(base)
@@ -57,6 +57,12 @@ class Meter:
                     self._progress(after, now)
             if after.unsaved != before.unsaved:
                 self._track(after, now)
+
+    def _count(self, failure: Failure | None) -> None:
+        if failure is not None and failure is not self._failure:
+            self._cause = failure.kind.value
+            self._failures[self._cause] += 1
+        self._failure = failure
 
     def warned(self, text: str) -> None:
         with self._lock:

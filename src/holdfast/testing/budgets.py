@@ -10,6 +10,9 @@ from .fates import expect
 
 INVARIANT = "6 budgets only go down, and N failures allow N retries"
 
+CAUSE = "a lost node is named, not what its loss made others do"
+UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
+
 
 class Budgets:
     def __init__(self) -> None:
@@ -17,6 +20,8 @@ class Budgets:
         self._generation = 0  # the driver's last group
         self._over = False  # whether that group's end was counted, or planned
         self._asked_to_stop = False
+        self._first: ev.WorkerFailed | None = None  # what was counted, if it may have followed from a node's loss
+        self._before: tuple[str, int, int] = ("", -1, 0)  # the last error before that one
         self._same: tuple[str, int, int] = ("", -1, 0)  # the last error, where, and how often
         self._nodes: dict[str, int] = {}  # failures, by node
         self._resting: frozenset[str] = frozenset()
@@ -25,22 +30,27 @@ class Budgets:
         expected = dict(before.spent)
         if isinstance(event, ev.DriverStarted):
             self.cut_off, self._generation, self._over, self._asked_to_stop = False, 0, False, False
+            self._first = None
             if before.outcome in (Outcome.FINISHED, Outcome.FAILED):
                 expected, self._same = {}, ("", -1, 0)
         elif isinstance(event, ev.StopAsked):
-            self._asked_to_stop = True
+            self._asked_to_stop, self._first = True, None
         elif isinstance(event, ev.UploadFailed):
             expected["storage"] = expected.get("storage", 0) + 1
             if 0 <= before.spec.max_failures < expected["storage"]:
                 self.cut_off = self._over = True
+                self._first = None
+        elif self._is_the_cause(event):
+            assert isinstance(event, ev.WorkerFailed)
+            self._take_back(before.spec, expected)
+            self._count(event, before.spec, expected)
+            expect(after.failure is not None and after.failure.rank == event.rank, CAUSE, f"{after.failure} by {event}")
         elif self._counts(event, before):
-            budget = _budget(event, before.spec)
-            if budget:
-                expected[budget] = expected.get(budget, 0) + 1
+            self._before = self._same
+            self._count(event, before.spec, expected)
             self._over = True
-            if isinstance(event, ev.WorkerFailed):
-                self._note_error(event)
-                self._note_node(event, before.spec)
+            if isinstance(event, ev.WorkerFailed) and classify(event.evidence) in UNCERTAIN:
+                self._first = event
         elif isinstance(event, ev.NodeRested):
             self._nodes.pop(event.node, None)
             self._resting -= {event.node}
@@ -50,6 +60,37 @@ class Budgets:
         expect(exact, "failures are counted by node", f"{after.node_failures} {after.resting}, and not {self._nodes}")
         if isinstance(event, ev.RunEnded) and event.outcome is Outcome.FAILED:
             self._judge_failed(after)
+
+    def _count(self, event: ev.Event, spec: RunSpec, spent: dict[str, int]) -> None:
+        budget = _budget(event, spec)
+        if budget:
+            spent[budget] = spent.get(budget, 0) + 1
+        if isinstance(event, ev.WorkerFailed):
+            self._note_error(event)
+            self._note_node(event, spec)
+
+    def _is_the_cause(self, event: ev.Event) -> bool:
+        """Whether it is the loss of a node that the group failed of, and another failure was counted first."""
+        first = self._first
+        if first is None or not isinstance(event, ev.WorkerFailed) or event.generation != first.generation:
+            return False
+        follows = first.evidence.signal in (None, 6) or (first.node and first.node == event.node)
+        return event.evidence.node_lost and bool(follows)
+
+    def _take_back(self, spec: RunSpec, spent: dict[str, int]) -> None:
+        first = self._first
+        assert first is not None
+        self._first, self._same = None, self._before
+        budget = _budget(first, spec)
+        spent[budget] -= 1
+        if not spent[budget]:
+            del spent[budget]
+        if classify(first.evidence) is not FailureKind.USER_ERROR and first.node in self._nodes:
+            self._nodes[first.node] -= 1
+            if self._nodes[first.node] < spec.bad_node_failures:
+                self._resting -= {first.node}
+            if not self._nodes[first.node]:
+                del self._nodes[first.node]
 
     def _counts(self, event: ev.Event, before: RunState) -> bool:
         """The first failure of the driver's last group counts, unless its end was planned before that."""
@@ -89,7 +130,7 @@ class Budgets:
         expect(paid, INVARIANT, f"{event} with {before.spent} spent")
         expect(self._too_often(before.spec) <= 0, "the same error is counted exactly", f"{event} after {self._same}")
         expect(self._over or not again, "6 a retry has its price", f"{event} without a counted failure")
-        self._generation, self._over = event.generation, False
+        self._generation, self._over, self._first = event.generation, False, None
 
 
 def _limits(spec: RunSpec) -> list[tuple[str, int]]:

@@ -125,6 +125,8 @@ class FakeCluster:
         self._say_lost(node, said)
         for worker in there:
             self._engine.vanish(worker)
+        if there and self._rng.random() < 0.5:
+            self._engine.fail_of_peers(node)
 
     def _cut_off(self, node: Node) -> None:
         if self._faults.hit("driver killed while a node is cut off"):
@@ -169,7 +171,7 @@ class FakeCluster:
         self.roster.pop(node.id, None)
         self.apart.discard(node.id)
         ranks = self._ranks_on(node, state.generation)
-        if ranks and state.group_lives:
+        if ranks and state.minds_lost_nodes:
             evidence = Evidence(node_lost=True, preempted=node.draining, message=node.id)
             at = state.base + state.ranks[ranks[0]].reports
             heard.append(ev.WorkerFailed(state.generation, ranks[0], evidence, node.id, at))

@@ -21,6 +21,11 @@ from .fake_store import PATIENCE_S
 from .schedule import FENCE_S, Faults, Workload
 
 STOP_GRACE_S = 5.0
+_OF_PEERS = (  # what comes of it when those are gone that a worker talks to
+    Evidence(exception="RuntimeError", message="connection closed by peer"),
+    Evidence(signal=6),
+    Evidence(exit_code=1),
+)
 News = Callable[[RunState], list[ev.Event]]  # what the driver makes of what it hears, by what it knows
 
 
@@ -98,6 +103,13 @@ class FakeEngine:
         if group is not None and worker.lives:
             worker.is_silent, worker.status = True, Status.DEAD
             self._say_gone_if_so(group)
+
+    def fail_of_peers(self, node: Node) -> None:
+        """Workers elsewhere notice that their peers are gone, often before the driver does."""
+        assert self.group is not None
+        for worker in self.group.workers:
+            if worker.lives and worker.node is not node and self._rng.random() < 0.7:
+                self._die(self.group, worker, self._rng.choice(_OF_PEERS))
 
     def lose_staged(self, node: Node) -> None:
         for group in self.groups.values():

@@ -38,6 +38,8 @@ DURABLE_FIELDS = (
     "node_failures",
     "resting",
     "leases",
+    "charge",
+    "failure",
 )
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
@@ -77,6 +79,8 @@ class Judge:
         over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.GroupStarted)
         expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
         self._budgets.journalled(before, event, after)
+        if after.failure is not None and after.failure.instead and after.failure is not before.failure:
+            self._engine.count("a failure was laid to the loss of a node")
         self._judge_checkpoints(before, event, after)
         if isinstance(event, ev.DriverStarted):
             expect(event.epoch > before.epoch, "3 one driver", f"epoch {event.epoch} after {before.epoch}")

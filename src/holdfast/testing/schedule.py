@@ -74,6 +74,7 @@ OCCASIONS = (  # not planned: they come with the faults
     "a group was handed over to stop",
     "no room was left when a group was to start",
     "a run waited for room",
+    "a failure was laid to the loss of a node",
     "a node rested",
     "a node came back from its rest",
     "a group was handed over before it began",
