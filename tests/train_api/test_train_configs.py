@@ -27,6 +27,7 @@ from holdfast.train import (
 from holdfast.train.data import Whole
 from holdfast.train.torch import TorchConfig
 from holdfast.train.unused import warn_unused_in_training
+from holdfast.tune import Callback
 
 
 def report_once() -> None:
@@ -181,6 +182,7 @@ def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> Non
         verbose=2,
         stop={"epoch": 3},
         progress_reporter=object(),
+        callbacks=[Callback()],  # type: ignore[list-item]
         log_to_file=("out", "err"),
         checkpoint_config=CheckpointConfig(checkpoint_frequency=2, checkpoint_at_end=True),
         failure_config=FailureConfig(fail_fast=True, controller_failure_limit=2, relax_collectives_on_preemption=True),
@@ -192,6 +194,7 @@ def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> Non
         "ScalingConfig(trainer_resources)",
         "RunConfig(stop)",
         "RunConfig(progress_reporter)",
+        "RunConfig(callbacks=[Callback])",
         "RunConfig(log_to_file)",
         "CheckpointConfig(checkpoint_frequency)",
         "CheckpointConfig(checkpoint_at_end)",

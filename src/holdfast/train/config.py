@@ -1,7 +1,7 @@
 """What a user says about a run. Checked once, when it is made; what is accepted here is safe to use everywhere.
 
-The classes are shared by training and tuning, so an option that only tuning can use is accepted here without a word;
-``unused`` says so once when a trainer gets it.
+The classes are shared by training and tuning, so an option that only one of them can use is accepted here without a
+word; ``unused``, of each of them, says so once when a run gets it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -189,6 +189,7 @@ class DataParallelTrainer:
         entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
         datasets = self.data_config.mark(self.datasets)
         payload = Payload(self.backend_config.wrap(entry), datasets, self.resume_from_checkpoint)
+        listeners = [callback for callback in run.callbacks if isinstance(callback, UserCallback)]
         context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
         return Plan(
             name=run.name,
@@ -208,8 +209,8 @@ class DataParallelTrainer:
             preemption_grace_s=run.failure_config.preemption_grace_s,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
             validation=self._validation(location),
-            on_report=_after_report(context, location) if run.callbacks else None,
-            on_failure=_after_exception(context) if run.callbacks else None,
+            on_report=_after_report(context, location, listeners) if listeners else None,
+            on_failure=_after_exception(context, listeners) if listeners else None,
             display="off" if run.verbose == 0 else in_force.display,
             how_to_go_on=self._how_to_go_on(location),
             shards=self._shards(),
@@ -348,20 +349,22 @@ def _named(callback: UserCallback, method: str) -> Iterator[None]:
 
 
 def _after_report(
-    context: TrainRunContext, location: Location
+    context: TrainRunContext, location: Location, callbacks: Sequence[UserCallback]
 ) -> Callable[[int, list[dict[str, Any]], str | None], None]:
     def tell(_index: int, metrics: list[dict[str, Any]], id: str | None) -> None:
         checkpoint = None if id is None else Checkpoint(location / "checkpoints" / id)
-        for callback in context.run_config.callbacks:
+        for callback in callbacks:
             with _named(callback, "after_report"):
                 callback.after_report(context, metrics, checkpoint)
 
     return tell
 
 
-def _after_exception(context: TrainRunContext) -> Callable[[dict[int, Exception]], None]:
+def _after_exception(
+    context: TrainRunContext, callbacks: Sequence[UserCallback]
+) -> Callable[[dict[int, Exception]], None]:
     def tell(exceptions: dict[int, Exception]) -> None:
-        for callback in context.run_config.callbacks:
+        for callback in callbacks:
             with _named(callback, "after_exception"):
                 callback.after_exception(context, exceptions)
 

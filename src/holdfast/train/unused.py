@@ -1,25 +1,62 @@
-"""Options that training makes no use of: they are accepted, and each is said once to be set in vain."""
+"""Options that a run makes no use of: they are accepted, and each is said once to be set in vain."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.train.callback import UserCallback
 from holdfast.train.checks import warn_once
 from holdfast.train.config import FailureConfig, RunConfig, ScalingConfig, SyncConfig
+
+Option = tuple[str, Any, str]  # its name, whether it is given, and why it has no effect
 
 
 def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool = False) -> None:
     """Say once, for each option that a train function cannot make use of, that it is set in vain."""
-    sync, failure = run.sync_config, run.failure_config
-    files = not isinstance(run.log_to_file, bool)
-    other = [] if on_ray else sorted(set(run.worker_runtime_env) - {"env_vars"})
-    for option, given, reason in (
+    others = [type(callback).__name__ for callback in run.callbacks if not isinstance(callback, UserCallback)]
+    of_training: list[Option] = [
+        ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
+        ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
+        (f"RunConfig(callbacks=[{', '.join(others)}])", others, "it is for tuning, and no train.UserCallback"),
+        ("FailureConfig(fail_fast)", run.failure_config.fail_fast, "a run ends at its first failure by default"),
+    ]
+    warn_unused(
+        "a train function",
+        [*of_workers(scaling, on_ray), *of_train_functions(run), *of_any_run(run, on_ray), *of_training],
+    )
+
+
+def warn_unused(on_what: str, options: Iterable[Option]) -> None:
+    for option, given, reason in options:
+        if given:
+            warn_once(f"{option} on {on_what}", f"{option} has no effect on {on_what}: {reason}.", stacklevel=5)
+
+
+def of_workers(scaling: ScalingConfig, on_ray: bool) -> list[Option]:
+    return [
         ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
         ("ScalingConfig(accelerator_type)", scaling.accelerator_type and not on_ray, _ONE_MACHINE),
         ("ScalingConfig(label_selector)", scaling.label_selector and not on_ray, _ONE_MACHINE),
         ("ScalingConfig(use_tpu)", scaling.use_tpu, "TPUs are not supported yet"),
         ("ScalingConfig(topology)", scaling.topology, "TPUs are not supported yet"),
+    ]
+
+
+def of_train_functions(run: RunConfig) -> list[Option]:
+    return [
+        ("CheckpointConfig(checkpoint_frequency)", run.checkpoint_config.checkpoint_frequency, _SAVES_BY_REPORT),
+        ("CheckpointConfig(checkpoint_at_end)", run.checkpoint_config.checkpoint_at_end, _SAVES_BY_REPORT),
+    ]
+
+
+def of_any_run(run: RunConfig, on_ray: bool) -> list[Option]:
+    """Whether it trains or tunes."""
+    sync, failure = run.sync_config, run.failure_config
+    files = not isinstance(run.log_to_file, bool)
+    other = [] if on_ray else sorted(set(run.worker_runtime_env) - {"env_vars"})
+    return [
         (f"RunConfig(worker_runtime_env={other})", other, "workers run in the script's own environment"),
-        ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
-        ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
         ("RunConfig(log_to_file)", files, "each worker's output is always kept under the run's logs/"),
         ("SyncConfig(sync_artifacts)", sync.sync_artifacts, _SAVED_WITH_CHECKPOINTS),
         ("SyncConfig(sync_artifacts_on_checkpoint)", not sync.sync_artifacts_on_checkpoint, _SAVED_WITH_CHECKPOINTS),
@@ -38,12 +75,7 @@ def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool
             failure.relax_collectives_on_preemption,
             "workers train on until their node is taken away",
         ),
-        ("FailureConfig(fail_fast)", failure.fail_fast, "without max_failures a run ends at its first failure"),
-        ("CheckpointConfig(checkpoint_frequency)", run.checkpoint_config.checkpoint_frequency, _SAVES_BY_REPORT),
-        ("CheckpointConfig(checkpoint_at_end)", run.checkpoint_config.checkpoint_at_end, _SAVES_BY_REPORT),
-    ):
-        if given:
-            warn_once(option, f"{option} has no effect on a train function: {reason}.")
+    ]
 
 
 _ONE_MACHINE = "on one machine all workers are on the same node"

@@ -27,6 +27,7 @@ from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.trainable import check_refs
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
+from holdfast.tune.unused import warn_unused_in_tuning
 
 
 class Tuner:
@@ -71,6 +72,8 @@ class Tuner:
         in_force = settings.load()
         session = Session(self._trainable, self._definition, location, in_force, self._resumption)
         wanted = self._definition.run_config.engine or in_force.engine
+        given = (self._trainable, self._definition.tune_config, self._definition.run_config)
+        warn_unused_in_tuning(*given, on_ray=wanted == "ray")
         engine = choose(wanted, in_process=False, demand=session.demand())
         logging_config = self._definition.run_config.logging_config
         with logging_config.in_force(), stop_requests.watched(location, session.ask_to_stop):

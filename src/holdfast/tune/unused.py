@@ -1,0 +1,34 @@
+"""Options that tuning makes no use of: they are accepted, and each is said once to be set in vain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.train.config import RunConfig
+from holdfast.train.trainer import DataParallelTrainer
+from holdfast.train.unused import Option, of_any_run, of_train_functions, of_workers, warn_unused
+from holdfast.tune.callback import Callback
+from holdfast.tune.tune_config import TuneConfig
+
+
+def warn_unused_in_tuning(trainable: Any, tune: TuneConfig, run: RunConfig, on_ray: bool = False) -> None:
+    """Say once, for each option that trials cannot make use of, that it is set in vain."""
+    others = [type(callback).__name__ for callback in run.callbacks if not isinstance(callback, Callback)]
+    of_tuning: list[Option] = [
+        ("TuneConfig(reuse_actors)", tune.reuse_actors, "a trial's process costs a fork"),
+        (f"RunConfig(callbacks=[{', '.join(others)}])", others, "only a tune.Callback hears of trials"),
+        (
+            "FailureConfig(preemption_grace_s)",
+            run.failure_config.preemption_grace_s,
+            "at a SIGTERM they stop at once, and go on from their last checkpoints when the experiment does",
+        ),
+    ]
+    of_trainer = _of_trainer(trainable, run, on_ray) if isinstance(trainable, DataParallelTrainer) else []
+    warn_unused("trials", [*of_tuning, *of_any_run(run, on_ray), *of_trainer])
+
+
+def _of_trainer(trainer: DataParallelTrainer, run: RunConfig, on_ray: bool) -> list[Option]:
+    own = trainer.run_config
+    given = own.has_own_name or own != RunConfig(name=own.name)
+    instead: Option = ("The trainer's own run_config", given and own is not run, "the Tuner's takes its place")
+    return [instead, *of_workers(trainer.scaling_config, on_ray), *of_train_functions(run)]
