@@ -144,6 +144,12 @@ def test_a_fault_that_came_before_the_first_checkpoint_proves_little() -> None:
     assert "--fault worker-kill@step=10" in finding.remedy
 
 
+def test_a_run_that_ended_before_its_node_went_proves_little() -> None:
+    finding = only(findings(outcome(), outcome(), fault=Fault("drain", step=5)))
+    assert (finding.code, finding.severity) == ("ended-first", ADVICE)
+    assert findings(outcome(), restored(), fault=Fault("drain", step=5)) == []
+
+
 def test_another_world_size_is_not_compared() -> None:
     run = another_way(restored())
     run.groups[1] = Group(2, 4, 1, "checkpoint_000004")

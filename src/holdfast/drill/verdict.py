@@ -222,6 +222,13 @@ def _advice(seen: Seen) -> Iterator[Finding]:
             "the fault struck before a checkpoint was durable, so the run began again, and no restore was rehearsed",
             f"give a later step: --fault {seen.fault.name}@step={(seen.struck or {}).get('step', 1) + 5}",
         )
+    if seen.fault.kind.where == "nodes" and all(len(run.groups) <= 1 for run in seen.found):
+        yield Finding(
+            "ended-first",
+            ADVICE,
+            "the run ended before it had left the node, so no restart was rehearsed",
+            f"let it take longer, or give an earlier step: --fault {seen.fault.name}@step=2",
+        )
     for run in seen.found:
         fell = [group for group in run.groups[1:] if group.resumed is None and group.base == 0]
         if fell and run.quarantined:
