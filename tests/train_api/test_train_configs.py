@@ -112,6 +112,31 @@ def test_bad_input_is_refused_with_a_remedy(make: Callable[[], Any], error: type
     assert caught.type is error
 
 
+LOOP: dict[str, Any] = {}
+LOOP["self"] = LOOP
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"run": object()}, r"metadata\['run'\] is a object, which cannot be sent as it is; pass strings"),
+        ({"a": {"b": [1, {"c": print}]}}, r"metadata\['a'\]\['b'\]\[1\]\['c'\] is a builtin_function_or_method"),
+        ({"large": 1 << 70}, rf"metadata\['large'\] is {1 << 70}"),
+        ({"name": "\ud800"}, r"metadata\['name'\] is '\\ud800'"),
+        ({3: "three"}, r"its key 3 is no str"),
+        (LOOP, r"metadata.* is a dict"),
+    ],
+)
+def test_metadata_that_cannot_be_sent_is_refused_when_the_trainer_is_made(metadata: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=rf"^DataParallelTrainer\(metadata=…\): {words}.*train_loop_config$"):
+        DataParallelTrainer(report_once, metadata=metadata)
+
+
+def test_metadata_that_can_be_sent() -> None:
+    for value in (None, 1.5, "a", b"a", [1, {"b": None}], (1, 2), {1: 2}, math.nan):
+        DataParallelTrainer(report_once, metadata={"a": value})
+
+
 def test_num_workers_is_a_number_a_range_or_zero() -> None:
     assert (ScalingConfig(num_workers=3).min_workers, ScalingConfig(num_workers=3).max_workers) == (3, 3)
     elastic = ScalingConfig(num_workers=(1, 8))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 _warned: set[str] = set()
 
@@ -38,6 +41,37 @@ def check_bool(argument: str, value: Any) -> None:
 def check_type(argument: str, value: Any, kind: type, remedy: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{argument}={value!r}): {remedy}")
+
+
+def check_plain(owner: str, argument: str, value: Mapping[Any, Any], remedy: str) -> None:
+    """That a message to workers can carry it. The error names the innermost part that cannot be carried."""
+    odd = next((key for key in value if not isinstance(key, str)), None)
+    if odd is not None:
+        raise TypeError(f"{owner}({argument}=…): its key {odd!r} is no str; {remedy}")
+    if not _is_plain(value):
+        try:
+            where, part = _not_plain(value)
+        except RecursionError:
+            where, part = "", value
+        kind = f"{part!r}" if isinstance(part, int | float | str) else f"a {type(part).__name__}"
+        raise TypeError(f"{owner}({argument}=…): {argument}{where} is {kind}, which cannot be sent as it is; {remedy}")
+
+
+def _not_plain(value: Any) -> tuple[str, Any]:
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, part in parts:
+        if not _is_plain(part):
+            where, innermost = _not_plain(part)
+            return f"[{key!r}]{where}", innermost
+    return "", value
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def warn_once(key: str, message: str, *, stacklevel: int = 4) -> None:

@@ -26,6 +26,7 @@ from holdfast.store.location import Location
 from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.checks import check_plain
 from holdfast.train.config import (
     BackendConfig,
     DataConfig,
@@ -261,6 +262,8 @@ class DataParallelTrainer:
                 raise TypeError(f"{type(self).__name__}({argument}={value!r}): pass a {kind.__name__}")
         if self.train_loop_config is not None and not isinstance(self.train_loop_config, Mapping):
             raise TypeError(f"{type(self).__name__}(train_loop_config={self.train_loop_config!r}): pass a dict")
+        remedy = "pass strings, numbers, lists and dicts, and other objects with train_loop_config"
+        check_plain(type(self).__name__, "metadata", self.metadata, remedy)
         self.data_config.check(self.datasets)
         source = self.resume_from_checkpoint
         if source is not None and not isinstance(source, Checkpoint):
