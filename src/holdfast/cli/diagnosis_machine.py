@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import holdfast
 from holdfast.cli.diagnosis import Finding, bad, good, warning
 from holdfast.cli.output import size_text
-from holdfast.cli.ray_address import why_unreachable
+from holdfast.engine.ray.address import why_unreachable
 
 Look = Callable[[], Iterator[Finding]]
 _FEW_FILES, _FEW_PROCESSES = 4096, 4096

@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
-from holdfast.cli.ray_address import why_unreachable
 from holdfast.cli.run import workers
 from holdfast.driver.history import read_identity
+from holdfast.engine.ray.address import why_unreachable
 
 if TYPE_CHECKING:
     from holdfast.engine.demand import Demand

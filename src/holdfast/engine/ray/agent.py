@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.node.handshake import Door
 from holdfast.wire import messages as wire
 
-from .connection import cluster_address, own_address, ray_module
+from .connection import LeftClusterError, cluster_address, connected_ray, own_address
 from .host import About
 
 _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
@@ -81,7 +82,7 @@ class RayAgent:
 
     def _await(self, ref: Any, within_s: float) -> Any:
         """The answer; None if there is none, or nobody wants it any more."""
-        ray = ray_module()
+        ray = connected_ray()
         deadline = time.monotonic() + within_s
         while not self._killed and time.monotonic() < deadline:
             done, _ = ray.wait([ref], timeout=_TURN_S)
@@ -91,7 +92,7 @@ class RayAgent:
 
     @property
     def _is_over(self) -> bool:
-        done, _ = ray_module().wait([self._hosting], timeout=0)
+        done, _ = connected_ray().wait([self._hosting], timeout=0)
         return bool(done)
 
     def _check(self, about: About) -> None:
@@ -136,7 +137,8 @@ class RayAgent:
     def kill(self) -> None:
         """At once; from any thread."""
         self._killed = True
-        ray_module().kill(self._actor)
+        with suppress(LeftClusterError):  # it ends with the connection
+            connected_ray().kill(self._actor)
         if self._link is not None:
             self._link.hang_up()
 
@@ -150,7 +152,10 @@ class RayAgent:
             return
         lease_s = self._configure.node_timeout_s + FENCE_MARGIN_S
         over = link.heard_at + lease_s if link is not None and silent else time.monotonic() + _CONFIRM_WITHIN_S
-        ray = ray_module()
+        try:
+            ray = connected_ray()
+        except LeftClusterError:
+            return  # nobody can say, and its line is closed
         done, _ = ray.wait([self._hosting], timeout=max(0.0, over - time.monotonic()))
         self.node_is_there = bool(done) and _answer(ray, self._hosting) is True
         if done and not self.node_is_there and silent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.engine.demand import Demand
 
-from .connection import ray_module
+from .connection import connected_ray
 from .nodes import RayNode, look
 
 _ROUNDING = 1e-9
@@ -47,7 +47,7 @@ class Capacity:
 
 
 def capacity(demand: Demand) -> Capacity:
-    state = ray_module()._private.state.state  # what each node has left is not public
+    state = connected_ray()._private.state.state  # what each node has left is not public
     left = state.available_resources_per_node()
     nodes = [
         (node, room_in(left.get(node.id, {}), demand), room_in(node.resources, demand))

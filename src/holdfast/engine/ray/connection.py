@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
+from holdfast.errors import HoldfastError
 from holdfast.wire.objects import refs
 
+from .address import why_unreachable
 from .drill_cluster import drill_cluster
 
 OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
+_connecting = threading.Lock()  # Ray is not made for two threads that connect at the same time
+
+
+class LeftClusterError(HoldfastError):
+    """There is no connection any more, or there will be none."""
+
+    def __init__(
+        self,
+        text: str = "the script has left the Ray cluster, and a run still used it: call ray.shutdown() or "
+        "holdfast.shutdown() when fit() has ended",
+    ) -> None:
+        super().__init__(text)
+
+
+class User(Protocol):
+    def leave(self) -> None:
+        """End, as the connection does; returns when that is done, if it does not take too long."""
+
+
+_users: list[User] = []  # runs that need the connection
+
+
+def is_used_by(user: User) -> None:
+    _users.append(user)
+
+
+def is_not_used_by(user: User) -> None:
+    if user in _users:
+        _users.remove(user)
 
 
 def ray_module() -> ModuleType:
@@ -26,22 +60,50 @@ def ray_module() -> ModuleType:
     return module
 
 
+def connected_ray() -> ModuleType:
+    """For whatever a run asks of Ray: where there is no connection, most of Ray's functions would make one, and start a
+    cluster for that."""
+    ray = ray_module()
+    if not ray.is_initialized():
+        raise LeftClusterError
+    return ray
+
+
 def connect(address: str | None = None, **options: Any) -> ModuleType:
     """Join the cluster, unless the script has done so: the one at ``address``, at RAY_ADDRESS, or the one that runs on
     this machine; where there is none, Ray starts one here."""
     ray = ray_module()
-    if not ray.is_initialized():
-        ray.init(address=address or drill_cluster(), **{"log_to_driver": True, **options})
-    if ray.util.client.ray.is_connected():
-        raise ValueError(
-            "the script is connected by ray://, which Holdfast cannot use: run it inside the cluster, "
-            'as "ray job submit -- python script.py" does'
-        )
-    _carry_objects()
+    with _connecting:
+        if not ray.is_initialized():
+            address = address or drill_cluster()
+            _look_at(os.environ.get("RAY_ADDRESS", "") if address in (None, "auto") else str(address))
+            ray.init(address=address, **{"log_to_driver": True, **options})
+        if ray.util.client.ray.is_connected():
+            raise _by_client()
+        _carry_objects()
     return ray
 
 
+def _look_at(address: str) -> None:
+    """Ray tries for minutes, and says little meanwhile."""
+    if address.startswith("ray://"):
+        raise _by_client()
+    why = why_unreachable(address) if address not in ("", "auto", "local") else ""
+    if why:
+        print(f"holdfast: no Ray cluster answers at {address}: {why}. Ray goes on trying for a while", file=sys.stderr)
+
+
+def _by_client() -> ValueError:
+    return ValueError(
+        "the script is connected by ray://, which Holdfast cannot use: run it inside the cluster, "
+        'as "ray job submit -- python script.py" does'
+    )
+
+
 def disconnect() -> None:
+    """What still runs ends first: Ray ends a process in which a thread asks it for something meanwhile."""
+    for user in list(_users):
+        user.leave()
     refs.use_carrier(None)
     ray_module().shutdown()
 
@@ -57,8 +119,8 @@ def _carry_objects() -> None:
 
 def own_address() -> str:
     """Where nodes of the cluster reach this process."""
-    return str(ray_module().util.get_node_ip_address())
+    return str(connected_ray().util.get_node_ip_address())
 
 
 def cluster_address() -> str:
-    return str(ray_module().get_runtime_context().gcs_address)
+    return str(connected_ray().get_runtime_context().gcs_address)

@@ -13,7 +13,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
-from .connection import ray_module
+from .connection import connected_ray
 from .nodes import look
 
 _ROWS_AT_ONCE = 256
@@ -41,14 +41,14 @@ class Splits:
             self._generation = generation
         if name not in self._made:
             self._made[name] = self._split(name, nodes)
-        return bytes(ray_module().cloudpickle.dumps(self._made[name][rank]))
+        return bytes(connected_ray().cloudpickle.dumps(self._made[name][rank]))
 
     def close(self) -> None:
         """The group is gone: what is still on its way to it is not wanted."""
         for made in self._made.values():
             coordinator = getattr(made[0], "_coord_actor", None)
             if coordinator is not None:
-                ray_module().kill(coordinator)
+                connected_ray().kill(coordinator)
         self._made = {}
 
     def _split(self, name: str, nodes: Sequence[str]) -> list[Any]:
@@ -91,7 +91,7 @@ class _End:
 def _told(iterator: bytes, how: str, options: dict[str, Any]) -> Iterator[Any]:
     """What the iterator gives, and how it came to its end: the user's data may fail in any way."""
     try:
-        yield from _parts(ray_module().cloudpickle.loads(iterator), how, options)
+        yield from _parts(connected_ray().cloudpickle.loads(iterator), how, options)
     except Exception as error:
         yield _End(f"{type(error).__name__}: {error}")
     else:

@@ -15,7 +15,7 @@ from holdfast.engine.member import Agent, Member
 from holdfast.wire import messages as wire
 
 from .agent import RayAgent
-from .connection import ray_module
+from .connection import connected_ray
 from .host import HoldfastAgent
 
 
@@ -58,7 +58,7 @@ class RayMember(Member):
     def end_actor(self) -> None:
         """When all else is over."""
         if self._actor is not None:
-            ray_module().kill(self._actor)
+            connected_ray().kill(self._actor)
 
     def _gives(self) -> dict[str, Any]:
         return {"cpus": math.inf, "gpus": 0.0, "address": self._address, "seats": self._seats}
@@ -90,7 +90,7 @@ class RayMember(Member):
         return was_ready
 
     def _new_actor(self) -> Any:
-        ray = ray_module()
+        ray = connected_ray()
         name = f"holdfast:{self._configure.run_name}:{self._node.id}:{secrets.token_hex(3)}"
         where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self.ray_id, soft=False)
         options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "name": name, "scheduling_strategy": where}

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .connection import ray_module
+from .connection import connected_ray
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RayNode:
 
 
 def look() -> dict[str, RayNode]:
-    ray = ray_module()
+    ray = connected_ray()
     draining: dict[str, int] = ray._private.state.state.get_draining_nodes()  # there is no public way to ask
     return {node["NodeID"]: _node(node, draining) for node in ray.nodes() if node["Alive"]}
 

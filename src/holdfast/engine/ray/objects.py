@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.wire.objects import refs
 from holdfast.wire.objects.session import ObjectSession
 
-from .connection import ray_module
+from .connection import connected_ray, ray_module
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RayCarrier:
     the process's own if none is given."""
 
     def __init__(self, session: ObjectSession | None = None) -> None:
-        context = ray_module().get_runtime_context()
+        context = connected_ray().get_runtime_context()
         self._node, self._job, self._pid = context.get_node_id(), context.get_job_id(), os.getpid()
         self._session = session
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class RayCarrier:
         return here and ray.get_runtime_context().get_job_id() == self._job
 
     def send(self, path: Path) -> Handle:
-        ray = ray_module()
+        ray = connected_ray()
         with self._turn(path.name):
             if path.name not in self._sent:
                 with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
@@ -69,7 +69,7 @@ class RayCarrier:
             return self._fetched[ref.name]
 
     def _bring(self, ref: refs.ObjectRef) -> Path:
-        ray = ray_module()
+        ray = connected_ray()
         try:
             data = memoryview(ray.get(ray.cloudpickle.loads(ref.handle.object)))
         except ray.exceptions.RayError as error:
@@ -86,7 +86,7 @@ class RayCarrier:
         with self._turn(ref.name):
             object, _ = self._sent.pop(ref.name, (None, None))
             if object is not None:  # Ray keeps what was pickled by others than itself until it is told not to
-                core = ray_module()._private.worker.global_worker.core_worker
+                core = connected_ray()._private.worker.global_worker.core_worker
                 with contextlib.suppress(AttributeError):
                     core.remove_object_ref_reference(object)
 

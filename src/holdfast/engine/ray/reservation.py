@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from .connection import ray_module
+from .connection import connected_ray
 
 _NODE_LABEL = "ray.io/node-id"
 _GRANTED = ("CREATED", "RESCHEDULING")
@@ -30,7 +30,7 @@ class Reservation:
             selectors = [{_NODE_LABEL: f"!in({others})", **selector} for selector in selectors]
         more = {"bundle_label_selector": selectors} if any(selectors) else {}
         wanted = [dict(bundle) for bundle in bundles]
-        self._group = ray_module().util.placement_group(wanted, strategy=strategy, name=name, **more)
+        self._group = connected_ray().util.placement_group(wanted, strategy=strategy, name=name, **more)
         self.nodes = [""] * len(bundles)
         self.was_granted = False  # all of it, once
         self._gpus: list[Any] = [None] * len(bundles)  # by bundle: the ids, or where they will be
@@ -43,7 +43,7 @@ class Reservation:
         """Take note of what was granted, and of what went with its node."""
         if self.is_whole and all(node in alive for node in self.nodes):
             return
-        table = ray_module().util.placement_group_table(self._group)
+        table = connected_ray().util.placement_group_table(self._group)
         granted = table.get("bundles_to_node_id", {}) if table.get("state") in _GRANTED else {}
         for index, known in enumerate(self.nodes):
             node = granted.get(index, "")
@@ -55,7 +55,7 @@ class Reservation:
 
     def gpus(self, index: int) -> list[str] | None:
         """Of a bundle; None while it is not known."""
-        ray, found = ray_module(), self._gpus[index]
+        ray, found = connected_ray(), self._gpus[index]
         if isinstance(found, ray.ObjectRef):
             done, _ = ray.wait([found], timeout=0)
             if not done:
@@ -70,18 +70,18 @@ class Reservation:
         return known
 
     def remove(self) -> None:
-        ray_module().util.remove_placement_group(self._group)
+        connected_ray().util.remove_placement_group(self._group)
 
     def _ask_for_gpus(self, index: int) -> Any:
         """Which GPUs a bundle has is told only to what runs in it; they stay the same as long as it has them."""
         gpus = self._bundles[index].get("GPU", 0.0)
         if not gpus:
             return []
-        ray = ray_module()
+        ray = connected_ray()
         where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(self._group, index)
         task = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=where)(_gpu_ids)
         return task.options(name=f"{self._name}:gpus").remote()
 
 
 def _gpu_ids() -> list[str]:
-    return [str(id) for id in ray_module().get_gpu_ids()]
+    return [str(id) for id in connected_ray().get_gpu_ids()]

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.wire import messages as wire
 
 from .capacity import fits, room_in
-from .connection import ray_module
+from .connection import LeftClusterError, is_not_used_by, is_used_by
 from .member import RayMember
 from .nodes import RayNode, look
 from .rooms import Asked, Rooms
@@ -33,6 +33,7 @@ _LOOK_FIRST_EVERY_S = 0.02
 _FIRST_LOOKS_S = 2.0  # how long the nodes that are there are waited for, before the run starts with what it has
 _BLIND_FOR_S = 60.0  # how long the cluster may not answer
 _ENDED_WITHIN_S = 12.0
+_LEFT_WITHIN_S = 30.0
 _SOME_DAY_S = 120.0  # the deadline of a node that is drained without one
 
 
@@ -48,7 +49,8 @@ class RaySession:
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
         name = f"holdfast:{configure.run_name}"
         self._seats: Seats | Rooms = Rooms(name) if demand.by_request else Seats(demand, name)
-        self._looked = threading.Event()
+        self._looked, self._closed = threading.Event(), threading.Event()
+        is_used_by(self)
         self._thread.start()
         self._looked.wait(_FIRST_LOOKS_S)  # so that the driver hears first of the nodes that are there
         self._looked.set()
@@ -78,6 +80,11 @@ class RaySession:
         if member is not None:
             member.send(message)
 
+    def leave(self) -> None:
+        """From any thread: the driver is to end this."""
+        self._inbox.put(LeftClusterError())
+        self._closed.wait(_LEFT_WITHIN_S)
+
     def close(self) -> None:
         self._over.set()
         self._soon.set()
@@ -94,6 +101,8 @@ class RaySession:
                 end()
             except Exception as error:  # Ray ends them when this process does
                 log.debug("the cluster did not answer: %s", error)
+        is_not_used_by(self)
+        self._closed.set()
 
     # What Ray says
 
@@ -103,9 +112,15 @@ class RaySession:
             try:
                 self._look()
                 seen_at = time.monotonic()
+            except LeftClusterError as error:
+                self._inbox.put(error)
+                return
+            except ValueError as error:
+                self._inbox.put(ValueError(f"Ray refuses what the run asks for: {error}"))
+                return
             except Exception as error:
                 log.debug("the cluster did not answer: %s", error)
-                if not ray_module().is_initialized() or time.monotonic() > seen_at + _BLIND_FOR_S:
+                if time.monotonic() > seen_at + _BLIND_FOR_S:
                     self._inbox.put(HoldfastError(f"the Ray cluster cannot be reached any more: {error}"))
                     return
             self._soon.wait(self._pause)
