@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def hand_over(config: dict[str, Any]) -> None:
 
 
 def read_all(config: dict[str, Any]) -> None:
-    """Passes over all datasets, until there is a file that says it is enough."""
+    """Passes over all datasets, until there is a file that says it is enough. A group may begin with one rank, before
+    there is room for another, and is larger after the checkpoint that it is asked for."""
     context = train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     note(config, "node", rank, node_id())
@@ -64,7 +66,9 @@ def read_all(config: dict[str, Any]) -> None:
         rows = [int(row) for batch in shards["train"].iter_batches(batch_size=8) for row in batch["id"]]
         whole = sum(1 for _ in shards["whole"].iter_rows())
         note(config, "epoch", world, rank, epoch, rows, whole, list(shards["plain"]))
-        train.report({"epoch": epoch})
+        with tempfile.TemporaryDirectory() as directory:
+            asked = train.Checkpoint.from_directory(directory) if train.checkpoint_requested() else None
+            train.report({"epoch": epoch}, checkpoint=asked)
         epoch += 1
 
 
