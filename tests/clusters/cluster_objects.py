@@ -67,6 +67,7 @@ def read_all(config: dict[str, Any]) -> None:
         whole = sum(1 for _ in shards["whole"].iter_rows())
         note(config, "epoch", world, rank, epoch, rows, whole, list(shards["plain"]))
         with tempfile.TemporaryDirectory() as directory:
+            Path(directory, f"epoch-of-{rank}").write_text(str(epoch))
             asked = train.Checkpoint.from_directory(directory) if train.checkpoint_requested() else None
             train.report({"epoch": epoch}, checkpoint=asked)
         epoch += 1
