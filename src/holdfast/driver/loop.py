@@ -23,6 +23,7 @@ from holdfast.core import run as core
 from holdfast.core.state import Outcome, RunState
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError
+from holdfast.node import open_files
 from holdfast.settings import Settings
 from holdfast.wire import messages as wire
 
@@ -176,7 +177,8 @@ class Driver:
     def failed(self, error: Exception) -> ControllerError:
         """The driver cannot go on."""
         self._record_end(str(error))
-        return ControllerError(error, f"Mend the cause and {self._desk.plan.how_to_go_on}")
+        remedy = open_files.remedy(error) or "Mend the cause"
+        return ControllerError(error, f"{remedy}, and {self._desk.plan.how_to_go_on}")
 
     def _account(self) -> str:
         """Where the time went, unless the reports of an earlier driver would have to be fetched for that."""

@@ -22,6 +22,7 @@ from .line import RunLine
 from .nursery import Nursery
 from .process import Process
 from .stacks import Subject
+from .zygote import not_started
 
 _PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
 _ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
@@ -59,6 +60,8 @@ class Crew:
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)
+            if process is None:
+                return
             assignment = self._assignment(order.generation, order.world_size, place, order.base, offer)
             process.send(structs.replace(assignment, address=order.address, lockstep=self._session.lockstep))
             if self._pressure:
@@ -68,6 +71,8 @@ class Crew:
         payload = posix.anonymous_file(order.payload)
         process = self._launch(0, -1, self._layout.logs_dir / f"{order.task}.log", payload, order.task)
         os.close(payload)
+        if process is None:
+            return
         if order.timeout_s is not None:
             self._kill_at(process, time.monotonic() + order.timeout_s)
         process.send(self._assignment(0, 1, wire.Place(0, 0, 1, 0), 0, None))
@@ -114,8 +119,15 @@ class Crew:
         process = (s.env, s.sys_path, s.argv, s.cwd)
         return wire.Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
 
-    def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process:
-        process = Process(generation, rank, self._nursery.token(), log, task)
+    def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process | None:
+        """None if there is no room for it on this machine, which its driver is told."""
+        try:
+            process = Process(generation, rank, self._nursery.token(), log, task)
+        except OSError as error:
+            why = not_started(error)
+            failed = wire.WorkerHasFailed(generation, rank, None, os.EX_OSERR, None, False, False, [why])
+            self._line.say(wire.TaskDone(task, b"", why) if task else failed)
+            return None
         self._processes[process.token] = process
         self._watch(process)
         self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from holdfast.worker.temporary import find_directory
 
-from . import handshake, posix
+from . import handshake, open_files, posix
 from .agent import Agent
 from .launch import ZygoteLauncher
 
@@ -55,11 +55,14 @@ def _with_signals(agent: Agent) -> Agent:
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     posix.set_name("hf-agent")
+    open_files.raise_limit()
     find_directory()
     try:
         {"child": child, "caller": caller}[arguments[0]](*map(int, arguments[1:]))  # type: ignore[operator]
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
+        if open_files.is_at_limit(error):
+            print(f"holdfast: {open_files.remedy(error)}", file=sys.stderr)
     finally:
         sys.stderr.flush()
         os._exit(0)  # without waiting for threads that still hash

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from holdfast.wire import messages as wire
 
-from . import posix
+from . import open_files, posix, zygote
 from .cgroups import OomWatch
 from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
 from .lease import Lease
@@ -86,13 +86,23 @@ class Nursery:
         self._launch_waiting()
 
     def _launch_waiting(self) -> None:
+        refused: list[int] = []
         while self._waiting and len(self._unborn) < _MOST_UNBORN:
             owner, process, payload = self._waiting.popleft()
             self._unborn[process.token] = owner, process
             fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
-            self._launcher.launch(process.token, fds, bool(process.task))
+            try:
+                self._launcher.launch(process.token, fds, bool(process.task))
+            except OSError as error:
+                if not open_files.is_at_limit(error):  # also of those that are on their way
+                    raise
+                zygote.tell_not_started(process.their_output, error)
+                refused.append(process.token)
             process.handed_over()
             os.close(payload)
+        for token in refused:
+            owner, process = self._unborn.pop(token)
+            owner.has_ended(process, _NOT_STARTED)
 
     def warm_later(self) -> None:
         """Workers start; what they do first must not be slowed down."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from holdfast.wire.channel import Unpacker, pack
 from holdfast.wire.messages import FROM_WORKER, Message, Noticed, Raised, Ready, Report, Request, Returned
 
-from . import posix
+from . import open_files, posix
 
 _CHUNK = 1 << 18
 _TURNS = 16  # how many chunks a living worker is heard before the others get their turn
@@ -35,13 +36,25 @@ class Process:
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request | Noticed] = Unpacker(FROM_WORKER)
         self._partial = b""
+        self._unsent = bytearray()
+        with contextlib.ExitStack() as opened:
+            self._open(log, opened)
+            opened.pop_all()
+
+    def _open(self, log: Path, opened: contextlib.ExitStack) -> None:
         self._log = _open_log(log)
+        opened.callback(os.close, self._log)
         self.channel, self.their_channel = socket.socketpair()
+        opened.callback(self.channel.close)
+        opened.callback(self.their_channel.close)
         self.output, self.their_output = os.pipe()
+        opened.callback(os.close, self.output)
+        opened.callback(os.close, self.their_output)
         self.stacks = posix.anonymous_file()  # where it writes what its threads are at, when asked
+        opened.callback(os.close, self.stacks)
+        open_files.check_room(self.stacks)
         self.channel.setblocking(False)
         os.set_blocking(self.output, False)
-        self._unsent = bytearray()
 
     def handed_over(self) -> None:
         """The worker has its ends now; ours of them would hide its end from us."""
@@ -118,6 +131,8 @@ def _open_log(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     except OSError as error:
+        if open_files.is_at_limit(error):
+            raise
         print(f"holdfast: there will be no log, as {path} cannot be written: {error}", file=sys.stderr, flush=True)
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 

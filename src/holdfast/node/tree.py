@@ -44,7 +44,8 @@ class Tree:
         then nobody could tell whose they were."""
         with self._lock:
             if posix.LINUX:
-                self._stop_all()
+                with contextlib.suppress(OSError):  # at the limit of open files they cannot be looked at
+                    self._stop_all()
             for pid in self._ends:
                 posix.kill_group(pid)
 

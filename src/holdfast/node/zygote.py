@@ -8,6 +8,7 @@ What takes long to import is not imported here, where it would hold up everythin
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -25,7 +26,7 @@ import msgspec
 from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 from holdfast.worker import main as worker
 
-from . import posix
+from . import open_files, posix
 from .lease import Lease
 
 _GONE_WITHIN_S = 0.5
@@ -83,11 +84,13 @@ class _Zygote:
         return None if self._lease is None else 1000.0 * min(self._lease.left_s, _LOOK_EVERY_S) + 1.0
 
     def _serve_request(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 4)
+        data, fds, flags, _ = socket.recv_fds(self._control, 1 << 16, 4)
         if not data:
             return False
         request = _decoder.decode(data)
-        if isinstance(request, Preload):
+        if flags & socket.MSG_CTRUNC:  # the rest was more than this process may have open
+            self._refuse(request, fds, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        elif isinstance(request, Preload):
             self._fork_successor(request, fds[0])
         else:
             self._fork(request, fds)
@@ -150,12 +153,14 @@ class _Zygote:
         self._children[pid] = request.adopts
         self._say(Forked(request.token, pid))
 
-    def _refuse(self, request: Fork, fds: list[int], error: OSError) -> None:
-        """A limit on processes costs this worker, and not those that live."""
-        tell_not_started(fds[1], error)
+    def _refuse(self, request: Fork | Preload, fds: list[int], error: OSError) -> None:
+        """A limit on processes or files costs this worker, and not those that live."""
+        if isinstance(request, Fork) and len(fds) > 1:
+            tell_not_started(fds[1], error)
         for fd in fds:
             os.close(fd)
-        self._say(NotForked(request.token))
+        if isinstance(request, Fork):
+            self._say(NotForked(request.token))
 
     def _become_worker(self, parent: int, output: int) -> None:
         signal.set_wakeup_fd(-1)
@@ -244,7 +249,12 @@ class _Zygote:
 
 def tell_not_started(output: int, error: OSError) -> None:
     """In the output of the worker that there is not: there a person looks for the reason."""
-    os.write(output, f"holdfast: no process could be started for this worker: {error}\n".encode())
+    os.write(output, f"holdfast: {not_started(error)}\n".encode())
+
+
+def not_started(error: OSError) -> str:
+    remedy = open_files.remedy(error)
+    return f"no process could be started for this worker: {error}{'. ' if remedy else ''}{remedy}"
 
 
 def capture_output(fd: int) -> None:

@@ -22,6 +22,7 @@ from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.metrics import observing
+from holdfast.node.open_files import limit_raised
 from holdfast.store.location import Location
 from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback
@@ -105,6 +106,7 @@ class DataParallelTrainer:
         in_process = self.scaling_config.num_workers == 0
         port, host, event_log = in_force.metrics_port, in_force.metrics_host, in_force.event_log
         with (
+            limit_raised(),
             self.run_config.logging_config.in_force(),
             observing(plan.name, location, port=port, host=host, event_log=event_log) as observer,
         ):

@@ -11,7 +11,8 @@ from holdfast import settings
 from holdfast.driver import stop_requests
 from holdfast.driver.history import read_identity
 from holdfast.engine import choose
-from holdfast.errors import NotARunError, StorageError, StorageUnavailableError
+from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
+from holdfast.node import open_files
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
 from holdfast.train.trainer import DataParallelTrainer
@@ -76,8 +77,17 @@ class Tuner:
         warn_unused_in_tuning(*given, on_ray=wanted == "ray")
         engine = choose(wanted, in_process=False, demand=session.demand())
         logging_config = self._definition.run_config.logging_config
-        with logging_config.in_force(), stop_requests.watched(location, session.ask_to_stop):
-            outcome = engine.host(lambda: session.run(engine), session.ask_to_stop)
+        with (
+            open_files.limit_raised(),
+            logging_config.in_force(),
+            stop_requests.watched(location, session.ask_to_stop),
+        ):
+            try:
+                outcome = engine.host(lambda: session.run(engine), session.ask_to_stop)
+            except Exception as met:
+                if not open_files.is_at_limit(met):
+                    raise
+                raise TuneError(f"{met}. {open_files.remedy(met)}. {_how_to_go_on(location)}") from met
         self._results = session.results()
         if session.failed_fast is not None and self._definition.run_config.failure_config.fail_fast:
             error = next((r.error for r in self._results if r.error is not None), None)
@@ -87,10 +97,7 @@ class Tuner:
         if outcome == "stopped":
             if session.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + int(session.signal or 0))
-            raise KeyboardInterrupt(
-                f"the experiment was stopped. To go on, run the same command again, or use "
-                f"Tuner.restore({str(location)!r}, trainable=...)"
-            )
+            raise KeyboardInterrupt(f"the experiment was stopped. {_how_to_go_on(location)}")
         return self._results
 
     def get_results(self) -> ResultGrid:
@@ -161,6 +168,10 @@ class Tuner:
         except StorageError:
             return False
         return True
+
+
+def _how_to_go_on(location: Location) -> str:
+    return f"To go on, run the same command again, or use Tuner.restore({str(location)!r}, trainable=...)"
 
 
 _KINDS = ("unfinished", "errored", "finished")

@@ -1,0 +1,65 @@
+"""How many files a process may have open, and what is done before that limit is reached.
+
+A worker costs its agent some descriptors, and its driver a few. The limit that a process starts with is often far below
+the one that it may set itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Iterator
+
+_ENOUGH = 1 << 16  # programs that close whatever they may have open, one by one, take long with more
+_AT_THE_LIMIT = (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS)
+
+
+def raise_limit() -> None:
+    """As far as this process may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit of its own below an endless one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@contextlib.contextmanager
+def limit_raised() -> Iterator[None]:
+    """For a time, in a process that is the user's."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_limit()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def check_room(newest: int) -> None:
+    """That there is room for more than the file that was opened last: numbers are given out from the lowest on, and
+    what keeps the living going needs some too."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and newest >= limit - max(16, min(128, limit // 8)):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def is_at_limit(error: BaseException | None) -> bool:
+    """Whether that is what it comes of."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _AT_THE_LIMIT:
+            return True
+        error = error.__cause__
+    return False
+
+
+def remedy(error: BaseException) -> str:
+    """What to do about it; empty if it is another error."""
+    if not is_at_limit(error):
+        return ""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"A process here may have {limit} files open: raise that limit (as with `ulimit -n 65536` before the script, "
+        "or LimitNOFILE of a service), or run fewer workers or trials at a time"
+    )
