@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -159,13 +160,13 @@ def test_workers_get_the_gpus_the_labels_and_the_variables_that_they_ask_for(
             name="run",
             storage_path=str(scene.home),
             engine="ray",
-            worker_runtime_env={"env_vars": {"OF_THE_RUNTIME_ENV": "yes"}},
+            worker_runtime_env={"env_vars": {"OF_THE_RUNTIME_ENV": "in ${HOME}"}},
             verbose=0,
         ),
     )
     trainer.fit()
     assert sorted(scene.notes("devices")) == [(0, 0, "0", [0]), (1, 1, "0", [0])]
-    assert sorted(scene.notes("env")) == [(rank, "yes", name_of(wanted)) for rank in (0, 1)]
+    assert sorted(scene.notes("env")) == [(rank, f"in {os.environ['HOME']}", name_of(wanted)) for rank in (0, 1)]
 
 
 def test_cluster_check_counts_what_the_cluster_has(machines: Machines) -> None:

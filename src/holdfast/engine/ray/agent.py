@@ -29,6 +29,9 @@ _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
 _CONNECT_WITHIN_S = 60.0
 _CONFIRM_WITHIN_S = 2.0
 _TURN_S = 0.1
+_NO_SUCH_MODULE = "HoldfastAgent failed to import"  # so Ray says it
+_WHY = ("The actor is dead because", "The actor died because")
+_LONGEST = 400
 _RAYS_OWN = ("RAY_RAYLET_PID", "RAY_JOB_ID", "RAY_CLIENT_MODE", "RAY_LD_PRELOAD_ON_WORKERS", "CUDA_VISIBLE_DEVICES")
 
 
@@ -54,22 +57,27 @@ class RayAgent:
         self._hosting: Any = None  # what the actor answers when all is gone
         self._killed = False
         self.node_is_there = True  # as far as is known
-        self.trouble = ""
+        self.trouble: HoldfastError | None = None  # why there is no agent
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
         """Start it, and deliver what it says until it is gone."""
         run_dir = "" if self._configure.storage else self._configure.run_dir
         about = self._await(self._actor.about.remote(run_dir), _ACTOR_WITHIN_S)
-        if not isinstance(about, About):
-            self.node_is_there, self.trouble = False, str(about or "its Ray actor did not start")
+        if isinstance(about, About):
+            self.trouble = self._unusable(about)
+        else:
+            self.trouble = about or HoldfastError("its Ray actor did not start")
+        if self.trouble is not None:
+            self.node_is_there = False
             return
-        self._check(about)
         self._door = self._open_door()
         self._hosting = self._actor.host.remote(self._door.host, self._door.port, self._door.token.hex())
         deadline = time.monotonic() + _CONNECT_WITHIN_S
         sock = self._door.admit(lambda: not self._killed and not self._is_over and time.monotonic() < deadline)
         self._door.close()
         if sock is None:
+            where = f"the driver at {self._door.host}:{self._door.port}"
+            self.trouble = HoldfastError(f"its agent did not reach {where}; the node's logs of Ray may say why")
             return
         link = Link(sock, self._configure.node_timeout_s)
         link.send(self._configured(about))
@@ -87,7 +95,7 @@ class RayAgent:
         while not self._killed and time.monotonic() < deadline:
             done, _ = ray.wait([ref], timeout=_TURN_S)
             if done:
-                return _answer(ray, ref)
+                return self._answer(ray, ref)
         return None
 
     @property
@@ -95,17 +103,18 @@ class RayAgent:
         done, _ = connected_ray().wait([self._hosting], timeout=0)
         return bool(done)
 
-    def _check(self, about: About) -> None:
+    def _unusable(self, about: About) -> NodeUnusableError | None:
         if about.version != holdfast.__version__:
-            raise NodeUnusableError(
+            return NodeUnusableError(
                 f"{self._node_id} has Holdfast {about.version}, and the driver {holdfast.__version__}: "
                 "install the same version on all nodes"
             )
         if not about.reaches_storage:
-            raise NodeUnusableError(
+            return NodeUnusableError(
                 f"{self._node_id} does not see the directory {self._configure.run_dir}: on a cluster, set "
                 "RunConfig(storage_path=...) to a bucket, or to a directory that all nodes share"
             )
+        return None
 
     def _configured(self, about: About) -> wire.Configure:
         """What workers find is the node's: its variables and paths, and those that the runtime environment adds."""
@@ -113,7 +122,9 @@ class RayAgent:
         env = {name: value for name, value in about.env.items() if name not in _RAYS_OWN and name != "OMP_NUM_THREADS"}
         if about.interface:  # else gloo looks the host's name up, which is wrong on many machines
             env.setdefault("GLOO_SOCKET_IFNAME", about.interface)
-        env |= {"RAY_ADDRESS": cluster_address(), **self._env_vars}
+        env["RAY_ADDRESS"] = cluster_address()
+        for name, value in self._env_vars.items():
+            env[name] = value if name in _RAYS_OWN else about.env.get(name, value)  # where Ray has filled in ${...}
         cwd = os.fsencode(about.cwd) if self._own_directory else self._configure.cwd
         return msgspec.structs.replace(
             self._configure,
@@ -157,16 +168,29 @@ class RayAgent:
         except LeftClusterError:
             return  # nobody can say, and its line is closed
         done, _ = ray.wait([self._hosting], timeout=max(0.0, over - time.monotonic()))
-        self.node_is_there = bool(done) and _answer(ray, self._hosting) is True
+        answer = self._answer(ray, self._hosting) if done else None
+        self.node_is_there = answer is True
+        self.trouble = answer if isinstance(answer, HoldfastError) else self.trouble
         if done and not self.node_is_there and silent:
             time.sleep(max(0.0, over - time.monotonic()))  # the actor died, and cannot speak for the agent
 
+    def _answer(self, ray: Any, ref: Any) -> Any:
+        """What went wrong instead, if the actor is gone, or its node, or it could not be started."""
+        try:
+            return ray.get(ref)
+        except ray.exceptions.RuntimeEnvSetupError as error:
+            return NodeUnusableError(f"the runtime environment cannot be set up on {self._node_id}: {error}")
+        except ray.exceptions.RayError as error:
+            if _NO_SUCH_MODULE in str(error):
+                return NodeUnusableError(
+                    f"{self._node_id} cannot import Holdfast {holdfast.__version__}: install it on all nodes"
+                )
+            return HoldfastError(_in_short(error))
 
-def _answer(ray: Any, ref: Any) -> Any:
-    """What went wrong instead, if the actor is gone, or its node, or it could not be started."""
-    try:
-        return ray.get(ref)
-    except ray.exceptions.RuntimeEnvSetupError as error:
-        raise NodeUnusableError(f"RunConfig(worker_runtime_env=...) cannot be set up: {error}") from error
-    except ray.exceptions.RayError as error:
-        return error
+
+def _in_short(error: Exception) -> str:
+    """The line that says why; Ray says much else."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = [line for line in lines if line.startswith(_WHY)]
+    last = lines[-1:] if 'File "' in str(error) else lines[:1]
+    return " ".join(why[:1] or last)[:_LONGEST]

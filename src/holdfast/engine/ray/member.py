@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +16,11 @@ from holdfast.engine.demand import Demand
 from holdfast.engine.member import Agent, Member
 from holdfast.wire import messages as wire
 
-from .agent import RayAgent
+from .agent import NodeUnusableError, RayAgent
 from .connection import connected_ray
 from .host import HoldfastAgent
+
+_NUMBERS = re.compile(r"[0-9a-f]*[0-9][0-9a-f.]*")  # and ids: they differ from try to try
 
 
 class RayMember(Member):
@@ -30,9 +34,11 @@ class RayMember(Member):
         inbox: Inbox,
         stays: Callable[[str], bool],
         on_doubt: Callable[[], None],
+        has_reported: threading.Event,
     ) -> None:
         self.ray_id, self._address, self._demand = ray_id, address, demand
         self._on_doubt = on_doubt  # so that other room is asked for at once
+        self._has_reported = has_reported  # some worker of the run, on any node
         self._seats: list[wire.Seat] = []
         self._actor: Any = None
         self._latest: RayAgent | None = None
@@ -49,6 +55,10 @@ class RayMember(Member):
             self._seats = seats
             if self._ready:  # else it is said when the driver knows of the node
                 self._say(wire.NodeSeats(self._node.id, seats))
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready != 0
 
     def send(self, message: wire.Message) -> None:
         if isinstance(message, wire.StartWorkers):
@@ -67,7 +77,9 @@ class RayMember(Member):
         if isinstance(message, wire.WorkersGone):
             self.is_busy = False
         if isinstance(message, wire.NodeReady):
-            self.is_doubted = False
+            self.is_doubted, self._told = False, ""
+        if isinstance(message.message if isinstance(message, wire.OfRun) else message, wire.Reports):
+            self._has_reported.set()
         super()._pass_on(message)
 
     def _start_agent(self) -> Agent:
@@ -76,9 +88,9 @@ class RayMember(Member):
             self._actor = None
         if self._actor is None:
             self._actor = self._new_actor()
-        env_vars = {str(name): str(value) for name, value in self._demand.runtime_env.get("env_vars", {}).items()}
-        own_directory = "working_dir" in self._demand.runtime_env
-        self._latest = RayAgent(self._node.id, self._configure, self._actor, env_vars, own_directory)
+        runtime_env = self._runtime_env()
+        env_vars = {str(name): str(value) for name, value in runtime_env.get("env_vars", {}).items()}
+        self._latest = RayAgent(self._node.id, self._configure, self._actor, env_vars, "working_dir" in runtime_env)
         return self._latest
 
     def _one_agent(self) -> bool:
@@ -88,6 +100,12 @@ class RayMember(Member):
         if self.is_doubted:
             self._on_doubt()
         return was_ready
+
+    def _runtime_env(self) -> dict[str, Any]:
+        """The job's, with what the run has of its own."""
+        job = dict(connected_ray().get_runtime_context().runtime_env)
+        own = dict(self._demand.runtime_env)
+        return {**job, **own, "env_vars": {**job.get("env_vars", {}), **own.get("env_vars", {})}}
 
     def _new_actor(self) -> Any:
         ray = connected_ray()
@@ -99,7 +117,11 @@ class RayMember(Member):
         return ray.remote(HoldfastAgent).options(**options).remote(self._configure.run_name, self._node.id)
 
     def _complain(self, in_vain: int) -> None:
-        """A node that cannot be used may be able to later, and others may join."""
-        if in_vain and self._latest is not None and self._latest.trouble not in ("", self._told):
-            self._told = self._latest.trouble
-            print(f"holdfast: no agent can be started on {self._node.id}: {self._told}", file=sys.stderr)
+        """A node that cannot be used may be able to later, and others may join. As long as nothing has run at all, what
+        is wrong with one is likely to be wrong with all of them."""
+        trouble = self._latest.trouble if self._latest is not None else None
+        if isinstance(trouble, NodeUnusableError) and not self._has_reported.is_set():
+            self._inbox.put(trouble)
+        elif trouble is not None and _NUMBERS.sub("", str(trouble)) != self._told:
+            self._told = _NUMBERS.sub("", str(trouble))
+            print(f"holdfast: there is no agent on {self._node.id}, for now: {trouble}", file=sys.stderr)

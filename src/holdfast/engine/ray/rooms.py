@@ -32,7 +32,8 @@ class Rooms:
         self._lock = threading.Lock()
         self._asked: dict[str, Asked] = {}  # what there should be, by key
         self._there: dict[str, Reservation] = {}
-        self._told: set[str] = set()  # whose seats the experiment knows
+        self._told: set[str] = set()  # what was granted as a whole, and is shown
+        self._had: set[str] = set()  # of that, what the experiment has heard of, so that a trial may be there
         self._turn = 0
 
     # What the experiment says
@@ -75,13 +76,17 @@ class Rooms:
         for key in [key for key in self._there if key not in asked]:
             self._remove(key)
         for key, reservation in list(self._there.items()):
-            if key not in self._told and any(node in doubted for node in reservation.nodes):
+            if key not in self._had and any(node in doubted for node in reservation.nodes):
                 self._remove(key)
         missing = {key: room for key, room in asked.items() if key not in self._there}
         for key, room in missing.items():
             name = f"{self._name}:{key}"
             self._there[key] = Reservation(name, room.bundles, room.strategy, room.labels, doubted)
         return bool(missing)
+
+    def were_shown(self, ready: Collection[str]) -> None:
+        """The experiment hears of seats when their nodes are ready. Where no agent can be started, it never does."""
+        self._had.update(key for key in self._told if all(node in ready for node in self._there[key].nodes))
 
     def release(self) -> None:
         for key in list(self._there):
@@ -90,4 +95,5 @@ class Rooms:
     def _remove(self, key: str) -> None:
         self._there[key].remove()
         self._told.discard(key)
+        self._had.discard(key)
         del self._there[key]

@@ -44,6 +44,7 @@ class RaySession:
         self._alive: dict[str, RayNode] = {}  # by Ray's
         self._drained: set[str] = set()
         self._over = threading.Event()
+        self._has_reported = threading.Event()  # some worker
         self._soon = threading.Event()  # something is to be looked at now
         self._asked_at = -math.inf  # when room was last asked for
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
@@ -147,6 +148,8 @@ class RaySession:
         for member in list(self._members.values()):
             member.seat(seats.get(member.ray_id, []))
             self._tell_of_draining(member)
+        if isinstance(self._seats, Rooms):
+            self._seats.were_shown({member.ray_id for member in self._members.values() if member.is_ready})
         if sum(map(len, seats.values())) >= self._demand.most:
             self._looked.set()
 
@@ -160,9 +163,8 @@ class RaySession:
 
     def _add(self, node: RayNode) -> None:
         local = Node(node.name, labels=node.labels)
-        self._members[node.name] = RayMember(
-            node.id, local, node.address, self._demand, self._configure, self._inbox, self._stays, self._soon.set
-        )
+        what = (node.id, local, node.address, self._demand, self._configure, self._inbox)
+        self._members[node.name] = RayMember(*what, self._stays, self._soon.set, self._has_reported)
 
     def _tell_of_draining(self, member: RayMember) -> None:
         node = self._alive.get(member.ray_id)

@@ -1,0 +1,61 @@
+"""What an experiment asks Ray for, by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+
+from holdfast.engine.ray import rooms
+from holdfast.engine.ray.rooms import Asked, Rooms
+
+
+class Group:
+    """A placement group that is granted at once, on the first node that it may be on."""
+
+    def __init__(
+        self,
+        name: str,
+        bundles: Sequence[Mapping[str, float]],
+        strategy: str,
+        labels: Sequence[Mapping[str, str]] = (),
+        avoiding: Collection[str] = (),
+    ) -> None:
+        self.nodes = [next(node for node in "ab" if node not in avoiding)] * len(bundles)
+        self.is_whole = True
+
+    def look(self, alive: Collection[str]) -> None: ...
+
+    def gpus(self, index: int) -> list[str]:
+        return []
+
+    def remove(self) -> None: ...
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Rooms:
+    monkeypatch.setattr(rooms, "Reservation", Group)
+    found = Rooms("experiment")
+    found.reserve("1", Asked([{"CPU": 1.0}], "PACK", ()))
+    return found
+
+
+def look(asked: Rooms, doubted: str, ready: str) -> list[str]:
+    """Where there is room, after the thread that looks at the cluster has done so."""
+    asked.look("ab")
+    asked.balance(set(doubted), set(), lambda _: False)
+    found = asked.by_node()
+    asked.were_shown(ready)
+    return list(found)
+
+
+def test_room_on_a_node_that_gets_no_agent_is_asked_for_elsewhere(asked: Rooms) -> None:
+    assert look(asked, doubted="", ready="") == ["a"]
+    assert look(asked, doubted="a", ready="") == ["b"]
+
+
+def test_room_that_a_trial_may_have_is_kept_until_it_is_given_back(asked: Rooms) -> None:
+    assert look(asked, doubted="", ready="a") == ["a"]
+    assert look(asked, doubted="a", ready="") == ["a"]
+    asked.give_back("1")
+    assert look(asked, doubted="a", ready="") == []
