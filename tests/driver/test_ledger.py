@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_model import Run, check_sum, runs
@@ -109,6 +110,30 @@ def test_back_off_is_named_apart() -> None:
     )
     assert (ledger.recovering_s, ledger.waiting_s) == (1 + 1 + 0.5, 2 + 4)
     assert [f.recovered_s for f in ledger.failures] == [None, None, None]
+
+
+@pytest.mark.parametrize(("clear", "waited"), [((), 4.0), (("a@m",), 0.0)])
+@pytest.mark.parametrize("far_away", [False, True])
+def test_a_wait_for_nodes_that_did_not_come_back(clear: tuple[str, ...], waited: float, far_away: bool) -> None:
+    """Their lease was 5 s, one of which was over when the driver began; the group starts 6 s after that."""
+    on_node = ev.GroupStarted(1, 2, None, 0, ("a@m",))
+    again = ev.DriverStarted(2, RunSpec(lease_s=5.0), clear, waited_s=1.0)
+    records = written((100, started(lease_s=5.0)), (101, on_node), (110, again), (116, group(2, 0)), (117, FINISHED))
+    if far_away:
+        records.insert(2, epoch_began(108, 2))
+    ledger = account(records, {1: [(0, 103.0)], 2: [(0, 117.0)]})
+    began = 108 if far_away else 110
+    assert (ledger.waiting_s, ledger.down_s) == (waited, began - 103)
+    assert ledger.starting_s == 3 + 117 - began - waited
+    check_sum(ledger)
+
+
+@pytest.mark.parametrize("lease_s", [math.inf, math.nan])
+def test_a_lease_without_an_end_is_waited_for_until_the_group_starts(lease_s: float) -> None:
+    on_node = ev.GroupStarted(1, 2, None, 0, ("a@m",))
+    again = ev.DriverStarted(2, RunSpec(lease_s=lease_s))
+    ledger = account(written((100, started(lease_s=lease_s)), (101, on_node), (110, again), (116, group(2, 0))), {})
+    check_sum(ledger)
 
 
 def lags(stalled: bool) -> ev.StorageLags:

@@ -65,7 +65,8 @@ class Ledger(Struct, frozen=True):
     redone: behind the report that the next group started from, or after the last one of a group that failed.
     stalled: after a group's first report, while storage was so far behind that reports with files waited for it.
     Restarting is starting (from the start of a driver or group to the group's first report), recovering (from a failure
-    or hand-over to the next group's start, without what follows) and waiting (the back-off before that start).
+    or hand-over to the next group's start, without what follows) and waiting (the back-off before that start, or until
+    no worker of the last driver's can be left on nodes that did not come back).
     capacity: there was not room for the workers that the next group needs at least.
     Idle is down (no driver lived) and finishing (from the last report to the end).
     """
@@ -204,6 +205,7 @@ class _Bookkeeper:
         self._stalls: deque[_Stall] = deque()  # that are not charged yet, in order
         self._epoch: object = None  # that began with a record of its own, where storage is far away
         self._between = Part.STARTING  # what the driver is at when there is no group
+        self._doubt_s = 0.0  # how long the driver may wait for nodes before it starts a group
         self._failures: list[FailureEntry] = []
         self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
 
@@ -213,8 +215,11 @@ class _Bookkeeper:
             self._take_over(at)
             self._epoch = record.body.get("epoch")
         match event:
-            case ev.DriverStarted(epoch) if epoch != self._epoch:
-                self._take_over(at)
+            case ev.DriverStarted(epoch):
+                if epoch != self._epoch:
+                    self._take_over(at)
+                self._charge(at, self._between)
+                self._doubt_s = _timer_s(before, event, "doubt")
             case ev.GroupStarted():
                 self._begin_group(event, at, before)
             case ev.CapacityLacking():
@@ -253,6 +258,7 @@ class _Bookkeeper:
         self._leave(self._alive, at, Part.REDONE)
         self._charge(at, Part.DOWN)
         self._between = Part.STARTING
+        self._doubt_s = 0.0
         self._stalls.clear()
 
     def _begin_group(self, event: ev.GroupStarted, at: float, before: RunState) -> None:
@@ -268,6 +274,8 @@ class _Bookkeeper:
             waited = max(0.0, min(at - self._charged, _backoff_s(before)))
             self._charge(at - _on_grid(waited), Part.RECOVERING)
             self._charge(at, Part.WAITING)
+        in_doubt, self._doubt_s = max(0.0, min(at - self._charged, self._doubt_s)), 0.0
+        self._charge(self._charged + _on_grid(in_doubt), Part.WAITING)
         self._charge(at, self._between)
 
     def _stall(self, at: float, on: bool) -> None:
@@ -319,8 +327,12 @@ class _Bookkeeper:
 def _backoff_s(state: RunState) -> float:
     """How long the core makes a retry wait. It is asked, so that the rule stays where it is."""
     restored = structs.replace(state, phase=Phase.RESTORING, checkpoints=(CheckpointRecord("newest", 0),))
-    _, commands, _ = core.step(restored, ev.Verified("newest"), 0.0)
-    return sum(c.after_s for c in commands if isinstance(c, do.SetTimer) and c.name == "backoff")
+    return _timer_s(restored, ev.Verified("newest"), "backoff")
+
+
+def _timer_s(state: RunState, event: ev.Event, name: str) -> float:
+    _, commands, _ = core.step(state, event, 0.0)
+    return sum(c.after_s for c in commands if isinstance(c, do.SetTimer) and c.name == name)
 
 
 def _is_time(time: float) -> bool:
