@@ -28,6 +28,7 @@ class Group:
         self.strategy, self.avoiding = strategy, set(avoiding)
         self.nodes = [""] * len(bundles)
         self.was_granted = self.is_removed = False
+        self.looks = 0
         MADE.append(self)
 
     @property
@@ -38,6 +39,7 @@ class Group:
         self.nodes, self.was_granted = list(nodes), True
 
     def look(self, alive: Collection[str]) -> None:
+        self.looks += 1
         self.nodes = [node if node in alive else "" for node in self.nodes]
 
     def gpus(self, index: int) -> list[str]:
@@ -129,6 +131,30 @@ def test_what_lives_of_a_group_is_kept_and_the_rest_is_asked_for() -> None:
     assert set(run.by_node()) == {"d", "b"}, "but nobody will after the next restart"
     run.balance(doubted="a", busy="bd")
     assert held() == [MADE[0]]
+
+
+def test_no_two_share_a_node_after_a_loss_either_where_that_is_asked_for() -> None:
+    run = Run(3, 3, "a", "b", "c", strategy="STRICT_SPREAD")
+    run.balance(doubted="ab", busy="c")
+    assert [(len(group.nodes), group.strategy) for group in held()] == [(3, "STRICT_SPREAD"), (2, "STRICT_SPREAD")]
+    assert MADE[1].avoiding == {"a", "b", "c"}
+
+
+def test_of_many_that_wait_a_few_are_looked_at_at_a_time_and_all_in_turn() -> None:
+    run = Run(1, 101, "a")
+    for group in MADE[1:]:
+        group.nodes, group.was_granted, group.looks = [""], False, 0
+    run.balance()
+    assert sum(group.looks for group in MADE[1:]) <= 16
+    for _ in range(15):
+        run.balance()
+    assert min(group.looks for group in MADE[1:]) == 1
+    for group in MADE[1:60]:
+        group.grant("c")
+        group.was_granted = False
+    before = MADE[59].looks
+    run.balance()
+    assert MADE[59].looks > before, "where some are granted, the next may be as well"
 
 
 def test_what_was_too_much_is_not_when_another_node_is_lost() -> None:

@@ -9,6 +9,7 @@ from .connection import connected_ray
 
 _NODE_LABEL = "ray.io/node-id"
 _GRANTED = ("CREATED", "RESCHEDULING")
+_IN_VAIN = 8  # that are looked at and still wait, until it is left at that
 
 
 class Reservation:
@@ -81,6 +82,19 @@ class Reservation:
         where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(self._group, index)
         task = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=where)(_gpu_ids)
         return task.options(name=f"{self._name}:gpus").remote()
+
+
+def look_at_some(waiting: Sequence[Reservation], alive: Collection[str], turn: int) -> int:
+    """Ray is asked for each by itself, so not for all of them at a time: for the first, which it is likely to grant
+    first, and for others, from ``turn`` on. The next turn is returned."""
+    for part in (waiting, waiting[turn:]):
+        in_vain = 0
+        for reservation in part:
+            reservation.look(alive)
+            in_vain = 0 if reservation.is_whole else in_vain + 1
+            if in_vain == _IN_VAIN:
+                break
+    return turn + _IN_VAIN if turn + _IN_VAIN < len(waiting) else 0
 
 
 def _gpu_ids() -> list[str]:

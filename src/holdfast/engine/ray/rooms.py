@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from holdfast.engine.base import GrantedSeat
 from holdfast.wire.messages import Seat
 
-from .reservation import Reservation
-
-_LOOKED_AT = 8  # of those that wait: the first, which Ray is likely to grant first, and as many others in turn
+from .reservation import Reservation, look_at_some
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,10 @@ class Rooms:
     # What Ray says
 
     def look(self, alive: Collection[str]) -> None:
-        waiting = [key for key in self._there if key not in self._told]
-        self._turn = (self._turn + _LOOKED_AT) % max(1, len(waiting))
-        looked_at = {*waiting[:_LOOKED_AT], *waiting[self._turn : self._turn + _LOOKED_AT]}
-        for key, reservation in self._there.items():
-            if key in self._told or key in looked_at:
-                reservation.look(alive)
+        for key in self._told:
+            self._there[key].look(alive)
+        waiting = [reservation for key, reservation in self._there.items() if key not in self._told]
+        self._turn = look_at_some(waiting, alive, self._turn)
 
     def by_node(self) -> dict[str, list[Seat]]:
         found: dict[str, list[Seat]] = {}

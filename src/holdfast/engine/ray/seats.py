@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from holdfast.engine.demand import Demand
 from holdfast.wire.messages import Seat
 
-from .reservation import Reservation
+from .reservation import Reservation, look_at_some
 
 
 class Seats:
@@ -21,7 +21,7 @@ class Seats:
         self._demand, self._name = demand, f"{name}:{secrets.token_hex(3)}"
         self._least = max(1, demand.least)
         self._has_begun = False  # the first group was granted
-        self._numbered = 0
+        self._numbered = self._turn = 0
         self._groups = [self._reserve(self._least, ())]
         self._too_much: list[Reservation] = []  # of them, where somebody sits for now
 
@@ -30,7 +30,9 @@ class Seats:
     def look(self, alive: Collection[str]) -> None:
         """Take note of what was granted, and of what went with its node."""
         for group in self._groups:
-            group.look(alive)
+            if group.was_granted:
+                group.look(alive)
+        self._turn = look_at_some([group for group in self._groups if not group.was_granted], alive, self._turn)
         self._has_begun = self._has_begun or self._groups[0].is_whole
 
     def by_node(self) -> dict[str, list[Seat]]:
@@ -56,9 +58,18 @@ class Seats:
         if not sound:  # it begins anew
             self._groups.insert(0, self._reserve(self._least, doubted))
             missing -= self._least
-        self._groups += [self._reserve(1, doubted) for _ in range(missing)]
+        self._groups += self._more(max(0, missing), doubted)
         self._shed(sound - self._demand.most, doubted, is_busy)
         return sound < self._demand.most
+
+    def _more(self, count: int, doubted: Collection[str]) -> list[Reservation]:
+        """One by one, as they come. Where no two may share a node, none goes where another is, and those of a run that
+        needs them all go together."""
+        if self._demand.strategy != "STRICT_SPREAD" or not count:
+            return [self._reserve(1, doubted) for _ in range(count)]
+        taken = {*doubted, *(node for group in self._groups for node in group.nodes if node)}
+        sizes = [count] if self._least == self._demand.most else [1] * count
+        return [self._reserve(size, taken) for size in sizes]
 
     def _shed(self, surplus: int, doubted: Collection[str], is_busy: Callable[[str], bool]) -> None:
         """What is more than the run may have goes back; where somebody sits, when the next group sits elsewhere."""
