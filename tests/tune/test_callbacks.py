@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import counting
+import dies_while_telling
 import pytest
 
 from holdfast import tune
+
+ENDS_WITHIN_S = 100.0
 
 
 class Counts(tune.Callback):
@@ -64,3 +73,30 @@ def test_a_state_that_cannot_be_stored_is_told_with_the_callback(tmp_path: Path)
     run = tune.RunConfig(name="odd", storage_path=str(tmp_path), verbose=0, callbacks=[Odd()])
     with pytest.raises(RuntimeError, match=r"Odd.get_state raised TypeError: the state\['lock'\] is a builtins.object"):
         tune.Tuner(fails_twice, param_space={"notes": str(tmp_path)}, run_config=run).fit()
+
+
+def test_what_a_killed_driver_had_not_told_is_told_by_the_next(tmp_path: Path) -> None:
+    """Also to loggers, which write nothing twice."""
+    command = [sys.executable, dies_while_telling.__file__, str(tmp_path)]
+    for _ in dies_while_telling.FATES:
+        assert subprocess.run(command, timeout=ENDS_WITHIN_S).returncode == -signal.SIGKILL
+    assert subprocess.run(command, timeout=ENDS_WITHIN_S).returncode == 0
+    assert (tmp_path / "drivers.log").read_text().split("\n") == [*dies_while_telling.FATES, "", ""]
+    heard = (tmp_path / "heard.log").read_text().splitlines()
+    trials = sorted({line.split()[0] for line in heard})
+    assert len(trials) == 2
+    hooks = [*map(str, range(1, counting.EPOCHS + 1)), "complete"]
+    assert sorted(set(heard)) == sorted(f"{trial} {hook}" for trial in trials for hook in hooks)
+    for name in trials:
+        (results,) = tmp_path.glob(f"counted/*{name}*/result.json")
+        assert [json.loads(line)["epoch"] for line in results.read_text().splitlines()] == [*range(1, 9)]
+        rows = list(csv.DictReader((results.parent / "progress.csv").read_text().splitlines()))
+        assert [int(row["epoch"]) for row in rows] == [*range(1, 9)]
+
+
+def test_a_clean_end_leaves_nothing_to_be_told_again(tmp_path: Path) -> None:
+    counting.tuner(str(tmp_path), samples=1).fit()
+    again = Counts()
+    run = tune.RunConfig(callbacks=[again], verbose=0)  # type: ignore[list-item]
+    tune.Tuner.restore(str(tmp_path / "counted"), counting.count, run_config=run).fit()
+    assert again.results == 0

@@ -114,7 +114,7 @@ def test_callbacks_hear_of_the_last_end_also_if_the_experiment_is_stopped_meanwh
 def test_an_experiment_that_is_let_come_to_its_end(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
     assert loop.driver.run() == "finished"
-    assert loop.storage.kinds == ["Began", "Added", "Started", "Ended", "Over"]
+    assert loop.storage.kinds == ["Began", "Added", "Started", "Ended", "Over", "CallbacksTold"]
 
 
 def test_a_trial_whose_start_is_on_its_way_to_storage_is_not_started_when_all_is_stopped(tmp_path: Path) -> None:

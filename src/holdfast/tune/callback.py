@@ -1,7 +1,8 @@
 """Callbacks of the user. They run in the driver, one after the other in the order given, and only look at trials.
 
-What a hook hears of has been journaled before. After a crash of the driver the last of it may be told once more, so
-a callback that writes has to recognise what it has written already.
+What a hook hears of has been journalled before. After a crash of the driver the next one tells results and ends that
+callbacks may not have heard, and the last of those that they have heard once more: a callback that writes has to
+recognise what it has written already.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ class Began(Event, frozen=True):
 
     epoch: int
     host: dict[str, Any] = {}
+    marks: bool = False  # it notes what callbacks have heard
 
 
 class Added(Event, frozen=True):

@@ -36,6 +36,7 @@ from .replaying import Kept, entry_of, replay, unheard
 from .room import Manner
 from .starter import Starter
 from .storage import Books, TrialHistory
+from .telling import Backlog, Telling
 from .trial import Trial
 from .trial_run import ForTrial, Said, TrialRun
 
@@ -79,6 +80,7 @@ class ExperimentDriver:
         self._settings, self._audience = settings, audience
         self._space, self._configure, self._resumption = space, configure, resumption
         self._books = Books(storage)
+        self._telling = Telling(audience, self._books)
         self._hub = Hub(engine)
         self._starter = Starter(
             experiment,
@@ -101,6 +103,7 @@ class ExperimentDriver:
         self._over = self._idled = False
         self._failed_fast: str | None = None
         self._kept: Kept = {}
+        self._backlog = Backlog()
         self._is_ready_by = math.inf
 
     # From start to end
@@ -113,6 +116,7 @@ class ExperimentDriver:
                 self._start()
                 while not self._over:
                     self._turn(self._wait())
+                self._books.write_mark()
             outcome = "stopped" if self._letting_go else "finished"
             text = self._letting_go
             return outcome
@@ -128,15 +132,16 @@ class ExperimentDriver:
 
     def replay(self, records: Iterable[Record]) -> None:
         """Bring the machine to where an earlier driver left it, and take in what that was about to write."""
-        self._kept = replay(self._experiment, records, self._space)
+        self._kept, self._backlog = replay(self._experiment, records, self._space)
 
     def begin(self, epoch: int) -> None:
         """This driver's first words, behind what was replayed."""
         experiment = self._experiment
         self._spent_before = experiment.spent_s
+        self._telling.catch_up(self._backlog.untold)
         for trial_id, records in self._kept.items():
             self._hear_late(self._trial(trial_id), records)
-        self._happen(ev.Began(epoch, dict(experiment.spec.host)))
+        self._happen(ev.Began(epoch, dict(experiment.spec.host), marks=True))
         for event in experiment.recover():
             self._happen(event)
         for trial in experiment.get_trials():
@@ -153,7 +158,10 @@ class ExperimentDriver:
         if trial.has_ended or trial.awaits or trial.status != RUNNING:
             return
         for event in unheard(trial, self._experiment.home_of(trial), records, self._settings.storage_patience_s):
+            before = trial.results
             self._happen(event)
+            if trial.results > before:
+                self._telling.reported_late(trial)
 
     def _resume(self, trial: Trial) -> list[ev.Event]:
         how = self._resumption.unfinished
@@ -240,7 +248,9 @@ class ExperimentDriver:
         while self._books.write():  # what came in meanwhile is for the next turn, or this one might never end
             self._settle()
         self._books.sync_if_due(time.monotonic())
-        for changed in self._audience.turned():
+        changes = self._audience.turned()
+        self._telling.turned()
+        for changed in changes:
             self._happen(changed)
             self._books.write()
         self._look_at_the_clock()
@@ -284,7 +294,7 @@ class ExperimentDriver:
             before = trial.results
             self._happen(_reported(run.trial_id, report))
             if trial.results > before:
-                self._books.note((), partial(self._audience.reported, trial, trial.last_result))
+                self._telling.reported(trial)
 
     def _happen(self, event: ev.Event) -> None:
         """The machine takes it in now; what follows is done when it is journalled."""
@@ -297,7 +307,7 @@ class ExperimentDriver:
     def _act(self, event: ev.Event, commands: list[do.Command]) -> None:
         if isinstance(event, (ev.Ended, ev.Skipped)):
             self._starter.histories.pop(event.trial, None)
-            self._audience.ended(self._trial(event.trial))
+            self._telling.ended(self._trial(event.trial))
         elif isinstance(event, ev.Exploited):
             self._audience.exploited(self._trial(event.trial))
         for command in commands:

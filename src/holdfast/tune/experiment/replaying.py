@@ -20,6 +20,7 @@ from . import events as ev
 from .machine import Experiment
 from .storage import OF_TRIAL
 from .stored import config_from_store, config_to_store
+from .telling import TOLD, Backlog
 from .trial import Trial
 
 Kept = dict[str, list[Record]]
@@ -50,10 +51,11 @@ def event_of(record: Record, space: Mapping[str, Any]) -> ev.Event | None:
     return event
 
 
-def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str, Any]) -> Kept:
+def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str, Any]) -> tuple[Kept, Backlog]:
     """Bring the machine, its scheduler and its searcher to where an earlier driver left them. What is given back are
-    the histories of the trials that may go on."""
+    the histories of the trials that may go on, and what callbacks may not have heard."""
     kept: Kept = {}
+    backlog = Backlog()
     spent_s, began, last = 0.0, math.inf, 0.0
     for record in records:
         spent_s, began = (spent_s + max(0.0, last - began), record.time) if record.kind == _BEGAN else (spent_s, began)
@@ -62,17 +64,35 @@ def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str
             body = record.body
             kept.setdefault(body["trial"], []).append(Record(0, record.time, body["kind"], body["body"]))
             continue
+        if record.kind == TOLD:
+            backlog.is_told(record.body["count"])
+            continue
         event = event_of(record, space)
         if event is None:
             continue
         if isinstance(event, ev.Added):
             experiment.replay_suggestion(event)
-        experiment.apply(event)
+        _apply(experiment, event, backlog)
         good_end = isinstance(event, ev.Skipped) or (isinstance(event, ev.Ended) and not event.error)
         if good_end or (isinstance(event, ev.Resumed) and event.anew):
             kept.pop(event.trial, None)  # type: ignore[attr-defined]
     experiment.spent_s = spent_s + max(0.0, last - began)
-    return kept
+    return kept, backlog
+
+
+def _apply(experiment: Experiment, event: ev.Event, backlog: Backlog) -> None:
+    if isinstance(event, ev.Reported):
+        trial = experiment.trial(event.trial)
+        before = trial.results
+        experiment.apply(event)
+        if trial.results > before:
+            backlog.add(trial, trial.last_result)
+        return
+    experiment.apply(event)
+    if isinstance(event, ev.Began):
+        backlog.begins(event.marks)
+    elif isinstance(event, ev.Ended | ev.Skipped):
+        backlog.add(experiment.trial(event.trial), None)
 
 
 def unheard(trial: Trial, home: Location, records: list[Record], patience_s: float) -> list[ev.Reported]:

@@ -22,6 +22,7 @@ from holdfast.store.sealed import Damage
 OF_TRIAL = "OfTrial"  # the kind of a record that belongs to a trial's own history
 
 Then = Callable[[], None]
+Entry = tuple[str, Mapping[str, Any]]
 
 
 _SYNC_WITHIN_S = 0.1
@@ -36,9 +37,11 @@ class Books:
 
     def __init__(self, storage: DiskStorage | RemoteStorage) -> None:
         self._storage = storage
-        self._entries: list[tuple[str, Mapping[str, Any]]] = []
+        self._entries: list[Entry] = []
         self._thens: list[Then] = []
         self._on_their_way = 0  # writes that are not done yet
+        self.mark: Entry | None = None  # goes before what is written next, and is no reason to write
+        self._last_mark: Entry | None = None
         self._sync_at = math.inf
 
     def note(self, entries: Entries, then: Then | None = None) -> None:
@@ -56,6 +59,9 @@ class Books:
         entries, thens, self._entries, self._thens = self._entries, self._thens, [], []
         if not entries and not thens:
             return False
+        if entries and self.mark != self._last_mark and self.mark is not None:
+            entries.insert(0, self.mark)
+            self._last_mark = self.mark
         self._on_their_way += 1
 
         def done() -> None:
@@ -71,6 +77,13 @@ class Books:
         else:
             self._storage.write(entries, done)
         return True
+
+    def write_mark(self) -> None:
+        """By itself: nothing follows it."""
+        if self.mark is not None and self.mark != self._last_mark:
+            self._entries.append(self.mark)
+            self._last_mark = self.mark
+        self.write()
 
     def due(self) -> float:
         return self._sync_at

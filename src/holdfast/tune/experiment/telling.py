@@ -1,0 +1,92 @@
+"""What callbacks and loggers hear of results and ends, in the order of the journal, and how far they have heard it.
+
+The journal notes that with the next thing that is written. What a driver that was killed had journalled and not told is
+told by the next one, and some of what it had told is told once more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any, NamedTuple
+
+from .audience import Audience
+from .storage import Books
+from .trial import Trial
+
+TOLD = "CallbacksTold"  # a record beside the machine's events
+
+
+class Untold(NamedTuple):
+    trial: Trial
+    life: int  # it may begin anew before that is told
+    result: dict[str, Any] | None  # None for its end
+
+
+class Backlog:
+    """What an earlier driver may not have told, as its journal is replayed."""
+
+    def __init__(self) -> None:
+        self.untold: deque[Untold] = deque()
+        self._is_marked = False  # whether the driver notes what it has told; those of earlier versions did not
+        self._told = 0
+
+    def begins(self, is_marked: bool) -> None:
+        """A driver: it tells first what is left from those before it."""
+        if not is_marked:
+            self.untold.clear()
+        self._is_marked, self._told = is_marked, 0
+
+    def add(self, trial: Trial, result: dict[str, Any] | None) -> None:
+        if self._is_marked:
+            self.untold.append(Untold(trial, trial.life, result))
+
+    def is_told(self, count: int) -> None:
+        while self._told < count and self.untold:
+            self.untold.popleft()
+            self._told += 1
+
+
+class Telling:
+    def __init__(self, audience: Audience, books: Books) -> None:
+        self._audience, self._books = audience, books
+        self._told = 0  # by this driver
+        self._started: set[str] = set()  # trials that callbacks have heard of
+
+    def catch_up(self, untold: deque[Untold]) -> None:
+        """With what an earlier driver may not have told."""
+        for one in untold:
+            self._books.note((), partial(self._tell_again, one))
+
+    def reported(self, trial: Trial) -> None:
+        """When it is journalled."""
+        self._books.note((), partial(self._tell, trial, trial.last_result))
+
+    def reported_late(self, trial: Trial) -> None:
+        """An earlier driver was about to journal it."""
+        self._books.note((), partial(self._tell_again, Untold(trial, trial.life, trial.last_result)))
+
+    def ended(self, trial: Trial) -> None:
+        self._told += 1
+        self._audience.ended(trial)
+
+    def turned(self) -> None:
+        """A turn of the loop is over, and loggers have written down what they have heard."""
+        if self._told:
+            self._books.mark = (TOLD, {"count": self._told})
+
+    def _tell(self, trial: Trial, result: dict[str, Any]) -> None:
+        self._told += 1
+        self._audience.reported(trial, result)
+
+    def _tell_again(self, one: Untold) -> None:
+        self._told += 1
+        if one.trial.life != one.life:
+            return
+        if one.trial.trial_id not in self._started:
+            self._started.add(one.trial.trial_id)
+            self._audience.started(one.trial)
+        if one.result is None:
+            self._audience.ended(one.trial)
+        else:
+            self._audience.reported(one.trial, one.result)
