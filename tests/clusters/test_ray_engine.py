@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 import driver_shell
 import pytest
 from engine_contract import EngineContract
+from nodes_at_work import Watcher, parent
 from ray_machines import Machines, RayScene, cluster_job, left_over, name_of, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "objects"))
@@ -23,6 +25,7 @@ from holdfast.driver.history import load
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray.engine import RayEngine
 from holdfast.store.location import Location
+from holdfast.wire import messages as wire
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -203,3 +206,15 @@ class TestRayEngine(EngineContract):
     @pytest.fixture
     def lab(self, machines: Machines) -> RayLab:
         return RayLab(machines)
+
+    @pytest.mark.soak
+    def test_the_next_agent_is_started_by_the_same_actor(
+        self, lab: RayLab, runs: list[Watcher], tmp_path: Path
+    ) -> None:
+        """Else the node would be doubted, and other room asked for."""
+        run, agents = self.open(lab, runs, tmp_path)
+        node, agent = next(iter(agents.items()))
+        actor = parent(agent)
+        os.kill(agent, signal.SIGKILL)
+        run.take(wire.NodeLost, node)
+        assert parent(run.take(wire.NodeReady, node).pid) == actor

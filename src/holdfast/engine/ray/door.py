@@ -35,7 +35,8 @@ class Door:
         self._closed = True
         with contextlib.suppress(OSError):  # so that the listener wakes up
             door.knock_at(door.path_in(self._session)).close()
-        self._listener.close()
+        with contextlib.suppress(FileNotFoundError):  # the end of the agent has removed it already
+            self._listener.close()
         self._session.close()
 
     def _serve(self) -> None:
