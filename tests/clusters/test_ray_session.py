@@ -34,6 +34,7 @@ def test_what_will_not_get_better_is_said_at_once(
         raise answer
 
     monkeypatch.setattr(session, "look", dict)
+    monkeypatch.setattr(session, "remove_left_behind", lambda _: None)
     monkeypatch.setattr(session, "_FIRST_LOOKS_S", 0.0)
     monkeypatch.setattr(rooms, "Reservation", refuse)
     inbox: Inbox = queue.SimpleQueue()

@@ -15,7 +15,7 @@ import holdfast
 import holdfast.train as train
 from holdfast import tune
 from holdfast.tune.experiment.hub import named
-from holdfast.wire.messages import Place
+from holdfast.wire.worker_messages import Place
 
 pytestmark = pytest.mark.timeout(200)
 

@@ -17,6 +17,7 @@ from holdfast.engine.cluster import LocalCluster
 from holdfast.node.launch import SpawnLauncher
 from holdfast.node.posix import LINUX
 from holdfast.wire import messages as wire
+from holdfast.wire.zygote_messages import NotForked
 
 GROUPS = Path("/sys/fs/cgroup")
 WHY = "no process could be started for this worker: "
@@ -99,7 +100,7 @@ def test_a_worker_that_cannot_be_spawned_is_a_failure_of_its_own(monkeypatch: py
     reading, writing = os.pipe()
     try:
         launcher.launch(7, (0, writing, 0, 0))
-        assert list(launcher.events()) == [wire.NotForked(7)]
+        assert list(launcher.events()) == [NotForked(7)]
         assert WHY in os.read(reading, 1 << 12).decode()
     finally:
         launcher.close()

@@ -15,15 +15,16 @@ from holdfast.node.agent import Agent
 from holdfast.node.launch import SpawnLauncher
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Channel
+from holdfast.wire.zygote_messages import Exited, Forked, Paused
 
 
 class LateLauncher(SpawnLauncher):
     """Tells of a fork when the process has ended."""
 
-    _held: wire.Forked | None = None
+    _held: Forked | None = None
 
-    def say(self, event: wire.Forked | wire.Exited | wire.Paused) -> None:
-        if isinstance(event, wire.Forked):
+    def say(self, event: Forked | Exited | Paused) -> None:
+        if isinstance(event, Forked):
             self._held = event
             return
         if self._held is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.store.location import Location
 from holdfast.train import checks
-from holdfast.wire.messages import Offer
+from holdfast.wire.worker_messages import Offer
 from holdfast.worker import session as sessions
 
 

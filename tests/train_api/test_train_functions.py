@@ -19,7 +19,7 @@ from holdfast.train import (
     collective,
 )
 from holdfast.train.data import Whole
-from holdfast.wire.messages import Offer
+from holdfast.wire.worker_messages import Offer
 
 OUTSIDE = [
     lambda: train.report({}),

@@ -19,7 +19,8 @@ from holdfast.errors import (
     WorkerDiedError,
     WorkerGroupError,
 )
-from holdfast.wire.messages import Notice, WorkerHasFailed
+from holdfast.wire.messages import WorkerHasFailed
+from holdfast.wire.worker_messages import Notice
 
 _SHOWN_LINES = 20
 _LIMITS = {"preemptions": "max_preemption_failures", "hangs": "max_hang_failures"}

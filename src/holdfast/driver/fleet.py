@@ -31,6 +31,7 @@ from holdfast.store.checkpoints import (
 )
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Durable, Pressure
 
 from .peers import Peers
 from .plan import Plan
@@ -93,7 +94,7 @@ class Fleet:
         for id, fetch in self._fetches.items():
             self._order(node, "fetch", id, fetch)
         if self._stalled:
-            self._send(node, wire.Pressure(True))
+            self._send(node, Pressure(True))
         if self._start is not None:
             self.start(self._start)
 
@@ -300,11 +301,11 @@ class Fleet:
     def is_durable(self, generation: int, index: int, id: str) -> None:
         """A checkpoint is committed."""
         self._drop(generation, index)
-        self.tell(wire.Durable(generation, id))
+        self.tell(Durable(generation, id))
 
     def stall(self, on: bool) -> None:
         self._stalled = on
-        self.tell(wire.Pressure(on))
+        self.tell(Pressure(on))
 
     def forget(self, manifest: Manifest) -> None:
         self.tell(wire.Forget(manifest.generation, manifest.index, manifest.id))

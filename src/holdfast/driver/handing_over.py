@@ -8,6 +8,7 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core.state import HandoverReason, RankStatus, RunState
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import HandoverAt, Notice
 
 from .fleet import Fleet
 
@@ -15,7 +16,7 @@ from .fleet import Fleet
 class HandingOver:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self.notice: wire.Notice | None = None  # the last one
+        self.notice: Notice | None = None  # the last one
         self._number = 0
         self._reports: dict[int, int] | None = None  # that each rank had made when it heard of it
 
@@ -26,7 +27,7 @@ class HandingOver:
         if command.reason is HandoverReason.STOP:
             nodes = tuple(self._fleet.roster.ids)
         going = self._fleet.ranks_on(command.generation, nodes)
-        self.notice = wire.Notice(command.generation, deadline_ms, going)
+        self.notice = Notice(command.generation, deadline_ms, going)
         self._fleet.tell(self.notice)
 
     def forget(self) -> None:
@@ -46,5 +47,5 @@ class HandingOver:
             return None
         index = max(self._reports.values()) + 1
         self._reports = None
-        self._fleet.tell(wire.HandoverAt(state.generation, index))
+        self._fleet.tell(HandoverAt(state.generation, index))
         return ev.HandoverSet(state.generation, index, self._number)

@@ -25,7 +25,7 @@ from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError
 from holdfast.node import open_files
 from holdfast.settings import Settings
-from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import GoOn
 
 from . import display as displays
 from . import interrupt
@@ -164,7 +164,7 @@ class Driver:
         state = self.state
         index = report - state.base - 1
         for rank in range(len(state.ranks)):
-            self._desk.fleet.tell(wire.GoOn(state.generation, rank, index))
+            self._desk.fleet.tell(GoOn(state.generation, rank, index))
 
     def release(self) -> None:
         """Let another driver have the run."""

@@ -12,7 +12,8 @@ from typing import Any
 import cloudpickle
 
 from holdfast.core.state import RankStatus, RunState, ValidationStatus
-from holdfast.wire.messages import Asked, Reply
+from holdfast.wire.messages import Asked
+from holdfast.wire.worker_messages import Reply
 
 from .plan import ShardSource
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from holdfast.wire.messages import NodeReady, Place, Seat
+from holdfast.wire.messages import NodeReady, Seat
+from holdfast.wire.worker_messages import Place
 
 _SPREADS = ("SPREAD", "STRICT_SPREAD")
 

@@ -13,7 +13,8 @@ import queue
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from holdfast.wire.messages import Configure, Message, Seat
+from holdfast.wire.message import Message
+from holdfast.wire.messages import Configure, Seat
 
 T = TypeVar("T")
 Inbox = queue.SimpleQueue[Any]

@@ -25,6 +25,8 @@ from holdfast.node.agent import Agent
 from holdfast.node.launch import Fds, SpawnLauncher
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Channel
+from holdfast.wire.worker_messages import TO_WORKER, Assignment
+from holdfast.wire.zygote_messages import Exited, Forked
 from holdfast.worker.main import perform
 
 from .base import Inbox
@@ -148,16 +150,16 @@ class _MainThreadLauncher(SpawnLauncher):
         channel, _, payload, _ = fds
         sock = socket.socket(fileno=os.dup(channel))
         body = os.pread(payload, os.fstat(payload).st_size, 0)
-        self.say(wire.Forked(token, _NO_PID))
+        self.say(Forked(token, _NO_PID))
         self._hand_over(lambda: self._perform(sock, body))
 
     def _perform(self, sock: socket.socket, body: bytes) -> None:
-        channel: Channel[Any] = Channel(sock, wire.TO_WORKER)
+        channel: Channel[Any] = Channel(sock, TO_WORKER)
         code = 1
         try:
             assignment = next(channel.receive())
-            assert isinstance(assignment, wire.Assignment)
+            assert isinstance(assignment, Assignment)
             code = perform(assignment, channel, lambda: cloudpickle.loads(body), lambda: None)
         finally:
             channel.close()
-            self.say(wire.Exited(_NO_PID, code << 8))
+            self.say(Exited(_NO_PID, code << 8))

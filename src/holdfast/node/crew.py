@@ -15,6 +15,19 @@ from msgspec import structs
 
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import (
+    Assignment,
+    Noticed,
+    Offer,
+    Place,
+    Pressure,
+    Raised,
+    Ready,
+    Reply,
+    Report,
+    Request,
+    Returned,
+)
 from holdfast.worker.temporary import remove_temporary_files
 
 from . import posix
@@ -55,7 +68,7 @@ class Crew:
 
     # Orders
 
-    def start_group(self, order: wire.StartWorkers, offer: wire.Offer | None) -> None:
+    def start_group(self, order: wire.StartWorkers, offer: Offer | None) -> None:
         self._nursery.warm_later()
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
@@ -65,7 +78,7 @@ class Crew:
             assignment = self._assignment(order.generation, order.world_size, place, order.base, offer)
             process.send(structs.replace(assignment, address=order.address, lockstep=self._session.lockstep))
             if self._pressure:
-                process.send(wire.Pressure(True))
+                process.send(Pressure(True))
 
     def run_task(self, order: wire.RunTask) -> None:
         payload = posix.anonymous_file(order.payload)
@@ -75,7 +88,7 @@ class Crew:
             return
         if order.timeout_s is not None:
             self._kill_at(process, time.monotonic() + order.timeout_s)
-        process.send(self._assignment(0, 1, wire.Place(0, 0, 1, 0), 0, None))
+        process.send(self._assignment(0, 1, Place(0, 0, 1, 0), 0, None))
 
     def stop_group(self, order: wire.StopWorkers) -> None:
         group = self._group(order.generation)
@@ -97,7 +110,7 @@ class Crew:
             if rank in (None, process.rank):
                 self._send(process, message)
 
-    def press(self, order: wire.Pressure) -> None:
+    def press(self, order: Pressure) -> None:
         self._pressure = order.on
         for process in self._processes.values():
             if not process.task:
@@ -111,13 +124,11 @@ class Crew:
     def _group(self, generation: int) -> list[Process]:
         return [p for p in self._processes.values() if p.generation == generation and not p.task]
 
-    def _assignment(
-        self, generation: int, world: int, place: wire.Place, base: int, offer: wire.Offer | None
-    ) -> wire.Assignment:
+    def _assignment(self, generation: int, world: int, place: Place, base: int, offer: Offer | None) -> Assignment:
         s = self._session
         common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
         process = (s.env, s.sys_path, s.argv, s.cwd)
-        return wire.Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
+        return Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
 
     def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process | None:
         """None if there is no room for it on this machine, which its driver is told."""
@@ -200,16 +211,16 @@ class Crew:
     # What the processes say
 
     def _hear_worker(self, process: Process) -> None:
-        reports: list[wire.Report] = []
+        reports: list[Report] = []
         for message in process.messages():
-            if isinstance(message, wire.Report):
+            if isinstance(message, Report):
                 reports.append(message)
                 continue
             reports = self._pass_on(process, reports)
             self._hear(process, message)
         self._pass_on(process, reports)
 
-    def _pass_on(self, process: Process, reports: list[wire.Report]) -> list[wire.Report]:
+    def _pass_on(self, process: Process, reports: list[Report]) -> list[Report]:
         if reports and not process.task:
             self._line.say(wire.Reports(process.generation, process.rank, reports))
             self._nursery.warm_soon()
@@ -218,28 +229,28 @@ class Crew:
     def _hear(self, process: Process, message: Any) -> None:
         generation, rank = process.generation, process.rank
         match message:
-            case wire.Ready():
+            case Ready():
                 process.started = True
                 self._nursery.oom.look(process.pid)
                 if not process.task:
                     self._line.say(wire.WorkerIsReady(generation, rank))
-            case wire.Returned():
+            case Returned():
                 process.returned = True
                 self._unswept.discard(process.pid)
                 if process.task:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
                     self._line.say(wire.WorkerHasReturned(generation, rank, message.body))
-            case wire.Noticed(reports):
+            case Noticed(reports):
                 self._line.say(wire.WorkerNoticed(generation, rank, reports))
-            case wire.Raised():
+            case Raised():
                 process.raised = message
                 self._raised.append(process)
                 self._has_deadline()
-            case wire.Request() if process.task:
+            case Request() if process.task:
                 error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
-                self._send(process, wire.Reply(generation, rank, message.request, b"", error))
-            case wire.Request():
+                self._send(process, Reply(generation, rank, message.request, b"", error))
+            case Request():
                 self._line.say(wire.Asked(generation, rank, message))
 
     def _hear_output(self, process: Process) -> None:

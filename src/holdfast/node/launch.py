@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.wire.messages import Exited, Fork, Forked, NotForked, Paused, Preload, Warm
+from holdfast.wire.zygote_messages import Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 
 from . import posix, zygote
 from .lease import Lease

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.wire import messages as wire
+from holdfast.wire.zygote_messages import Exited, Forked, NotForked, Paused, Warm
 
 from . import open_files, posix, zygote
 from .cgroups import OomWatch
@@ -151,25 +152,23 @@ class Nursery:
             self._launchers.remove(launcher)
             launcher.close()
 
-    def _heed(
-        self, launcher: Launcher, event: wire.Forked | wire.NotForked | wire.Exited | wire.Paused | wire.Warm
-    ) -> None:
+    def _heed(self, launcher: Launcher, event: Forked | NotForked | Exited | Paused | Warm) -> None:
         match event:
-            case wire.Warm():
+            case Warm():
                 if launcher is not self._launchers[0]:
                     self._launcher, self._warming = launcher, []
-            case wire.Forked(token, pid):
+            case Forked(token, pid):
                 owner, process = self._living[pid] = self._unborn.pop(token)
                 process.pid, process.forked = pid, True
                 owner.has_forked(process)
                 self._launch_waiting()
-            case wire.NotForked(token):
+            case NotForked(token):
                 owner, process = self._unborn.pop(token)
                 owner.has_ended(process, _NOT_STARTED)
                 self._launch_waiting()
-            case wire.Paused(pid, stopped) if pid in self._living:
+            case Paused(pid, stopped) if pid in self._living:
                 owner, process = self._living[pid]
                 owner.has_paused(process, stopped)
-            case wire.Exited(pid, status) if pid in self._living:
+            case Exited(pid, status) if pid in self._living:
                 owner, process = self._living.pop(pid)
                 owner.has_ended(process, status)

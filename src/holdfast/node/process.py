@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.wire.channel import Unpacker, pack
-from holdfast.wire.messages import FROM_WORKER, Message, Noticed, Raised, Ready, Report, Request, Returned
+from holdfast.wire.message import Message
+from holdfast.wire.worker_messages import FROM_WORKER, Noticed, Raised, Ready, Report, Request, Returned
 
 from . import open_files, posix
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Durable, GoOn, HandoverAt, Notice, Pressure, Reply
 
 from . import lease, peers, probe, stacks
 from .crew import Crew
@@ -58,14 +59,14 @@ class Run:
                 self._storage.serve(order)
             case wire.RunTask():
                 self.crew.run_task(order)
-            case wire.Reply() | wire.GoOn():
+            case Reply() | GoOn():
                 self.crew.tell(order, order.generation, order.rank)
-            case wire.Durable(generation, id):
+            case Durable(generation, id):
                 self._storage.is_durable(id)
-                self.crew.tell(wire.Durable(generation, id, self._storage.offer(id)), generation)
-            case wire.Pressure():
+                self.crew.tell(Durable(generation, id, self._storage.offer(id)), generation)
+            case Pressure():
                 self.crew.press(order)
-            case wire.Notice() | wire.HandoverAt():
+            case Notice() | HandoverAt():
                 self.crew.tell(order, order.generation)
             case wire.DumpStacks(generation):
                 subjects = self.crew.subjects(generation)

@@ -14,6 +14,7 @@ from holdfast.errors import CheckpointDamagedError
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Offer
 
 from .depot import Depot
 
@@ -58,11 +59,11 @@ class StorageOrders:
     def unsaved(self) -> list[bytes]:
         return [] if self._depot is None else self._depot.unsaved()
 
-    def offer(self, id: str) -> wire.Offer:
+    def offer(self, id: str) -> Offer:
         here = self._depot is None or self._depot.has(id)
-        return wire.Offer(id, str(self.layout.checkpoint_dir(id)) if here else "")
+        return Offer(id, str(self.layout.checkpoint_dir(id)) if here else "")
 
-    def resume_from(self, id: str | None) -> wire.Offer | None:
+    def resume_from(self, id: str | None) -> Offer | None:
         if self._depot is not None:
             self._depot.resume_from(id)
         return None if id is None else self.offer(id)

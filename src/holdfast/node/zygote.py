@@ -23,7 +23,7 @@ from typing import NoReturn
 
 import msgspec
 
-from holdfast.wire.messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
+from holdfast.wire.zygote_messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 from holdfast.worker import main as worker
 
 from . import open_files, posix

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .messages import Message
+from .message import Message
 
 _LENGTH = struct.Struct("!I")
 _LIMIT = 1 << 31

@@ -1,18 +1,17 @@
-"""The messages between driver, agent, zygote and worker. Small frozen structs, msgpack on the wire.
+"""The messages between driver and agent. Small frozen structs, msgpack on the wire.
 
-``body`` fields that are bytes hold what only the two ends understand (JSON of metrics, a cloudpickle of an exception).
+``worker_messages`` and ``zygote_messages`` have what an agent and the processes below it say to each other. ``body``
+fields that are bytes hold what only the two ends understand (JSON of metrics, a cloudpickle of an exception).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import field
 
-
-class Message(Struct, frozen=True, tag=True, array_like=True):
-    pass
-
+from .message import Message as Message
+from .worker_messages import Durable, GoOn, HandoverAt, Notice, Place, Pressure, Raised, Reply, Report, Request
 
 # Driver to agent
 
@@ -40,25 +39,6 @@ class Configure(Message, frozen=True, tag=True):
     preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends
     node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
-
-
-class Offer(Message, frozen=True, tag=True):
-    """A checkpoint for a worker, and where its files are on this machine; empty if they are not."""
-
-    id: str
-    directory: str
-
-
-class Place(Message, frozen=True, tag=True):
-    """One worker's place in its group."""
-
-    rank: int
-    local_rank: int
-    local_world_size: int
-    node_rank: int
-    cpus: float = 1.0
-    devices: list[int] = []  # of those that it sees
-    sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: as on its node
 
 
 class StartWorkers(Message, frozen=True, tag=True):
@@ -122,59 +102,12 @@ class Sweep(Message, frozen=True, tag=True):
     """An earlier driver is gone: remove what it left staged and not gathered, which can never be whole."""
 
 
-class Pressure(Message, frozen=True, tag=True):
-    """Storage lags behind: workers wait before they stage more; or it has caught up. Goes on to the workers."""
-
-    on: bool
-
-
 class RunTask(Message, frozen=True, tag=True):
     """Run a callable in a process of its own, beside the workers."""
 
     task: str
     payload: bytes
     timeout_s: float | None
-
-
-class Reply(Message, frozen=True, tag=True):
-    """The answer to a worker's request; goes through the agent to the worker."""
-
-    generation: int
-    rank: int
-    request: int
-    body: bytes
-    error: str = ""
-
-
-class Durable(Message, frozen=True, tag=True):
-    """A checkpoint was committed; goes through the agent, which knows its directory, to its workers."""
-
-    generation: int
-    id: str
-    offer: Offer | None = None
-
-
-class Notice(Message, frozen=True, tag=True):
-    """The group is about to end: goes on to its workers, each of which answers with ``Noticed``."""
-
-    generation: int
-    deadline_ms: int | None  # in UNIX milliseconds
-    nodes: dict[str, list[int]]  # those that are taken away, with their ranks
-
-
-class HandoverAt(Message, frozen=True, tag=True):
-    """All ranks know: whoever brings files from this report on waits there for the group's end. Goes on to workers."""
-
-    generation: int
-    index: int
-
-
-class GoOn(Message, frozen=True, tag=True):
-    """In lockstep: the worker's reports up to this one may return. Goes on to the worker."""
-
-    generation: int
-    rank: int
-    index: int
 
 
 class DumpStacks(Message, frozen=True, tag=True):
@@ -212,49 +145,6 @@ class Ping(Message, frozen=True, tag=True):
 
 class Shutdown(Message, frozen=True, tag=True):
     pass
-
-
-# Worker to agent
-
-
-class Report(Message, frozen=True, tag=True):
-    index: int
-    line: bytes  # the report as a line of the metrics file
-    staged: bool = False
-    name: str | None = None
-    validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
-    urgent: bool = False  # the worker waits until it is durable
-    elsewhere: list[tuple[str, int, str, str]] = []  # files that its user stored: path, size, digest, where
-
-
-class Noticed(Message, frozen=True, tag=True):
-    """The worker knows that its group is about to end, and has made so many reports."""
-
-    reports: int
-
-
-class Ready(Message, frozen=True, tag=True):
-    pass
-
-
-class Returned(Message, frozen=True, tag=True):
-    body: bytes
-
-
-class Raised(Message, frozen=True, tag=True):
-    at: float
-    kind: str
-    message: str
-    traceback: str
-    body: bytes
-    started: bool
-
-
-class Request(Message, frozen=True, tag=True):
-    request: int
-    kind: str
-    body: bytes
-    index: int  # how many reports the rank had made
 
 
 # Agent to driver
@@ -385,7 +275,7 @@ class Pong(Message, frozen=True, tag=True):
 class Seat(Message, frozen=True, tag=True):
     """Room for one worker that a cluster has granted, with the GPUs that go with it, or its share of one."""
 
-    gpus: list[str] = []
+    gpus: list[str] = field(default_factory=list)
 
 
 class NodeReady(Message, frozen=True, tag=True):
@@ -395,9 +285,9 @@ class NodeReady(Message, frozen=True, tag=True):
     node_id: str
     pid: int
     cpus: float
-    unsaved: list[bytes] = []  # manifests of checkpoints that an earlier driver's node gathered and did not upload
+    unsaved: list[bytes] = field(default_factory=list)  # manifests that an earlier driver's node gathered, not uploaded
     gpus: float = 0.0
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"  # where other nodes can reach it
     seats: list[Seat] | None = None
     machine: str = ""  # where workers may outlive their driver, as a network is between them; else empty
@@ -434,73 +324,6 @@ class NodeLost(Message, frozen=True, tag=True):
     """Said by the engine, not by the agent: the agent is gone, and so are all processes below it."""
 
     node_id: str
-
-
-# Agent to worker
-
-
-class Assignment(Message, frozen=True, tag=True):
-    """The first message that a worker gets."""
-
-    generation: int
-    world_size: int
-    base: int
-    place: Place
-    node_id: str
-    run_name: str
-    run_dir: str
-    storage: bytes  # as in Configure
-    storage_url: str
-    offer: Offer | None
-    env: dict[bytes, bytes]
-    sys_path: list[bytes]
-    argv: list[bytes]
-    cwd: bytes
-    metadata: dict[str, Any]
-    validates: bool
-    address: str = "127.0.0.1"
-    lockstep: bool = False
-
-
-# Agent and zygote
-
-
-class Fork(Message, frozen=True, tag=True):
-    """With file descriptors: the worker's channel, its output, the payload, where it writes its stacks."""
-
-    token: int
-    adopts: bool = False  # the worker is to be the parent of what its children leave behind
-
-
-class Preload(Message, frozen=True, tag=True):
-    """With a control socket: fork a zygote that imports these, then serves there."""
-
-    modules: list[str]
-
-
-class Forked(Message, frozen=True, tag=True):
-    token: int
-    pid: int
-
-
-class NotForked(Message, frozen=True, tag=True):
-    """The system lets no more processes be: the answer to that one ``Fork``. The worker's output says why."""
-
-    token: int
-
-
-class Exited(Message, frozen=True, tag=True):
-    pid: int
-    status: int  # as from os.waitpid
-
-
-class Paused(Message, frozen=True, tag=True):
-    pid: int
-    stopped: bool
-
-
-class Warm(Message, frozen=True, tag=True):
-    """The zygote has imported what it was told to."""
 
 
 # Runs that share an agent: each has a number of the driver's choice; the agent's own, of ``Configure``, has none
@@ -582,7 +405,3 @@ class RunClosed(Message, frozen=True, tag=True):
 
 TO_AGENT = Configure | RunOrder | OpenRun | InRun | CloseRun | Ping | Shutdown
 TO_DRIVER = RunNews | OfRun | RunClosed | Pong | NodeDraining
-FROM_WORKER = Report | Ready | Returned | Raised | Request | Noticed
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn
-TO_ZYGOTE = Fork | Preload
-FROM_ZYGOTE = Forked | NotForked | Exited | Paused | Warm

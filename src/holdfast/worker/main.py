@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 
 from holdfast.wire.channel import Channel, Unpacker
-from holdfast.wire.messages import TO_WORKER, Assignment, Raised, Returned
+from holdfast.wire.worker_messages import TO_WORKER, Assignment, Raised, Returned
 
 from . import session as sessions
 from . import stacks

@@ -24,7 +24,7 @@ from holdfast.store.location import Location
 from holdfast.store.metrics import line as metrics_line
 from holdfast.store.staging import FileEntry
 from holdfast.wire.channel import Channel
-from holdfast.wire.messages import (
+from holdfast.wire.worker_messages import (
     Assignment,
     Durable,
     GoOn,

@@ -15,6 +15,7 @@ from msgspec import structs
 from holdfast.driver.roster import place_of
 from holdfast.engine.base import Engine, Granting, Inbox, Session
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Place
 
 from .granted import GrantedRoom
 from .room import Bundles, NodeRoom, Room, Share, Shares
@@ -241,7 +242,7 @@ class TrialSession:
         self._inbox.put((node, message))
 
 
-def named(place: wire.Place) -> wire.Place:
+def named(place: Place) -> Place:
     """The GPUs of a trial are all that it sees. The script's own environment may have other names for them."""
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     seen = [int(gpu) for gpu in place.sees.split(",") if gpu]

@@ -1,0 +1,148 @@
+"""What an agent and a worker say to each other. Behind its assignment, a worker hears what the agent passes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from .message import Message
+
+# To the worker
+
+
+class Offer(Message, frozen=True, tag=True):
+    """A checkpoint for a worker, and where its files are on this machine; empty if they are not."""
+
+    id: str
+    directory: str
+
+
+class Place(Message, frozen=True, tag=True):
+    """One worker's place in its group."""
+
+    rank: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    cpus: float = 1.0
+    devices: list[int] = field(default_factory=list)  # of those that it sees
+    sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: as on its node
+
+
+class Assignment(Message, frozen=True, tag=True):
+    """The first message that a worker gets."""
+
+    generation: int
+    world_size: int
+    base: int
+    place: Place
+    node_id: str
+    run_name: str
+    run_dir: str
+    storage: bytes  # as in Configure
+    storage_url: str
+    offer: Offer | None
+    env: dict[bytes, bytes]
+    sys_path: list[bytes]
+    argv: list[bytes]
+    cwd: bytes
+    metadata: dict[str, Any]
+    validates: bool
+    address: str = "127.0.0.1"
+    lockstep: bool = False
+
+
+class Reply(Message, frozen=True, tag=True):
+    """The answer to a worker's request; goes through the agent to the worker."""
+
+    generation: int
+    rank: int
+    request: int
+    body: bytes
+    error: str = ""
+
+
+class Durable(Message, frozen=True, tag=True):
+    """A checkpoint was committed; goes through the agent, which knows its directory, to its workers."""
+
+    generation: int
+    id: str
+    offer: Offer | None = None
+
+
+class Pressure(Message, frozen=True, tag=True):
+    """Storage lags behind: workers wait before they stage more; or it has caught up. Goes on to the workers."""
+
+    on: bool
+
+
+class Notice(Message, frozen=True, tag=True):
+    """The group is about to end: goes on to its workers, each of which answers with ``Noticed``."""
+
+    generation: int
+    deadline_ms: int | None  # in UNIX milliseconds
+    nodes: dict[str, list[int]]  # those that are taken away, with their ranks
+
+
+class HandoverAt(Message, frozen=True, tag=True):
+    """All ranks know: whoever brings files from this report on waits there for the group's end. Goes on to workers."""
+
+    generation: int
+    index: int
+
+
+class GoOn(Message, frozen=True, tag=True):
+    """In lockstep: the worker's reports up to this one may return. Goes on to the worker."""
+
+    generation: int
+    rank: int
+    index: int
+
+
+# From the worker
+
+
+class Report(Message, frozen=True, tag=True):
+    index: int
+    line: bytes  # the report as a line of the metrics file
+    staged: bool = False
+    name: str | None = None
+    validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
+    urgent: bool = False  # the worker waits until it is durable
+    # Files that its user stored: path, size, digest, where
+    elsewhere: list[tuple[str, int, str, str]] = field(default_factory=list)
+
+
+class Noticed(Message, frozen=True, tag=True):
+    """The worker knows that its group is about to end, and has made so many reports."""
+
+    reports: int
+
+
+class Ready(Message, frozen=True, tag=True):
+    pass
+
+
+class Returned(Message, frozen=True, tag=True):
+    body: bytes
+
+
+class Raised(Message, frozen=True, tag=True):
+    at: float
+    kind: str
+    message: str
+    traceback: str
+    body: bytes
+    started: bool
+
+
+class Request(Message, frozen=True, tag=True):
+    request: int
+    kind: str
+    body: bytes
+    index: int  # how many reports the rank had made
+
+
+TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn
+FROM_WORKER = Report | Ready | Returned | Raised | Request | Noticed

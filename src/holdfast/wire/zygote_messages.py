@@ -1,0 +1,47 @@
+"""What an agent and its zygotes say to each other."""
+
+from __future__ import annotations
+
+from .message import Message
+
+
+class Fork(Message, frozen=True, tag=True):
+    """With file descriptors: the worker's channel, its output, the payload, where it writes its stacks."""
+
+    token: int
+    adopts: bool = False  # the worker is to be the parent of what its children leave behind
+
+
+class Preload(Message, frozen=True, tag=True):
+    """With a control socket: fork a zygote that imports these, then serves there."""
+
+    modules: list[str]
+
+
+class Forked(Message, frozen=True, tag=True):
+    token: int
+    pid: int
+
+
+class NotForked(Message, frozen=True, tag=True):
+    """The system lets no more processes be: the answer to that one ``Fork``. The worker's output says why."""
+
+    token: int
+
+
+class Exited(Message, frozen=True, tag=True):
+    pid: int
+    status: int  # as from os.waitpid
+
+
+class Paused(Message, frozen=True, tag=True):
+    pid: int
+    stopped: bool
+
+
+class Warm(Message, frozen=True, tag=True):
+    """The zygote has imported what it was told to."""
+
+
+TO_ZYGOTE = Fork | Preload
+FROM_ZYGOTE = Forked | NotForked | Exited | Paused | Warm
