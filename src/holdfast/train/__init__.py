@@ -23,7 +23,6 @@ from holdfast.train.config import (
     FailureConfig,
     LoggingConfig,
     RunConfig,
-    ScalingConfig,
     SyncConfig,
 )
 from holdfast.train.context import TrainContext
@@ -35,6 +34,7 @@ from holdfast.train.reported import (
     ReportedCheckpointStatus,
 )
 from holdfast.train.result import Result
+from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.validation import ValidationConfig, ValidationFn, ValidationTaskConfig
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.train.checkpoint import Checkpoint
-    from holdfast.train.config import BackendConfig, DataConfig, RunConfig, ScalingConfig
+    from holdfast.train.config import BackendConfig, DataConfig, RunConfig
+    from holdfast.train.scaling_config import ScalingConfig
 
 
 @dataclass

@@ -24,9 +24,9 @@ from holdfast.train.config import (
     FailureConfig,
     LoggingConfig,
     RunConfig,
-    ScalingConfig,
     SyncConfig,
 )
+from holdfast.train.scaling_config import ScalingConfig
 
 if TYPE_CHECKING:
     from holdfast.train.trainer import DataParallelTrainer

@@ -28,17 +28,12 @@ from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_plain
-from holdfast.train.config import (
-    BackendConfig,
-    DataConfig,
-    RunConfig,
-    ScalingConfig,
-    storage_in_force,
-)
+from holdfast.train.config import BackendConfig, DataConfig, RunConfig, storage_in_force
 from holdfast.train.demand import demand_of
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
+from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.unused import warn_unused_in_training
 from holdfast.train.validation import ValidationConfig
 

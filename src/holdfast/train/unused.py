@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.train.callback import UserCallback
 from holdfast.train.checks import warn_once
-from holdfast.train.config import FailureConfig, RunConfig, ScalingConfig, SyncConfig
+from holdfast.train.config import FailureConfig, RunConfig, SyncConfig
+from holdfast.train.scaling_config import ScalingConfig
 
 Option = tuple[str, Any, str]  # its name, whether it is given, and why it has no effect
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.train.checks import check_number
-from holdfast.train.config import ScalingConfig
+from holdfast.train.scaling_config import ScalingConfig
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 _CUSTOM = "custom_resources"

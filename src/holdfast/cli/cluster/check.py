@@ -79,8 +79,9 @@ def judge(demand: Demand, found: Capacity) -> tuple[str, bool]:
 
 def _demand(arguments: argparse.Namespace) -> Demand:
     """Imported here: the other commands start without what trains."""
-    from holdfast.train.config import RunConfig, ScalingConfig
+    from holdfast.train.config import RunConfig
     from holdfast.train.demand import demand_of
+    from holdfast.train.scaling_config import ScalingConfig
 
     if arguments.run_path is not None:
         return demand_of(ScalingConfig(**read_identity(paths.run_location(arguments.run_path))["scaling"]), RunConfig())

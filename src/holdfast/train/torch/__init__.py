@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.prefork import prefork
-from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig
+from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.torch.config import PRELOAD, TorchConfig
 
 if find_spec("torch") is None:

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from holdfast.store.location import Location
-from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig
+from holdfast.train.scaling_config import ScalingConfig
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
 from holdfast.tune.search.searcher import Searcher

@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.train.config import RunConfig, ScalingConfig
+from holdfast.train.config import RunConfig
+from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.resources import PlacementGroupFactory, request_of
 

@@ -1,0 +1,134 @@
+"""How many workers a run has, and what each of them needs. Checked once, when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.train.checks import check_bool, check_int, check_number, check_type
+from holdfast.train.resources import check_labels, check_resources
+
+_PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+
+@dataclass
+class ScalingConfig:
+    """How many workers, and what each of them needs.
+
+    ``num_workers`` is a number, ``(min, max)`` for an elastic run, or 0 to run the function in this process.
+    ``use_gpu`` gives each worker a GPU, ``resources_per_worker`` other amounts, as in ``{"CPU": 4, "GPU": 2}``; without
+    either it takes one CPU. ``placement_strategy``: PACK puts workers on few nodes, SPREAD on many; STRICT_... insist.
+    ``accelerator_type`` and ``label_selector`` choose nodes of a Ray cluster. ``elastic_resize_monitor_interval_s``:
+    how long a group must have trained before it is made larger. ``trainer_resources``, ``use_tpu`` and ``topology``
+    are accepted and have no effect.
+    """
+
+    trainer_resources: dict[str, float] | None = None
+    num_workers: int | tuple[int, int] = 1
+    use_gpu: bool = False
+    resources_per_worker: dict[str, float] | None = None
+    placement_strategy: str = "PACK"
+    accelerator_type: str | None = None
+    label_selector: dict[str, str] | list[dict[str, str]] | None = None
+    use_tpu: bool = False
+    topology: str | None = None
+    elastic_resize_monitor_interval_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        self._check_num_workers()
+        check_bool("ScalingConfig(use_gpu", self.use_gpu)
+        check_bool("ScalingConfig(use_tpu", self.use_tpu)
+        check_resources("ScalingConfig(trainer_resources", self.trainer_resources)
+        check_resources("ScalingConfig(resources_per_worker", self.resources_per_worker)
+        self._check_accelerators()
+        if self.accelerator_type is not None:
+            check_type("ScalingConfig(accelerator_type", self.accelerator_type, str, 'pass a name, as in "A100"')
+        if self.placement_strategy not in _PLACEMENT_STRATEGIES:
+            raise ValueError(
+                f"ScalingConfig(placement_strategy={self.placement_strategy!r}): "
+                f"use one of {', '.join(_PLACEMENT_STRATEGIES)}"
+            )
+        check_number("ScalingConfig(elastic_resize_monitor_interval_s", self.elastic_resize_monitor_interval_s, least=0)
+        check_labels("ScalingConfig(label_selector", self.label_selector)
+        if isinstance(self.label_selector, list) and len(self.label_selector) != self.max_workers:
+            raise ValueError(
+                f"ScalingConfig(label_selector={self.label_selector!r}): a list has one entry for each of the "
+                f"{self.max_workers} workers; pass that many, or one dict for all of them"
+            )
+
+    def _check_num_workers(self) -> None:
+        given = self.num_workers
+        if isinstance(given, (tuple, list)):
+            if len(given) != 2 or any(isinstance(n, bool) or not isinstance(n, int) for n in given):
+                raise TypeError(f"ScalingConfig(num_workers={given!r}): an elastic range is two ints, (min, max)")
+            low, high = given
+            if not 1 <= low <= high:
+                raise ValueError(f"ScalingConfig(num_workers={given!r}): an elastic range needs 1 <= min <= max")
+            self.num_workers = (low, high)
+            return
+        check_int("ScalingConfig(num_workers", given, least=0, note=", or (min, max) for an elastic run")
+
+    def _check_accelerators(self) -> None:
+        if self.use_gpu and self.use_tpu:
+            raise ValueError(
+                "ScalingConfig(use_gpu=True, use_tpu=True): a worker has one kind of accelerator; pick one"
+            )
+        given = self.resources_per_worker or {}
+        for name, used, flag in (("GPU", self.use_gpu, "use_gpu"), ("TPU", self.use_tpu, "use_tpu")):
+            if not used and given.get(name, 0) > 0:
+                raise ValueError(
+                    f"ScalingConfig(resources_per_worker={given!r}): it asks for {name}, but {flag} is False; "
+                    f"set {flag}=True or leave {name} out"
+                )
+            if used and given.get(name, 1) == 0:
+                raise ValueError(
+                    f"ScalingConfig(resources_per_worker={given!r}): {flag}=True, but {name} is 0; "
+                    f"ask for at least one {name} or set {flag}=False"
+                )
+
+    @property
+    def elasticity_enabled(self) -> bool:
+        """Whether ``num_workers`` is a range."""
+        return isinstance(self.num_workers, tuple)
+
+    @property
+    def min_workers(self) -> int:
+        """The fewest that the run goes on with."""
+        return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def max_workers(self) -> int:
+        """The most that it asks for."""
+        return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def worker_resources(self) -> dict[str, float]:
+        """What one worker reserves: what was asked for, else one accelerator or one CPU."""
+        resources = {name: amount for name, amount in (self.resources_per_worker or {}).items() if amount != 0}
+        if self.use_gpu:
+            resources.setdefault("GPU", 1)
+        elif self.use_tpu:
+            resources.setdefault("TPU", 1)
+        elif self.resources_per_worker is None:
+            resources["CPU"] = 1
+        return resources
+
+    @property
+    def num_cpus_per_worker(self) -> float:
+        return self.worker_resources.get("CPU", 0)
+
+    @property
+    def num_gpus_per_worker(self) -> float:
+        return self.worker_resources.get("GPU", 0)
+
+    @property
+    def num_tpus_per_worker(self) -> float:
+        return self.worker_resources.get("TPU", 0)
+
+    @property
+    def additional_resources_per_worker(self) -> dict[str, float]:
+        return {name: amount for name, amount in self.worker_resources.items() if name not in ("CPU", "GPU")}
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """What the whole run reserves at its largest."""
+        return {name: amount * self.max_workers for name, amount in self.worker_resources.items()}
