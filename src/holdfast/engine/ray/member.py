@@ -112,6 +112,7 @@ class RayMember(Member):
         name = f"holdfast:{self._configure.run_name}:{self._node.id}:{secrets.token_hex(3)}"
         where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self.ray_id, soft=False)
         options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "name": name, "scheduling_strategy": where}
+        options["lifetime"] = "non_detached"  # whatever the job's default is
         if self._demand.runtime_env:
             options["runtime_env"] = dict(self._demand.runtime_env)
         return ray.remote(HoldfastAgent).options(**options).remote(self._configure.run_name, self._node.id)

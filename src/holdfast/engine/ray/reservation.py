@@ -84,6 +84,19 @@ class Reservation:
         return task.options(name=f"{self._name}:gpus").remote()
 
 
+def remove_left_behind(name: str) -> None:
+    """Groups whose name begins so, which a driver has left that was a task of Ray's: they would last as long as the job
+    that it is a part of. Those of other drivers go with them."""
+    ray = connected_ray()
+    if ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
+        return
+    from ray.util.placement_group import PlacementGroup
+
+    for id, known in ray.util.placement_group_table().items():
+        if known["name"].startswith(f"{name}:") and known["state"] != "REMOVED":
+            ray.util.remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(id)))
+
+
 def look_at_some(waiting: Sequence[Reservation], alive: Collection[str], turn: int) -> int:
     """Ray is asked for each by itself, so not for all of them at a time: for the first, which it is likely to grant
     first, and for others, from ``turn`` on. The next turn is returned."""

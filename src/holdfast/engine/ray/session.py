@@ -6,6 +6,7 @@ Nothing hurried depends on that: that a node is gone, its agent's line tells at 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import threading
@@ -23,6 +24,7 @@ from .capacity import fits, room_in
 from .connection import LeftClusterError, is_not_used_by, is_used_by
 from .member import RayMember
 from .nodes import RayNode, look
+from .reservation import remove_left_behind
 from .rooms import Asked, Rooms
 from .seats import Seats
 
@@ -48,7 +50,9 @@ class RaySession:
         self._soon = threading.Event()  # something is to be looked at now
         self._asked_at = -math.inf  # when room was last asked for
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
-        name = f"holdfast:{configure.run_name}"
+        place = hashlib.sha256((configure.storage_url or configure.run_dir).encode()).hexdigest()[:8]
+        name = f"holdfast:{configure.run_name}:{place}"
+        remove_left_behind(name)  # no other driver has the run now
         self._seats: Seats | Rooms = Rooms(name) if demand.by_request else Seats(demand, name)
         self._looked, self._closed = threading.Event(), threading.Event()
         is_used_by(self)
