@@ -7,20 +7,19 @@ Where storage is far away it goes on hearing while the journal is written, and a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from msgspec import structs
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
-from holdfast.core.state import HandoverReason, Outcome, Phase, RankStatus, RunState
+from holdfast.core.state import Outcome, Phase, RankStatus, RunState
 
-from .clock import Clock, Timers
+from .clock import Clock
 from .fake_cluster import FakeCluster
 from .fake_engine import FakeEngine, News
+from .fake_hands import FakeHands
 from .fake_store import FakeStore, Manifest
 from .fates import Violation
 from .invariants import Judge
@@ -57,10 +56,8 @@ class FakeDriver:
         self._alive = False
         self._listens = False  # to what else has come in
         self._epoch = 0
-        self._timers = Timers(clock, lambda name: self.deliver(ev.TimerFired(name)))
-        self._steady = Timers(clock, lambda name: self.deliver(ev.TimerFired(name)))  # no jump makes others' time pass
-        self._notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
-        self._notice = 0
+        told = (engine, store, cluster, self.judge, self.deliver)
+        self._hands = FakeHands(clock, rng, faults, schedule, *told)
         self._unwritten = 0  # batches that the journal does not have yet
         self._written_until = 0.0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
@@ -150,9 +147,8 @@ class FakeDriver:
         self._alive = False
         self._inbox.clear()
         self._heard.clear()
-        self._timers.clear()
-        self._steady.clear()
-        self._notices, self._listens = None, False
+        self._hands.driver_died()
+        self._listens = False
         self._unwritten, self._written_until = 0, 0.0
         self._clock.forget_all()
         self._engine.driver_died()
@@ -204,8 +200,8 @@ class FakeDriver:
         """A worker knows that its group is about to end, and says how far it is."""
 
         def hear(state: RunState) -> list[ev.Event]:
-            if self._notices is not None and generation == state.generation:
-                self._notices[rank] = reports
+            if self._hands.notices is not None and generation == state.generation:
+                self._hands.notices[rank] = reports
                 self._set_the_point()
             return []
 
@@ -215,11 +211,12 @@ class FakeDriver:
         """When all ranks know: at the first report that none of them has made."""
         ranks = enumerate(self.state.ranks)
         running = {rank for rank, known in ranks if known.status is not RankStatus.RETURNED}
-        if self._notices and running <= self._notices.keys():
-            index = max(self._notices.values()) + 1
-            self._notices = None
+        notices = self._hands.notices
+        if notices and running <= notices.keys():
+            index = max(notices.values()) + 1
+            self._hands.notices = None
             self._engine.hand_over_at(self.state.generation, index)
-            self.deliver(ev.HandoverSet(self.state.generation, index, self._notice))
+            self.deliver(ev.HandoverSet(self.state.generation, index, self._hands.notice))
 
     def _disturb(self, event: ev.Event) -> None:
         if not isinstance(event, _SAID_ONCE) and hasattr(event, "generation"):
@@ -241,7 +238,7 @@ class FakeDriver:
         for kind, way in (("clock jumps", 1.0), ("clock stands still", -0.1)):
             if self._faults.hit(kind):
                 self._faults.count(kind)
-                self._timers.jump(way * self._rng.uniform(30.0, 300.0))
+                self._hands.timers.jump(way * self._rng.uniform(30.0, 300.0))
 
     def _hear_again(self) -> None:
         old = [event for event in self._heard if getattr(event, "generation", 0) < self.state.generation]
@@ -274,11 +271,6 @@ class FakeDriver:
         if stalled != state.stalled and state.phase is not Phase.ENDED:
             self._step(ev.StorageLags(stalled, whole, 0, 0.0), turns)
 
-    def _stall(self, command: do.Stall) -> None:
-        if command.on:
-            self._faults.count("workers waited for storage")
-        self._engine.stalled = command.on
-
     def _written(self, turns: list[Turn]) -> None:
         self._unwritten -= 1
         self._act(turns)
@@ -292,12 +284,15 @@ class FakeDriver:
             self._release(before, event, after)
             for command in commands:
                 self.die_here()
-                _CARRY_OUT[type(command)](self, command)
+                if isinstance(command, do.Finish):
+                    self._finish(command)
+                else:
+                    self._hands.carry_out(command, self.state, self._epoch)
                 if not self._alive:
                     return
         if not self._unwritten and not self._listens:
             said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
-            self.judge.rests(self.state, self._timers.names | self._steady.names | said)
+            self.judge.rests(self.state, self._hands.timers.names | self._hands.steady.names | said)
 
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""
@@ -313,7 +308,7 @@ class FakeDriver:
     def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state
         try:
-            self.state, commands, reason = run.step(before, event, self._timers.tell())
+            self.state, commands, reason = run.step(before, event, self._hands.timers.tell())
         except Exception as error:
             raise Violation("the machine never raises", f"{type(error).__name__}: {error} on {event}") from error
         self.steps += 1
@@ -344,71 +339,6 @@ class FakeDriver:
         self.judge.journalled(event)
         self.die_here()
 
-    def _start_group(self, command: do.StartGroup) -> None:
-        self.judge.starts_group(command)
-        self._notices = None
-        homes = None if self._cluster is None else self._cluster.place(command.world_size, command.leased)
-        if self._cluster is not None and homes is None:
-            # A node has gone since this was decided: it is decided again.
-            self._faults.count("no room was left when a group was to start")
-            self.deliver(ev.Capacity(self._cluster.slots()))
-            self.deliver(ev.HandedOver(command.generation, HandoverReason.RESIZE))
-            return
-        if any(p.id == command.resume for p in self.state.carried):
-            self._faults.count("a group resumed from what was staged")
-        self._engine.start(command, homes)
-
-    def _ask_handover(self, command: do.AskHandover) -> None:
-        self._notices, self._notice = {}, command.number
-        self._engine.notice(command)
-
-    def _rest(self, command: do.Rest) -> None:
-        if self._cluster is not None:
-            self._cluster.rest(command.node, command.on)
-
-    def _gather(self, command: do.Gather) -> None:
-        self.judge.gathers(command)
-        self._engine.gather(command)
-
-    def _commit(self, command: do.Commit) -> None:
-        commit = self._store.commit_far_away if self._schedule.spec.remote else self._store.commit
-        self._store.ask(commit, command, self.judge.commits(command), self._epoch)
-
-    def _discard(self, command: do.Discard) -> None:
-        self.judge.fates.remove(command)
-        self._engine.discard(command)
-
-    def _delete(self, command: do.Delete) -> None:
-        if self._schedule.spec.remote:
-            self._clock.after(self._rng.random() * 8.0, self._store.delete, command.id)
-        else:
-            self._store.ask(self._store.delete, command.id)
-
-    def _verify(self, command: do.Verify) -> None:
-        staged = next((p for p in self.state.unsaved if p.id == command.id), None)
-        if staged is not None:
-            self._engine.verify(command.id, staged.generation, staged.index)
-        else:
-            self._store.ask(self._store.verify, command.id)
-
-    def _quarantine(self, command: do.Quarantine) -> None:
-        self._store.ask(self._store.quarantine, command.id)
-
-    def _validate(self, command: do.Validate) -> None:
-        self.judge.validates(command.id)
-        self._store.validate(command.id)
-
-    def _set_timer(self, command: do.SetTimer) -> None:
-        if command.name == "doubt":
-            self._faults.count("a driver waited for the end of what it could not reach")
-        (self._steady if command.name == "doubt" else self._timers).set(command.name, command.after_s)
-
-    def _cancel_timer(self, command: do.CancelTimer) -> None:
-        cancelled = self._timers.cancel(command.name) or self._steady.cancel(command.name)
-        if cancelled and self._faults.hit("timer fired while it was cancelled"):
-            self._faults.count("timer fired while it was cancelled")
-            self._clock.after(0.0, self.deliver, ev.TimerFired(command.name))
-
     def _finish(self, command: do.Finish) -> None:
         self._note(f"the run {command.outcome.value}")
         self.ended = command.outcome
@@ -422,26 +352,3 @@ class FakeDriver:
 
 def _age(item: tuple[str, Manifest]) -> tuple[int, int]:
     return item[1].record.report, item[1].generation
-
-
-_CARRY_OUT: dict[type[do.Command], Callable[[FakeDriver, Any], None]] = {
-    do.Decide: lambda _driver, _command: None,  # stepped at once, with its batch
-    do.StartGroup: FakeDriver._start_group,
-    do.StopGroup: lambda driver, command: driver._engine.stop(command),
-    do.AskHandover: FakeDriver._ask_handover,
-    do.Rest: FakeDriver._rest,
-    do.DumpStacks: lambda driver, command: driver._engine.dump_stacks(command),
-    do.Gather: FakeDriver._gather,
-    do.Stall: FakeDriver._stall,
-    do.Upload: lambda driver, command: driver._engine.upload(command),
-    do.Commit: FakeDriver._commit,
-    do.Discard: FakeDriver._discard,
-    do.Delete: FakeDriver._delete,
-    do.Verify: FakeDriver._verify,
-    do.Quarantine: FakeDriver._quarantine,
-    do.Validate: FakeDriver._validate,
-    do.SetTimer: FakeDriver._set_timer,
-    do.CancelTimer: FakeDriver._cancel_timer,
-    do.Warn: lambda _driver, _command: None,
-    do.Finish: FakeDriver._finish,
-}
