@@ -162,7 +162,7 @@ class FakeCluster:
 
     def _say_lost(self, node: Node, when: float) -> None:
         self._gone_after(node, when)
-        self._engine.lose_staged(node)
+        self._engine.depot.lose(node)
         self._clock.at(when, self.tell, lambda state: self._hear_lost(node, state))
         self._replace(node.room, when + 0.1 - self._clock.now, node.id if self._rng.random() < 0.5 else None)
 

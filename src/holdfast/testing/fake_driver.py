@@ -62,13 +62,14 @@ class FakeDriver:
         self._written_until = 0.0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
         self._engine, self._store, self._cluster = engine, store, cluster
-        engine.deliver = store.deliver = self.deliver
-        engine.noticed, engine.keeps_staged = self._noticed, schedule.spec.remote
+        depot = engine.depot
+        engine.deliver = depot.deliver = store.deliver = self.deliver
+        engine.noticed, depot.keeps_staged = self._noticed, schedule.spec.remote
         if cluster is not None:
             cluster.tell, engine.disturb_nodes = self.deliver, cluster.disturb
             cluster.kill_driver = self._die_of
         engine.reported = self.judge.reported
-        engine.put, engine.storage_is_away = store.put, store.is_away
+        depot.put, depot.storage_is_away = store.put, store.is_away
         engine.hang_is_watched = lambda learnt: (
             self.state.spec.hang_timeout_s > 0 or (learnt and self.state.spec.learns_hangs)
         )
@@ -190,7 +191,7 @@ class FakeDriver:
         self._work_off(events)
         for event in events:
             if isinstance(event, ev.ShardStaged):
-                self._engine.seal(event)
+                self._engine.depot.seal(event)
             elif isinstance(event, ev.WorkerReturned):
                 self._set_the_point()
             if self._alive:
@@ -297,7 +298,7 @@ class FakeDriver:
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""
         if isinstance(event, ev.Committed) and event.index >= 0 and self._rng.random() < 0.5:
-            self._engine.free(event.generation, event.index)
+            self._engine.depot.free(event.generation, event.index)
         if before.pending is after.pending and before.carried is after.carried:
             return
         left = {(p.generation, p.index) for p in after.unsaved}

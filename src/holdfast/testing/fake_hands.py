@@ -74,7 +74,7 @@ class FakeHands:
 
     def _gather(self, command: do.Gather) -> None:
         self._judge.gathers(command)
-        self._engine.gather(command)
+        self._engine.depot.gather(command)
 
     def _stall(self, command: do.Stall) -> None:
         if command.on:
@@ -87,7 +87,7 @@ class FakeHands:
 
     def _discard(self, command: do.Discard) -> None:
         self._judge.fates.remove(command)
-        self._engine.discard(command)
+        self._engine.depot.discard(command)
 
     def _delete(self, command: do.Delete) -> None:
         if self._schedule.spec.remote:
@@ -98,7 +98,7 @@ class FakeHands:
     def _verify(self, command: do.Verify) -> None:
         staged = next((p for p in self._state.unsaved if p.id == command.id), None)
         if staged is not None:
-            self._engine.verify(command.id, staged.generation, staged.index)
+            self._engine.depot.verify(command.id, staged.generation, staged.index)
         else:
             self._store.ask(self._store.verify, command.id)
 
@@ -130,7 +130,7 @@ _CARRY_OUT: dict[type[do.Command], Callable[[FakeHands, Any], None]] = {
     do.DumpStacks: lambda hands, command: hands._engine.dump_stacks(command),
     do.Gather: FakeHands._gather,
     do.Stall: FakeHands._stall,
-    do.Upload: lambda hands, command: hands._engine.upload(command),
+    do.Upload: lambda hands, command: hands._engine.depot.upload(command),
     do.Commit: FakeHands._commit,
     do.Discard: FakeHands._discard,
     do.Delete: FakeHands._delete,
