@@ -16,9 +16,10 @@ from holdfast.settings import Settings
 from holdfast.store.location import Location
 from holdfast.tune.callback import Callback
 from holdfast.tune.experiment.audience import Audience
-from holdfast.tune.experiment.loop import ExperimentDriver, Resumption
+from holdfast.tune.experiment.loop import ExperimentDriver
 from holdfast.tune.experiment.machine import Experiment, Spec
 from holdfast.tune.experiment.naming import Naming
+from holdfast.tune.experiment.resumption import Resumption
 from holdfast.tune.experiment.room import PLAIN
 from holdfast.tune.experiment.storage import Books, TrialHistory, TrialRemoteStorage
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler

@@ -21,7 +21,7 @@ from holdfast.tune.experiment.definition import (
     Definition,
     restored,
 )
-from holdfast.tune.experiment.loop import Resumption
+from holdfast.tune.experiment.resumption import Resumption
 from holdfast.tune.experiment.session import Session
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.registry import check_trainable, get_trainable

@@ -11,14 +11,11 @@ import math
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from holdfast.core.state import Outcome
 from holdfast.driver import interrupt
 from holdfast.driver.plan import Plan
-from holdfast.driver.recovery import read_past
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage
 from holdfast.engine.base import Engine, Inbox
@@ -33,6 +30,7 @@ from .audience import Audience
 from .hub import Hub
 from .machine import Experiment
 from .replaying import Kept, entry_of, replay, unheard
+from .resumption import Resumption, was_over
 from .room import Manner
 from .starter import Starter
 from .storage import Books, TrialHistory
@@ -44,15 +42,6 @@ log = logging.getLogger(__name__)
 _BATCH = 1000
 _TICK_S = 1.0  # how often time limits and reporters are looked at
 _NODES_JOIN_WITHIN_S = 10.0
-
-
-@dataclass(frozen=True)
-class Resumption:
-    """What becomes of trials of an earlier driver: "resume", "restart" or "skip", by how they were left."""
-
-    unfinished: str = "resume"
-    errored: str = "skip"
-    finished: str = "skip"
 
 
 class ExperimentDriver:
@@ -145,13 +134,15 @@ class ExperimentDriver:
         for event in experiment.recover():
             self._happen(event)
         for trial in experiment.get_trials():
-            for event in self._resume(trial):
-                self._happen(event)
+            resumed = self._resumption.of(trial)
+            if resumed is not None:
+                self._happen(resumed)
         for trial_id, records in self._kept.items():
             left = self._trial(trial_id)
             if not left.has_ended:
                 self._starter.histories[trial_id] = TrialHistory(trial_id, self._books, epoch, records)
-                self._was_over(left, records)
+                if was_over(left, records):
+                    self._happen(ev.Ended(trial_id))
         self._kept = {}
 
     def _hear_late(self, trial: Trial, records: list[Record]) -> None:
@@ -162,24 +153,6 @@ class ExperimentDriver:
             self._happen(event)
             if trial.results > before:
                 self._telling.reported_late(trial)
-
-    def _resume(self, trial: Trial) -> list[ev.Event]:
-        how = self._resumption.unfinished
-        if trial.has_ended:
-            how = self._resumption.errored if trial.error and trial.status == "ERROR" else self._resumption.finished
-        if trial.has_ended and how != "skip":
-            return [ev.Resumed(trial.trial_id, anew=how == "restart")]
-        if not trial.has_ended and how == "skip":
-            return [ev.Skipped(trial.trial_id)]
-        if not trial.has_ended and how == "restart":
-            return [ev.Resumed(trial.trial_id, anew=True)]
-        return []
-
-    def _was_over(self, trial: Trial, records: list[Record]) -> None:
-        """Its run had come to an end, and the driver died before it could say what that means."""
-        ended = read_past(records).ended
-        if trial.status == PENDING and ended is not None and ended.outcome is Outcome.FINISHED:
-            self._happen(ev.Ended(trial.trial_id))
 
     def _start(self) -> None:
         self._audience.began(self._experiment)

@@ -37,11 +37,12 @@ from holdfast.tune.experiment.definition import (
 from holdfast.tune.experiment.display import TrialsDisplay
 from holdfast.tune.experiment.display import make as make_display
 from holdfast.tune.experiment.events import KINDS
-from holdfast.tune.experiment.loop import ExperimentDriver, Resumption
+from holdfast.tune.experiment.loop import ExperimentDriver
 from holdfast.tune.experiment.machine import Experiment, Spec
 from holdfast.tune.experiment.naming import Naming
 from holdfast.tune.experiment.replaying import replay
 from holdfast.tune.experiment.results import Results
+from holdfast.tune.experiment.resumption import Resumption
 from holdfast.tune.experiment.room import Manner
 from holdfast.tune.experiment.sent import Sent
 from holdfast.tune.experiment.stored import missing_in
