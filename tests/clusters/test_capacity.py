@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.cli.cluster.check import judge
 from holdfast.engine.demand import Demand
+from holdfast.engine.ray import capacity
 from holdfast.engine.ray.capacity import Capacity, NodeType, fits, room_in
 from holdfast.engine.ray.nodes import RayNode
 
@@ -60,3 +61,19 @@ def test_the_verdict_says_whether_a_run_can_start_and_how_far_it_grows(
     verdict, fine = judge(demand(least, most), found)
     assert words in verdict
     assert fine is can_start
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "words"),
+    [
+        (Demand(2, 4), Capacity([(node("a"), 1, 3)], []), "2 x (1 CPU). The nodes that are there have room for 3"),
+        (Demand(labels=[{"zone": "b"}]), Capacity([], []), "1 x (1 CPU), on nodes with {'zone': 'b'}. "),
+        (Demand(2, 2, strategy="STRICT_SPREAD"), Capacity([], []), "2 x (1 CPU), STRICT_SPREAD. "),
+        (Demand(), Capacity([], [NodeType("w", 2, 0, 2)]), "with all nodes that the autoscaler may add, for 4"),
+    ],
+)
+def test_a_run_that_waits_says_what_for(
+    wanted: Demand, found: Capacity, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "capacity", lambda _: found)
+    assert words in capacity.why_waiting(wanted)

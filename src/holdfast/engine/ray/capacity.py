@@ -46,6 +46,19 @@ class Capacity:
         return max(self.now, most)
 
 
+def why_waiting(demand: Demand) -> str:
+    """For a person whose run waits for room."""
+    found = capacity(demand)
+    each = ", ".join(f"{amount:g} {name}" for name, amount in demand.resources.items())
+    where = f", on nodes with {demand.labels_of(0)}" if demand.labels else ""
+    how = f", {demand.strategy}" if demand.strategy.startswith("STRICT") and demand.least > 1 else ""
+    more = f"; with all nodes that the autoscaler may add, for {found.in_time:g}" if found.in_time > found.now else ""
+    return (
+        f"Ray has not granted what the run needs at least yet: {demand.least} x ({each}){where}{how}. "
+        f"The nodes that are there have room for {found.now}, and {found.free} of it is free{more}"
+    )
+
+
 def capacity(demand: Demand) -> Capacity:
     state = connected_ray()._private.state.state  # what each node has left is not public
     left = state.available_resources_per_node()

@@ -20,7 +20,7 @@ class Seats:
     def __init__(self, demand: Demand, name: str) -> None:
         self._demand, self._name = demand, f"{name}:{secrets.token_hex(3)}"
         self._least = max(1, demand.least)
-        self._has_begun = False  # the first group was granted
+        self.has_begun = False  # the first group was granted
         self._numbered = self._turn = 0
         self._groups = [self._reserve(self._least, ())]
         self._too_much: list[Reservation] = []  # of them, where somebody sits for now
@@ -33,14 +33,14 @@ class Seats:
             if group.was_granted:
                 group.look(alive)
         self._turn = look_at_some([group for group in self._groups if not group.was_granted], alive, self._turn)
-        self._has_begun = self._has_begun or self._groups[0].is_whole
+        self.has_begun = self.has_begun or self._groups[0].is_whole
 
     def by_node(self) -> dict[str, list[Seat]]:
         """What the next workers may be put on."""
         found: dict[str, list[Seat]] = {}
         for group in (group for group in self._groups if group not in self._too_much):
             for index, node in enumerate(group.nodes):
-                gpus = group.gpus(index) if node and self._has_begun else None
+                gpus = group.gpus(index) if node and self.has_begun else None
                 if gpus is not None:
                     found.setdefault(node, []).append(Seat(gpus))
         return found
@@ -50,7 +50,7 @@ class Seats:
     def balance(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> bool:
         """Ask for as many seats as the run may have, not counting those on nodes that are lost or will be; withdraw
         what is more than that, unless somebody sits there. Whether any were asked for."""
-        if not self._has_begun:
+        if not self.has_begun:
             return False  # else a part of what the whole group needs would be taken away from it
         self._give_back_lost(doubted, going, is_busy)
         sound = sum(_sound(group, doubted) for group in self._groups)

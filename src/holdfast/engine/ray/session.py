@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from holdfast.engine.demand import Demand
 from holdfast.errors import HoldfastError
 from holdfast.wire import messages as wire
 
-from .capacity import fits, room_in
+from .capacity import fits, room_in, why_waiting
 from .connection import LeftClusterError, is_not_used_by, is_used_by
 from .member import RayMember
 from .nodes import RayNode, look
@@ -33,6 +34,7 @@ _LOOK_EVERY_S = 0.2
 _LOOK_FOR_ROOM_EVERY_S = 0.05
 _LOOK_FIRST_EVERY_S = 0.02
 _FIRST_LOOKS_S = 2.0  # how long the nodes that are there are waited for, before the run starts with what it has
+_EXPLAIN_AFTER_S = 5.0  # why there is no room
 _BLIND_FOR_S = 60.0  # how long the cluster may not answer
 _ENDED_WITHIN_S = 12.0
 _LEFT_WITHIN_S = 30.0
@@ -49,6 +51,7 @@ class RaySession:
         self._has_reported = threading.Event()  # some worker
         self._soon = threading.Event()  # something is to be looked at now
         self._asked_at = -math.inf  # when room was last asked for
+        self._explain_at = time.monotonic() + _EXPLAIN_AFTER_S
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
         place = hashlib.sha256((configure.storage_url or configure.run_dir).encode()).hexdigest()[:8]
         name = f"holdfast:{configure.run_name}:{place}"
@@ -156,6 +159,10 @@ class RaySession:
             self._seats.were_shown({member.ray_id for member in self._members.values() if member.is_ready})
         if sum(map(len, seats.values())) >= self._demand.most:
             self._looked.set()
+        if time.monotonic() > self._explain_at:
+            self._explain_at = math.inf
+            if isinstance(self._seats, Seats) and not self._seats.has_begun:
+                print(f"holdfast: {why_waiting(self._demand)}", file=sys.stderr)
 
     def _reserve(self, seats: Mapping[str, list[wire.Seat]]) -> list[RayNode]:
         """Nodes to have an agent before there is room on them for us, so that it is ready when there is."""
