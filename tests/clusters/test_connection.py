@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
-from ray_machines import Machines
+import ray
+from ray_machines import Machines, descendants, end, wait_until
 
+from holdfast.engine.ray.address import why_unreachable
 from holdfast.engine.ray.connection import connect
 
 pytestmark = [
@@ -97,6 +103,51 @@ def test_two_threads_may_begin_to_train_at_the_same_time(
 ) -> None:
     machines.top_up(2)
     assert script(tmp_path, machines, "both", monkeypatch) == {"a": {"done": 1}, "b": {"done": 1}}
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not hasattr(ray.exceptions, "AuthenticationError"), reason="this Ray has no tokens")
+def test_a_cluster_that_asks_for_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As "ray start" makes them where a token is found."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with Head({**os.environ, **token}) as address:
+        check = [sys.executable, "-m", "holdfast", "cluster", "check", "--workers", "2", "--address", address]
+        refused = subprocess.run(check, capture_output=True, text=True, timeout=240)
+        assert refused.returncode == 2
+        assert "set RAY_AUTH_MODE=token here too" in refused.stderr
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path), address, "both"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, **token})
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1]) == {"a": {"done": 1}, "b": {"done": 1}}
+
+
+class Head:
+    """A cluster by ``ray start``."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._home = tempfile.TemporaryDirectory()  # a short path, as Ray makes sockets in it
+        self._env, self._before = {**env, "RAY_TMPDIR": self._home.name}, descendants()
+
+    def __enter__(self) -> str:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = f"127.0.0.1:{server.getsockname()[1]}"
+        where = ["--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}", f"--temp-dir={self._home.name}"]
+        options = ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--block"]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", *where, *options]
+        self._process = subprocess.Popen(command, env=self._env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: self._is_up(address), "a head that answers")
+        return address
+
+    def _is_up(self, address: str) -> bool:
+        return not why_unreachable(address) and bool(list(Path(self._home.name).glob("session_*/sockets/raylet")))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+        end(descendants() - self._before)
+        wait_until(lambda: not descendants() - self._before, "the end of the head")
+        self._home.cleanup()
 
 
 @pytest.mark.parametrize("by_variable", [True, False])

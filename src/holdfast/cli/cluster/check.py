@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N|MIN:MAX", type=workers, help="as ScalingConfig(num_workers=...)")
     parser.add_argument("--cpus", metavar="N", type=float, help="of each worker (default: 1, with --gpus 0)")
     parser.add_argument("--gpus", metavar="N", type=float, default=0.0, help="of each worker")
-    parser.add_argument("--address", metavar="HOST:PORT", default="auto", help="of the cluster (default: the one here)")
+    parser.add_argument("--address", metavar="HOST:PORT", help="of the cluster (default: RAY_ADDRESS, or the one here)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,14 +32,15 @@ def run(arguments: argparse.Namespace) -> int:
     from holdfast.engine.ray.connection import connect, disconnect
 
     demand = _demand(arguments)
-    why = "" if arguments.address == "auto" else why_unreachable(arguments.address)
+    address = arguments.address or os.environ.get("RAY_ADDRESS") or "auto"
+    why = "" if address == "auto" else why_unreachable(address)
     try:
         if not why:
-            connect(arguments.address, log_to_driver=False, logging_level="ERROR")
+            connect(address, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         why = str(error)
     if why:
-        raise ValueError(f"no Ray cluster answers at {arguments.address!r}: {why}. Start one: ray start --head")
+        raise ValueError(f"no Ray cluster answers at {address!r}: {why}. Start one: ray start --head")
     try:
         found = capacity(demand)
     finally:

@@ -77,11 +77,26 @@ def connect(address: str | None = None, **options: Any) -> ModuleType:
         if not ray.is_initialized():
             address = address or drill_cluster()
             _look_at(os.environ.get("RAY_ADDRESS", "") if address in (None, "auto") else str(address))
-            ray.init(address=address, **{"log_to_driver": True, **options})
+            _join(ray, address, **{"log_to_driver": True, **options})
         if ray.util.client.ray.is_connected():
             raise _by_client()
         _carry_objects()
     return ray
+
+
+def _join(ray: ModuleType, address: str | None, **options: Any) -> None:
+    try:
+        ray.init(address=address, **options)
+    except ConnectionError as error:
+        cause: BaseException | None = error
+        while cause is not None and "AuthenticationError" not in repr(cause):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise ValueError(
+            "the Ray cluster asks for its token: set RAY_AUTH_MODE=token here too, with the token in RAY_AUTH_TOKEN or "
+            "in ~/.ray/auth_token; or start the cluster with RAY_AUTH_MODE=disabled"
+        ) from error
 
 
 def _look_at(address: str) -> None:
