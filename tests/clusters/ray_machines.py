@@ -41,13 +41,18 @@ class Machines:
         ray.init(address=self._cluster.address, logging_level="ERROR", log_to_driver=False)
         self.nodes: dict[str, Any] = {}  # by Ray's id
         self._drained: set[str] = set()
+        self._added = 0
 
     @property
     def address(self) -> str:
         return str(self._cluster.address)
 
     def add(self, cpus: float = 1, **options: Any) -> str:
-        node = patiently(lambda: self._cluster.add_node(num_cpus=cpus, **ports(), **options))
+        """With an address of its own: Ray takes a driver to be on any node that has the driver's, and its job for
+        ended when that is lost. So drivers are on the head."""
+        self._added += 1
+        own = {"node_ip_address": f"127.0.{1 + self._added // 250}.{1 + self._added % 250}", **ports(), **options}
+        node = patiently(lambda: self._cluster.add_node(num_cpus=cpus, **own))
         self.nodes[node.node_id] = node
         return str(node.node_id)
 
@@ -62,6 +67,10 @@ class Machines:
 
     def kill_head(self) -> None:
         self._cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
+
+    def kill_raylet_of_head(self) -> None:
+        """The node that a driver of this machine is on; what the cluster knows is kept by another process."""
+        self._cluster.head_node.all_processes["raylet"][0].process.kill()
 
     def drain(self, id: str, deadline_s: float) -> None:
         """A notice that the machine will be taken away."""

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 SCRIPT = """
-import json, sys, threading, time
+import json, os, sys, threading, time
 from pathlib import Path
 import ray
 import holdfast
@@ -39,7 +39,8 @@ def loop(config):
 
 def fit(name, stays=False):
     config = {"begun": str(home / name), "stays": stays}
-    run = train.RunConfig(name=f"run-{name}", storage_path=str(home), engine="ray", verbose=0)
+    failures = train.FailureConfig(max_failures=-1)
+    run = train.RunConfig(name=f"run-{name}", storage_path=str(home), engine="ray", verbose=0, failure_config=failures)
     said[name] = train.DataParallelTrainer(loop, train_loop_config=config, run_config=run).fit().metrics
 
 def try_to_fit(name):
@@ -53,6 +54,11 @@ def leave():
         time.sleep(0.05)
     holdfast.shutdown()
 
+def lose(machines):
+    while not (home / "left").exists():
+        time.sleep(0.05)
+    machines.kill_raylet_of_head()
+
 said = {}
 if do == "leave":
     holdfast.init(engine="ray", address=address, logging_level="ERROR", log_to_driver=False)
@@ -64,6 +70,20 @@ if do == "leave":
         said["left"] = str(error)
     leaving.join()
     said["connected"] = ray.is_initialized()
+elif do == "lose":
+    from ray_machines import Machines
+
+    machines = Machines()
+    machines.add()
+    os.environ["RAY_ADDRESS"] = machines.address
+    losing = threading.Thread(target=lose, args=[machines])
+    losing.start()
+    try:
+        fit("left", stays=True)
+    except Exception as error:
+        said["left"] = str(error)
+    losing.join()
+    machines.close()
 else:
     threads = [threading.Thread(target=try_to_fit, args=[name]) for name in ("a", "b")]
     for thread in threads:
@@ -95,6 +115,18 @@ def test_a_run_whose_script_leaves_the_cluster_ends_and_joins_no_other(
     found = script(tmp_path, machines, "leave", monkeypatch)
     assert "the script has left the Ray cluster" in str(found["left"])
     assert found["connected"] is False
+
+
+@pytest.mark.soak
+def test_a_run_ends_if_ray_loses_the_node_that_its_driver_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray gives nothing more to such a script, and says nothing to it."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), "", "lose"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "Ray has lost the node that the script is on" in json.loads(done.stdout.splitlines()[-1])["left"]
 
 
 @pytest.mark.soak

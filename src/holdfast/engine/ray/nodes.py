@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .connection import connected_ray
+from .connection import LeftClusterError, connected_ray
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,13 @@ class RayNode:
 def look() -> dict[str, RayNode]:
     ray = connected_ray()
     draining: dict[str, int] = ray._private.state.state.get_draining_nodes()  # there is no public way to ask
-    return {node["NodeID"]: _node(node, draining) for node in ray.nodes() if node["Alive"]}
+    nodes, own = ray.nodes(), ray.get_runtime_context().get_node_id()
+    if any(node["NodeID"] == own and not node["Alive"] for node in nodes):
+        raise LeftClusterError(
+            "Ray has lost the node that the script is on, and with it all that the script had on the cluster: run the "
+            "script again, and it goes on from the last checkpoint"
+        )
+    return {node["NodeID"]: _node(node, draining) for node in nodes if node["Alive"]}
 
 
 def _node(node: dict[str, Any], draining: dict[str, int]) -> RayNode:
