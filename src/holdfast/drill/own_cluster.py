@@ -127,7 +127,8 @@ class OwnCluster:
         there = sum(1 for node in self._nodes.values() if node.shape == shape and node.process.poll() is None)
         for _ in range(shape.count - there):
             self._numbered += 1
-            self._start(f"drill-{self._numbered}", [f"--address={self._address}", *_options(shape)], shape)
+            where = [f"--address={self._address}", *_own_address(self._numbered)]
+            self._start(f"drill-{self._numbered}", [*where, *_options(shape)], shape)
 
     def _start(self, name: str, options: Sequence[str], shape: NodeShape | None, tries: int = 1) -> None:
         assert self._home is not None
@@ -178,6 +179,11 @@ class OwnCluster:
         node.process.wait()
         tree.wait(_ENDED_WITHIN_S)
         tree.close()
+
+
+def _own_address(number: int) -> list[str]:
+    """Older releases of Ray take a driver to be on any node that has its address, and its job for ended with that."""
+    return [f"--node-ip-address=127.0.{1 + number // 250}.{1 + number % 250}"] if sys.platform == "linux" else []
 
 
 def _options(shape: NodeShape) -> list[str]:
