@@ -26,7 +26,6 @@ from typing import Any, ClassVar
 import holdfast
 from holdfast.cli.diagnosis import Finding, bad, good, warning
 from holdfast.cli.output import size_text
-from holdfast.engine.ray.address import why_unreachable
 
 Look = Callable[[], Iterator[Finding]]
 _FEW_FILES, _FEW_PROCESSES = 4096, 4096
@@ -206,6 +205,8 @@ def _network() -> Iterator[Finding]:
 
 
 def _ray(given: str | None) -> Iterator[Finding]:
+    from holdfast.engine.ray.address import why_unreachable
+
     if importlib.util.find_spec("ray") is None:
         if given:
             yield bad("ray", "not installed", "pip install ray")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import output, paths
 from holdfast.cli.run import workers
 from holdfast.driver.history import read_identity
-from holdfast.engine.ray.address import why_unreachable
 
 if TYPE_CHECKING:
     from holdfast.engine.demand import Demand
@@ -28,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from holdfast.engine.ray.address import why_unreachable
     from holdfast.engine.ray.capacity import capacity
     from holdfast.engine.ray.connection import connect, disconnect
 
