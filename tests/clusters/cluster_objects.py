@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import base64
 import pickle
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -94,4 +94,4 @@ if __name__ == "__main__":
     ray.shutdown()  # without a word to Holdfast
     assert holdfast.get(pickle.loads(pickle.dumps(holdfast.put("here")))) == "here"
     assert not ray.is_initialized(), "Ray was started again, for nobody"
-    print(base64.b64encode(pickled).decode())
+    Path(sys.argv[1]).write_bytes(pickled)

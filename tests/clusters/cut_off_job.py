@@ -1,7 +1,8 @@
 """``python cut_off_job.py HOME``: a run on a Ray cluster whose two ranks do not wait for each other.
 
 So a rank that is cut off trains on until somebody ends it. Each note has the time, of the clock that all processes of a
-machine share. It trains until it has made as many steps as the file ``enough`` says.
+machine share. It trains until it has made as many steps as the file ``enough`` says; what came of it is in
+``found.json`` then.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def main() -> None:
         ),
     ).fit()
     history = [int(step) for step in result.metrics_dataframe["step"]]
-    print(json.dumps({"history": history, "right": result.return_value == expected(len(history))}))
+    found = {"history": history, "right": result.return_value == expected(len(history))}
+    (home / "found.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

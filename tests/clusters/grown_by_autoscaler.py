@@ -87,7 +87,7 @@ def main() -> None:
         deadline = time.monotonic() + 120
         while workers_alive() and time.monotonic() < deadline:
             time.sleep(0.5)
-        print(json.dumps({**seen, "alive_in_the_end": workers_alive()}))
+        (home / "seen.json").write_text(json.dumps({**seen, "alive_in_the_end": workers_alive()}))
     finally:
         ray.shutdown()
         subprocess.run([f"{Path(sys.executable).parent}/ray", "stop", "--force"], check=False, timeout=120)

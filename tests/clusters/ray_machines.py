@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -79,6 +80,24 @@ class Machines:
         gcs = ray._private.worker.global_worker.gcs_client
         accepted, why = gcs.drain_node(id, preemption, "a test", int((time.time() + deadline_s) * 1000))
         assert accepted, why
+
+    @contextmanager
+    def talkative(self) -> Iterator[None]:
+        """Ray has much to say to all drivers meanwhile, as when nodes die."""
+        gcs = ray._private.worker.global_worker.gcs_client
+        enough = threading.Event()
+
+        def talk() -> None:
+            while not enough.wait(0.01):
+                ray._private.utils.publish_error_to_driver("a test", "a word of Ray's", gcs)
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        try:
+            yield
+        finally:
+            enough.set()
+            thread.join()
 
     def top_up(self, count: int) -> list[str]:
         """Have so many nodes with one CPU each; tests leave others behind."""

@@ -90,8 +90,13 @@ else:
         thread.start()
     for thread in threads:
         thread.join()
-print(json.dumps(said))
+(home / "said.json").write_text(json.dumps(said))
 """
+
+
+def said(home: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((home / "said.json").read_text())
+    return found
 
 
 def script(home: Path, machines: Machines, do: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
@@ -102,8 +107,7 @@ def script(home: Path, machines: Machines, do: str, monkeypatch: pytest.MonkeyPa
     command = [sys.executable, "-c", SCRIPT, str(home), machines.address, do]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return said(home)
 
 
 @pytest.mark.soak
@@ -126,7 +130,7 @@ def test_a_run_ends_if_ray_loses_the_node_that_its_driver_is_on(
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), "", "lose"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert "Ray has lost the node that the script is on" in json.loads(done.stdout.splitlines()[-1])["left"]
+    assert "Ray has lost the node that the script is on" in str(said(tmp_path)["left"])
 
 
 @pytest.mark.soak
@@ -151,7 +155,7 @@ def test_a_cluster_that_asks_for_a_token(tmp_path: Path, monkeypatch: pytest.Mon
         command = [sys.executable, "-c", SCRIPT, str(tmp_path), address, "both"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, **token})
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1]) == {"a": {"done": 1}, "b": {"done": 1}}
+        assert said(tmp_path) == {"a": {"done": 1}, "b": {"done": 1}}
 
 
 class Head:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import pickle
@@ -72,10 +71,10 @@ def test_a_reference_of_an_earlier_driver_is_refused(machines: Machines, tmp_pat
     machines.top_up(1)
     folders = [str(Path(module.__file__ or "").parent) for module in (cluster_objects, elastic_job)]
     env = {**os.environ, "RAY_ADDRESS": machines.address, "PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, cluster_objects.__file__]
+    command = [sys.executable, cluster_objects.__file__, str(tmp_path / "reference")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    stale = pickle.loads(base64.b64decode(done.stdout.splitlines()[-1]))
+    stale = pickle.loads((tmp_path / "reference").read_bytes())
     assert stale.handle is not None
     tuner = tune.Tuner(cluster_objects.add_up_alone, param_space={"reference": stale}, run_config=run_config(tmp_path))
     with pytest.raises(ObjectLostError, match="param_space refers to objects that are lost"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
@@ -27,24 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from holdfast.engine.ray.address import why_unreachable
-    from holdfast.engine.ray.capacity import capacity
-    from holdfast.engine.ray.connection import connect, disconnect
-
     demand = _demand(arguments)
-    address = arguments.address or os.environ.get("RAY_ADDRESS") or "auto"
-    why = "" if address == "auto" else why_unreachable(address)
-    try:
-        if not why:
-            connect(address, log_to_driver=False, logging_level="ERROR")
-    except ConnectionError as error:
-        why = str(error)
-    if why:
-        raise ValueError(f"no Ray cluster answers at {address!r}: {why}. Start one: ray start --head")
-    try:
-        found = capacity(demand)
-    finally:
-        disconnect()
+    found = _found(demand, arguments.address or os.environ.get("RAY_ADDRESS") or "auto")
     verdict, fine = judge(demand, found)
     if arguments.json:
         output.print_json(_as_json(demand, found, verdict, fine))
@@ -52,6 +38,27 @@ def run(arguments: argparse.Namespace) -> int:
         _print(demand, found)
         print(verdict)
     return 0 if fine else 1
+
+
+def _found(demand: Demand, address: str) -> Capacity:
+    """Ray tells a script of lost nodes on its standard output, which here is for the answer."""
+    from holdfast.engine.ray.address import why_unreachable
+    from holdfast.engine.ray.capacity import capacity
+    from holdfast.engine.ray.connection import connect, disconnect
+
+    why = "" if address == "auto" else why_unreachable(address)
+    with redirect_stdout(sys.stderr):
+        try:
+            if not why:
+                connect(address, log_to_driver=False, logging_level="ERROR")
+        except ConnectionError as error:
+            why = str(error)
+        if why:
+            raise ValueError(f"no Ray cluster answers at {address!r}: {why}. Start one: ray start --head")
+        try:
+            return capacity(demand)
+        finally:
+            disconnect()
 
 
 def judge(demand: Demand, found: Capacity) -> tuple[str, bool]:
