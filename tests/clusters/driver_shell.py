@@ -24,9 +24,14 @@ def start(storage: Path, address: str, **config: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def await_checkpoints(storage: Path, count: int) -> None:
+def await_checkpoints(driver: subprocess.Popen[str], storage: Path, count: int) -> None:
     manifests = storage / "run" / "checkpoints"
-    wait_until(lambda: len(list(manifests.glob("*.json"))) >= count, f"{count} checkpoints")
+
+    def are_there() -> bool:
+        assert driver.poll() is None, driver.communicate()
+        return len(list(manifests.glob("*.json"))) >= count
+
+    wait_until(are_there, f"{count} checkpoints")
 
 
 def finish(driver: subprocess.Popen[str], within_s: float = 120.0) -> None:

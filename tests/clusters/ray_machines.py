@@ -49,11 +49,14 @@ class Machines:
         return str(self._cluster.address)
 
     def add(self, cpus: float = 1, **options: Any) -> str:
-        """With an address of its own: Ray takes a driver to be on any node that has the driver's, and its job for
-        ended when that is lost. So drivers are on the head."""
+        """With an address of its own, which is not noted as that of the machine: older releases of Ray take a driver to
+        be on any node with the address that is noted, and its job for ended when that is lost. So drivers are on the
+        head."""
         self._added += 1
         own = {"node_ip_address": f"127.0.{1 + self._added // 250}.{1 + self._added % 250}", **ports(), **options}
-        node = patiently(lambda: self._cluster.add_node(num_cpus=cpus, **own))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ray._private.services.write_node_ip_address", lambda *_: None, raising=False)
+            node = patiently(lambda: self._cluster.add_node(num_cpus=cpus, **own))
         self.nodes[node.node_id] = node
         return str(node.node_id)
 

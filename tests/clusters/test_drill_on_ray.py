@@ -14,9 +14,10 @@ import pytest
 from ray_machines import Machines, descendants, left_over, our_processes, wait_until
 
 from holdfast.drill.faults import KINDS, parse
-from holdfast.drill.own_cluster import MARK
+from holdfast.drill.own_cluster import MARK, OwnCluster
 from holdfast.drill.rehearsal import Rehearsal, Report
-from holdfast.drill.stage import marked
+from holdfast.drill.stage import NodeShape, Stage, marked
+from holdfast.engine.ray import drill_cluster
 
 pytestmark = [
     pytest.mark.soak,
@@ -52,6 +53,21 @@ def test_a_script_that_names_ray_survives_every_fault_on_the_drills_own_cluster(
     lost = {result.fault.name: result for result in report.results}
     for name in {"node-kill", "partition", "worker-kill"} & lost.keys():
         assert len(lost[name].runs[0].groups) > 1, f"{name} was no fault for the run"
+
+
+@pytest.mark.usefixtures("ends_what_it_starts")
+def test_many_nodes_of_the_drills_own_cluster_start_at_the_first_try(tmp_path: Path) -> None:
+    stage = Stage.build(tmp_path / "stage", None)
+    (stage.directory / drill_cluster.WANTED).touch()
+    stage.ask_for_nodes(NodeShape(4, {"CPU": 1.0}, {}))
+    with OwnCluster(tmp_path) as cluster:
+
+        def have_started() -> bool:
+            cluster.attend(stage)
+            return len(cluster._nodes) == 5 and all(node.has_started for node in cluster._nodes.values())
+
+        wait_until(have_started, "the start of all nodes")
+        assert {node.order.tries for node in cluster._nodes.values()} == {1}
 
 
 @pytest.mark.usefixtures("ends_what_it_starts")

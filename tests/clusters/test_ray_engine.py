@@ -139,7 +139,7 @@ def test_a_run_in_a_bucket_loses_a_worker_and_a_node(
 def test_the_same_command_goes_on_with_a_run_whose_driver_was_killed(machines: Machines, tmp_path: Path) -> None:
     machines.top_up(2)
     driver = driver_shell.start(tmp_path, machines.address)
-    driver_shell.await_checkpoints(tmp_path, 3)
+    driver_shell.await_checkpoints(driver, tmp_path, 3)
     driver.kill()
     driver.communicate()
     wait_until(lambda: not left_over(), "the end of all that the killed driver had")

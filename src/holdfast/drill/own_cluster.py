@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -43,13 +43,21 @@ _LOOK_EVERY_S = 0.05
 _OURS = "hf-"  # how the names of agents, zygotes and workers begin
 
 
-@dataclass
-class _Node:
-    process: subprocess.Popen[bytes]
+@dataclass(frozen=True)
+class _Order:
+    """A node that is to be started."""
+
+    name: str
     options: Sequence[str]
+    shape: NodeShape | None = None
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class _Node:
+    order: _Order
+    process: subprocess.Popen[bytes]
     log: Path
-    shape: NodeShape | None
-    tries: int
 
     @property
     def has_started(self) -> bool:
@@ -61,6 +69,7 @@ class OwnCluster:
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
+        self._orders: list[_Order] = []
         self._nodes: dict[str, _Node] = {}
         self._goes_at: dict[str, float] = {}  # the nodes that are to go, and when
         self._home: Path | None = None
@@ -82,8 +91,8 @@ class OwnCluster:
         if self._home is None:
             self._home = Path(tempfile.mkdtemp(prefix="hf-ray-"))  # short, as Ray makes sockets in it
             more = [f"--ray-client-server-port={_free_ports(1)[0]}"] if importlib.util.find_spec("grpc") else []
-            self._start(_HEAD, [*_AS_HEAD, f"--temp-dir={self._home}", *more], None)
-        self._try_again()
+            self._orders.append(_Order(_HEAD, [*_AS_HEAD, f"--temp-dir={self._home}", *more]))
+        self._start_next()
         self._address = self._address or self._read_address()
         if self._failed:
             stage.say_cluster_failed(self._failed)
@@ -124,20 +133,38 @@ class OwnCluster:
 
     def _add(self, shape: NodeShape) -> None:
         """Have so many nodes of that kind."""
-        there = sum(1 for node in self._nodes.values() if node.shape == shape and node.process.poll() is None)
-        for _ in range(shape.count - there):
+        there = [node.order for node in self._nodes.values() if node.process.poll() is None]
+        for _ in range(shape.count - sum(1 for order in [*there, *self._orders] if order.shape == shape)):
             self._numbered += 1
             where = [f"--address={self._address}", *_own_address(self._numbered)]
-            self._start(f"drill-{self._numbered}", [*where, *_options(shape)], shape)
+            self._orders.append(_Order(f"drill-{self._numbered}", [*where, *_options(shape)], shape))
 
-    def _start(self, name: str, options: Sequence[str], shape: NodeShape | None, tries: int = 1) -> None:
+    def _start_next(self) -> None:
+        """One by one: nodes that start at the same time give their sockets the same name. What ended before it had
+        started is tried again."""
+        for name, node in list(self._nodes.items()):
+            if node.has_started:
+                continue
+            if node.process.poll() is None:
+                return
+            del self._nodes[name]
+            if node.order.tries < _TRIES:
+                self._orders.insert(0, replace(node.order, tries=node.order.tries + 1))
+            else:
+                words = " ".join(node.log.read_text(errors="replace").strip().splitlines()[-1:])
+                self._failed = f"holdfast drill could not start a Ray node on this machine: {words}"
+        if self._orders:
+            self._start(self._orders.pop(0))
+
+    def _start(self, order: _Order) -> None:
         assert self._home is not None
-        log = self._home / f"{name}.log"
+        log = self._home / f"{order.name}.log"
+        named = [f"--node-name={order.name}", f"--object-store-memory={_STORE}"]
         ports = [f"--{port}={number}" for port, number in zip(_PORTS, _free_ports(len(_PORTS)), strict=True)]
-        command = [*_START, *_QUIET, *options, f"--node-name={name}", f"--object-store-memory={_STORE}", *ports]
+        command = [*_START, *_QUIET, *order.options, *named, *ports]
         with signals_held() as mask, log.open("wb") as output:
             process = start(command, self._environment(self._home), output, mask)
-            self._nodes[name] = _Node(process, options, log, shape, tries)
+            self._nodes[order.name] = _Node(order, process, log)
 
     def _environment(self, home: Path) -> dict[str, str]:
         temporary = home / "tmp"
@@ -146,18 +173,6 @@ class OwnCluster:
         # As a script has it; else nodes would ask for a token wherever the user has one, and the script would not know
         theirs.setdefault("RAY_AUTH_MODE", "disabled")
         return {**theirs, MARK: str(self._mark), "TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
-
-    def _try_again(self) -> None:
-        """What ended before it had started. A node that was drained may end by itself, and is not wanted any more."""
-        for name, node in list(self._nodes.items()):
-            if node.process.poll() is None or node.has_started:
-                continue
-            if node.tries < _TRIES:
-                self._start(name, node.options, node.shape, node.tries + 1)
-                continue
-            del self._nodes[name]
-            words = " ".join(node.log.read_text(errors="replace").strip().splitlines()[-1:])
-            self._failed = f"holdfast drill could not start a Ray node on this machine: {words}"
 
     def _read_address(self) -> str:
         assert self._home is not None

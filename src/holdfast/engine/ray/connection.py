@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.wire.objects import refs
 
 from .address import why_unreachable
-from .drill_cluster import drill_cluster
+from .drill_cluster import drill_cluster, on_its_head
 
 OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
 _connecting = threading.Lock()  # Ray is not made for two threads that connect at the same time
@@ -75,7 +75,8 @@ def connect(address: str | None = None, **options: Any) -> ModuleType:
     ray = ray_module()
     with _connecting:
         if not ray.is_initialized():
-            address = address or drill_cluster()
+            if not address and (address := drill_cluster()):
+                options = {**on_its_head(address), **options}
             _look_at(os.environ.get("RAY_ADDRESS", "") if address in (None, "auto") else str(address))
             _join(ray, address, **{"log_to_driver": True, **options})
         if ray.util.client.ray.is_connected():

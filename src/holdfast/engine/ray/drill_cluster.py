@@ -32,3 +32,8 @@ def drill_cluster() -> str | None:
             return (directory / ADDRESS).read_text()
         time.sleep(_LOOK_EVERY_S)
     raise HoldfastError("the drill could not start a Ray cluster in time; give it one by RAY_ADDRESS")
+
+
+def on_its_head(address: str) -> dict[str, str]:
+    """Options of ``ray.init``. Older releases of Ray take a script to be on the node that was started last."""
+    return {"_node_ip_address": address.rpartition(":")[0]}
