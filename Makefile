@@ -23,7 +23,7 @@ setup: $(VENV)/.ready ## create .venv with everything that development needs
 demo: setup ## train a small model, kill a worker on the way, compare with an undisturbed run
 	$(VENV)/bin/python examples/demo.py
 
-test: lint types ## lint, type check and run the tests, the files of them on as many processes as there are cores
+test: lint types ## lint, type check and run the tests, the files of them on one process more than there are cores
 	$(VENV)/bin/python -m pytest -n auto --dist loadfile
 
 lint: setup ## ruff: rules and formatting

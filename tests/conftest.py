@@ -33,6 +33,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     plant_seed()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: most tests wait half of their time, for processes to start or to be missed."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
     threads, processes, files = set(threading.enumerate()), descendants(), open_files()
