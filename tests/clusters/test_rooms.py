@@ -21,8 +21,12 @@ class Group:
         labels: Sequence[Mapping[str, str]] = (),
         avoiding: Collection[str] = (),
     ) -> None:
-        self.nodes = [next(node for node in "ab" if node not in avoiding)] * len(bundles)
-        self.is_whole = True
+        self._avoiding = avoiding
+        self.nodes = [next((node for node in "ab" if node not in avoiding), "")] * len(bundles)
+        self.is_whole = self.was_granted = all(self.nodes)
+
+    def avoids(self, nodes: Collection[str]) -> bool:
+        return any(node in self._avoiding for node in nodes)
 
     def look(self, alive: Collection[str]) -> None: ...
 
@@ -52,6 +56,12 @@ def look(asked: Rooms, doubted: str, ready: str) -> list[str]:
 def test_room_on_a_node_that_gets_no_agent_is_asked_for_elsewhere(asked: Rooms) -> None:
     assert look(asked, doubted="", ready="") == ["a"]
     assert look(asked, doubted="a", ready="") == ["b"]
+
+
+def test_room_is_asked_for_anew_when_a_node_turns_out_to_be_there(asked: Rooms) -> None:
+    assert look(asked, doubted="ab", ready="") == []
+    assert look(asked, doubted="a", ready="b") == ["b"]
+    assert look(asked, doubted="", ready="ab") == ["b"], "what was granted stays"
 
 
 def test_room_that_a_trial_may_have_is_kept_until_it_is_given_back(asked: Rooms) -> None:

@@ -35,6 +35,9 @@ class Group:
     def is_whole(self) -> bool:
         return all(self.nodes)
 
+    def avoids(self, nodes: Collection[str]) -> bool:
+        return any(node in self.avoiding for node in nodes)
+
     def grant(self, *nodes: str) -> None:
         self.nodes, self.was_granted = list(nodes), True
 
@@ -109,6 +112,21 @@ def test_a_node_that_was_only_doubted_is_used_again() -> None:
     run.balance(doubted="a")
     run.balance()
     assert held() == [MADE[0]]
+
+
+def test_a_seat_is_asked_for_anew_when_a_node_turns_out_to_be_there() -> None:
+    run = Run(1, 2, "a")
+    run.balance(doubted="bc")
+    assert [group.avoiding for group in held()] == [set(), set(), {"b", "c"}]
+    run.balance(doubted="c")
+    assert [group.avoiding for group in held()] == [set(), set(), {"c"}]
+
+
+def test_a_seat_is_not_asked_for_anew_because_a_node_is_taken() -> None:
+    run = Run(1, 2, "a", strategy="STRICT_SPREAD")
+    run.balance(doubted="c")
+    run.balance(doubted="c")
+    assert [group.avoiding for group in MADE] == [set(), {"a"}, {"a", "c"}]
 
 
 def test_a_whole_group_that_is_lost_is_asked_for_as_one_again() -> None:

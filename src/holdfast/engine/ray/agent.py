@@ -28,6 +28,7 @@ from .host import About
 _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
 _CONNECT_WITHIN_S = 60.0
 _CONFIRM_WITHIN_S = 2.0
+_USUALLY_WITHIN_S = 0.5  # the actor says that its agent is gone
 _TURN_S = 0.1
 _NO_SUCH_MODULE = "HoldfastAgent failed to import"  # so Ray says it
 _WHY = ("The actor is dead because", "The actor died because")
@@ -49,9 +50,11 @@ class RayAgent:
         actor: Any,
         env_vars: dict[str, str],
         own_directory: bool,
+        on_doubt: Callable[[], None],
     ) -> None:
         self._node_id, self._configure, self._actor = node_id, configure, actor
         self._env_vars, self._own_directory = env_vars, own_directory
+        self._on_doubt = on_doubt  # whether the node is there
         self._door: Door | None = None
         self._link: Link | None = None
         self._hosting: Any = None  # what the actor answers when all is gone
@@ -167,7 +170,12 @@ class RayAgent:
             ray = connected_ray()
         except LeftClusterError:
             return  # nobody can say, and its line is closed
-        done, _ = ray.wait([self._hosting], timeout=max(0.0, over - time.monotonic()))
+        usually = min(over, time.monotonic() + _USUALLY_WITHIN_S)
+        done, _ = ray.wait([self._hosting], timeout=max(0.0, usually - time.monotonic()))
+        if not done:
+            if is_lost():
+                self._on_doubt()
+            done, _ = ray.wait([self._hosting], timeout=max(0.0, over - time.monotonic()))
         answer = self._answer(ray, self._hosting) if done else None
         self.node_is_there = answer is True
         self.trouble = answer if isinstance(answer, HoldfastError) else self.trouble

@@ -44,7 +44,7 @@ class RayMember(Member):
         self._latest: RayAgent | None = None
         self._told = ""  # what went wrong, as far as a person was told
         self.is_busy = False  # workers of the run may live there
-        self.is_doubted = False  # its actor is gone, and nobody knows yet whether the node is
+        self.is_doubted = False  # its actor is gone, or does not answer, and nobody knows yet whether the node is there
         super().__init__(node, configure, inbox, stays)
 
     def seat(self, seats: list[wire.Seat]) -> None:
@@ -90,16 +90,22 @@ class RayMember(Member):
             self._actor = self._new_actor()
         runtime_env = self._runtime_env()
         env_vars = {str(name): str(value) for name, value in runtime_env.get("env_vars", {}).items()}
-        self._latest = RayAgent(self._node.id, self._configure, self._actor, env_vars, "working_dir" in runtime_env)
+        own_directory = "working_dir" in runtime_env
+        self._latest = RayAgent(self._node.id, self._configure, self._actor, env_vars, own_directory, self._doubt)
         return self._latest
 
     def _one_agent(self) -> bool:
         was_ready = super()._one_agent()
         self.is_busy = False
-        self.is_doubted = self._latest is not None and not self._latest.node_is_there
-        if self.is_doubted:
-            self._on_doubt()
+        if self._latest is not None and not self._latest.node_is_there:
+            self._doubt()
+        else:
+            self.is_doubted = False
         return was_ready
+
+    def _doubt(self) -> None:
+        self.is_doubted = True
+        self._on_doubt()
 
     def _runtime_env(self) -> dict[str, Any]:
         """The job's, with what the run has of its own."""

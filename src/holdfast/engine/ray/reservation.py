@@ -24,7 +24,7 @@ class Reservation:
         labels: Sequence[Mapping[str, str]] = (),
         avoiding: Collection[str] = (),
     ) -> None:
-        self._name, self._bundles = name, bundles
+        self._name, self._bundles, self._avoiding = name, bundles, frozenset(avoiding)
         selectors = [dict(labels[number % len(labels)]) if labels else {} for number in range(len(bundles))]
         if avoiding:
             others = ",".join(sorted(avoiding))
@@ -39,6 +39,10 @@ class Reservation:
     @property
     def is_whole(self) -> bool:
         return all(self.nodes)
+
+    def avoids(self, nodes: Collection[str]) -> bool:
+        """Any of them. What Ray was asked for cannot be changed: it has to be asked anew."""
+        return not self._avoiding.isdisjoint(nodes)
 
     def look(self, alive: Collection[str]) -> None:
         """Take note of what was granted, and of what went with its node."""

@@ -33,6 +33,7 @@ class Rooms:
         self._told: set[str] = set()  # what was granted as a whole, and is shown
         self._had: set[str] = set()  # of that, what the experiment has heard of, so that a trial may be there
         self._turn = 0
+        self._alive: set[str] = set()
 
     # What the experiment says
 
@@ -47,6 +48,7 @@ class Rooms:
     # What Ray says
 
     def look(self, alive: Collection[str]) -> None:
+        self._alive = set(alive)
         for key in self._told:
             self._there[key].look(alive)
         waiting = [reservation for key, reservation in self._there.items() if key not in self._told]
@@ -66,13 +68,14 @@ class Rooms:
 
     def balance(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> bool:
         """Ask Ray for what it was not asked for yet, and again for what it has granted on a node that is lost or will
-        be. Whether anything was asked for."""
+        be, or has not granted while a node was doubted that is there. Whether anything was asked for."""
         with self._lock:
             asked = dict(self._asked)
         for key in [key for key in self._there if key not in asked]:
             self._remove(key)
         for key, reservation in list(self._there.items()):
-            if key not in self._had and any(node in doubted for node in reservation.nodes):
+            in_vain = not reservation.was_granted and reservation.avoids(self._alive - set(doubted))
+            if in_vain or (key not in self._had and any(node in doubted for node in reservation.nodes)):
                 self._remove(key)
         missing = {key: room for key, room in asked.items() if key not in self._there}
         for key, room in missing.items():

@@ -22,6 +22,7 @@ class Seats:
         self._least = max(1, demand.least)
         self.has_begun = False  # the first group was granted
         self._numbered = self._turn = 0
+        self._alive: set[str] = set()
         self._groups = [self._reserve(self._least, ())]
         self._too_much: list[Reservation] = []  # of them, where somebody sits for now
 
@@ -29,6 +30,7 @@ class Seats:
 
     def look(self, alive: Collection[str]) -> None:
         """Take note of what was granted, and of what went with its node."""
+        self._alive = set(alive)
         for group in self._groups:
             if group.was_granted:
                 group.look(alive)
@@ -53,6 +55,7 @@ class Seats:
         if not self.has_begun:
             return False  # else a part of what the whole group needs would be taken away from it
         self._give_back_lost(doubted, going, is_busy)
+        self._withdraw_what_avoids(self._alive - set(doubted) - self._taken())
         sound = sum(_sound(group, doubted) for group in self._groups)
         missing = self._demand.most - sound
         if not sound:  # it begins anew
@@ -67,9 +70,19 @@ class Seats:
         needs them all go together."""
         if self._demand.strategy != "STRICT_SPREAD" or not count:
             return [self._reserve(1, doubted) for _ in range(count)]
-        taken = {*doubted, *(node for group in self._groups for node in group.nodes if node)}
         sizes = [count] if self._least == self._demand.most else [1] * count
-        return [self._reserve(size, taken) for size in sizes]
+        return [self._reserve(size, {*doubted, *self._taken()}) for size in sizes]
+
+    def _taken(self) -> set[str]:
+        """Where no other seat may be."""
+        if self._demand.strategy != "STRICT_SPREAD":
+            return set()
+        return {node for group in self._groups for node in group.nodes if node}
+
+    def _withdraw_what_avoids(self, nodes: Collection[str]) -> None:
+        """It was asked for while one of them was doubted, and would not be granted there; it is asked for anew."""
+        for group in [group for group in self._groups if not group.was_granted and group.avoids(nodes)]:
+            self._give_back(group)
 
     def _shed(self, surplus: int, doubted: Collection[str], is_busy: Callable[[str], bool]) -> None:
         """What is more than the run may have goes back; where somebody sits, when the next group sits elsewhere."""
