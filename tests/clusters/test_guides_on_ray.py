@@ -4,6 +4,7 @@ on, and ends with the weights of a run on one machine that nothing happened to, 
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ray_hosts import GCS_PORT, hosts
 from ray_machines import Machines, left_over, our_processes, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
@@ -131,6 +133,28 @@ def test_a_node_is_drained(connected: Machines, shell: Shell, undisturbed: Path)
     command = shell.start("worker_failure.py", *arguments(shell))
     connected.drain(await_epoch(command, connected, 4), 600)
     finish(command)
+    assert len(records(shell, "GroupStarted")) == 2
+    assert_same_run(shell.storage / "run", undisturbed)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+def test_a_node_is_cut_off(shell: Shell, undisturbed: Path, tmp_path: Path) -> None:
+    """It lives on, and nobody is told. Another is in reserve."""
+    with hosts(4, tmp_path) as (head, *nodes):
+        head.start_head("--include-dashboard=false")
+        for node in nodes:
+            node.join(head, "--num-cpus=1")
+        script = (sys.executable, str(example_shell.EXAMPLES / "worker_failure.py"), *arguments(shell))
+        address = f"{head.address}:{GCS_PORT}"
+        command = head.start(*script, RAY_ADDRESS=address, HOLDFAST_ENGINE="ray", HOLDFAST_NODE_TIMEOUT_S="5")
+        manifests = shell.storage / "run" / "checkpoints"
+        wait_until(lambda: len(list(manifests.glob("*.json"))) >= 5, "some checkpoints")
+        used = records(shell, "GroupStarted")[0].body["leased"]
+        victim = next(node for node in nodes if used[0].startswith(f"{node.address}-"))
+        victim.port.cut()
+        output, _ = command.communicate(timeout=example_shell.PATIENCE_S)
+        assert command.returncode == 0, output + (tmp_path / "hosts.log").read_text()
+        wait_until(lambda: not list(our_processes()), "the end of all processes of the run")
     assert len(records(shell, "GroupStarted")) == 2
     assert_same_run(shell.storage / "run", undisturbed)
 
