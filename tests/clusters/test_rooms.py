@@ -21,8 +21,10 @@ class Group:
         labels: Sequence[Mapping[str, str]] = (),
         avoiding: Collection[str] = (),
     ) -> None:
-        self._avoiding = avoiding
-        self.nodes = [next((node for node in "ab" if node not in avoiding), "")] * len(bundles)
+        self._avoiding, self.labels = avoiding, [dict(labels[0]) if labels else {} for _ in bundles]
+        named = self.labels[0].get("ray.io/node-id")
+        self.nodes = [named or next((node for node in "ab" if node not in avoiding), "")] * len(bundles)
+        MADE.append(self)
         self.is_whole = self.was_granted = all(self.nodes)
 
     def avoids(self, nodes: Collection[str]) -> bool:
@@ -36,9 +38,13 @@ class Group:
     def remove(self) -> None: ...
 
 
+MADE: list[Group] = []
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Rooms:
     monkeypatch.setattr(rooms, "Reservation", Group)
+    MADE.clear()
     found = Rooms("experiment")
     found.reserve("1", Asked([{"CPU": 1.0}], "PACK", ()))
     return found
@@ -69,3 +75,11 @@ def test_room_that_a_trial_may_have_is_kept_until_it_is_given_back(asked: Rooms)
     assert look(asked, doubted="a", ready="") == ["a"]
     asked.give_back("1")
     assert look(asked, doubted="a", ready="") == []
+
+
+def test_room_on_a_node_that_a_trial_names_is_asked_for_once(asked: Rooms) -> None:
+    asked.give_back("1")
+    asked.reserve("2", Asked([{"CPU": 1.0}], "PACK", [{"ray.io/node-id": "a"}]))
+    for _ in range(3):
+        assert look(asked, doubted="a", ready="") == ["a"]
+    assert len(MADE) == 1

@@ -26,6 +26,7 @@ class Group:
         avoiding: Collection[str] = (),
     ) -> None:
         self.strategy, self.avoiding = strategy, set(avoiding)
+        self.labels = [dict(labels[index]) for index in range(len(bundles))]
         self.nodes = [""] * len(bundles)
         self.was_granted = self.is_removed = False
         self.looks = 0
@@ -72,8 +73,10 @@ ALL = ("a", "b", "c", "d")
 class Run:
     """Its first group is granted on the nodes that are given, and its other seats on ``c``."""
 
-    def __init__(self, least: int, most: int, *nodes: str, strategy: str = "PACK") -> None:
-        self._seats = seats.Seats(Demand(least, most, strategy=strategy), "run")
+    def __init__(
+        self, least: int, most: int, *nodes: str, strategy: str = "PACK", labels: Sequence[dict[str, str]] = ()
+    ) -> None:
+        self._seats = seats.Seats(Demand(least, most, strategy=strategy, labels=labels), "run")
         MADE[0].grant(*nodes)
         self._seats.look(ALL)
         self.balance(busy="abc")
@@ -138,6 +141,53 @@ def test_a_whole_group_that_is_lost_is_asked_for_as_one_again() -> None:
     assert held() == [MADE[1]]
 
 
+def test_an_elastic_run_that_loses_all_it_has_begins_anew_as_a_whole() -> None:
+    run = Run(2, 4, "a", "a", strategy="STRICT_PACK")
+    for group in MADE[1:]:
+        group.nodes, group.was_granted = [""], False
+    run.balance(doubted="a")
+    waiting = [(len(group.nodes), group.strategy) for group in held() if not group.was_granted]
+    assert waiting == [(2, "STRICT_PACK"), (1, "PACK"), (1, "PACK")]
+    made = len(MADE)
+    run.balance(doubted="a")
+    assert len(MADE) == made, "it is asked for once"
+    run.balance()
+    assert [(len(group.nodes), group.was_granted) for group in held()] == [(2, True), (1, False), (1, False)]
+
+
+@pytest.mark.parametrize("strategy", ["PACK", "STRICT_SPREAD"])
+def test_what_turns_out_to_be_there_is_not_asked_for(strategy: str) -> None:
+    run = Run(3, 3, "a", "b", "c", strategy=strategy)
+    run.balance(doubted="ab")
+    run.balance(doubted="abc")
+    run.balance(doubted="b")
+    waiting = [group for group in held() if not group.was_granted]
+    assert [len(group.nodes) for group in waiting] == [1]
+    assert waiting[0].avoiding >= {"b"}
+
+
+def test_a_seat_is_asked_for_with_the_labels_of_the_one_that_was_lost() -> None:
+    zones = [{"zone": zone} for zone in "abc"]
+    run = Run(2, 3, "a", "b", labels=zones)
+    assert [group.labels for group in held()] == [zones[:2], zones[2:]]
+    run.balance(lost="b")
+    assert [group.labels for group in held() if not group.was_granted] == [[zones[1]]]
+    MADE[2].grant("d")
+    MADE[0].grant("a", "b")  # Ray has made it whole by itself
+    run.balance(doubted="a", busy="bcd")
+    assert [group.labels for group in held() if not group.was_granted] == [[zones[0]]]
+    made = len(MADE)
+    run.balance(doubted="a", busy="bcd")
+    assert len(MADE) == made, "what is too much has other labels"
+
+
+def test_a_seat_on_a_node_that_its_labels_name_is_not_asked_for_elsewhere() -> None:
+    run = Run(1, 1, "a", labels=[{"ray.io/node-id": "a"}])
+    assert not run.balance(doubted="a")
+    assert run.balance(lost="a")
+    assert not run.balance(lost="a")
+
+
 def test_what_lives_of_a_group_is_kept_and_the_rest_is_asked_for() -> None:
     run = Run(2, 2, "a", "b")
     run.balance(doubted="a", busy="b")
@@ -191,6 +241,9 @@ def test_what_ray_has_reserved_again_goes_back_if_nobody_sits_there() -> None:
     run.balance(doubted="a")
     MADE[1].grant("b")
     MADE[0].grant("d")  # between two looks
+    run.balance(doubted="a", busy="b")
+    assert set(run.by_node()) == {"b"}, "first the driver is told"
+    assert held() == MADE
     run.balance(doubted="a", busy="b")
     assert held() == [MADE[1]]
 

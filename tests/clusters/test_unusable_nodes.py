@@ -27,47 +27,55 @@ exec(compile(open({str(HERE / "__init__.py")!r}).read(), "holdfast", "exec"))
 """
 OLDER = ANOTHER + '__version__ = "0.0.1"'
 NONE = 'raise ModuleNotFoundError("No module named holdfast")'
-FULL = (
+AGENT = (
     ANOTHER
     + """
 import subprocess
 class Popen(subprocess.Popen):
     def __init__(self, command, *args, **options):
         if "holdfast.engine.ray.agent_main" in command:
-            raise OSError("there are too many processes")
+            {instead}
         super().__init__(command, *args, **options)
 subprocess.Popen = Popen
 """
 )
+FULL = AGENT.format(instead='raise OSError("there are too many processes")')
+QUITS = AGENT.format(instead='command = ["true"]')
 
 
-def add(machines: Machines, home: Path, code: str, resource: str) -> str:
+def add(machines: Machines, home: Path, code: str, resource: str, **options: Any) -> str:
     """A node on which ``import holdfast`` does this."""
     package = home / "elsewhere" / "holdfast"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(code)
-    return machines.add(1, resources={resource: 1}, env_vars={"PYTHONPATH": str(package.parent)})
+    env_vars = {"PYTHONPATH": str(package.parent)}
+    return machines.add(1, resources={resource: 1}, env_vars=env_vars, **options)
 
 
-def trainer(scene: Scene, workers: int | tuple[int, int], resource: str) -> Any:
+def trainer(scene: Scene, workers: int | tuple[int, int], resource: str, gpus: int = 0) -> Any:
     made = scene.trainer(workers, cluster_job.train_fn)
     made.scaling_config = train.ScalingConfig(
-        num_workers=workers, resources_per_worker={"CPU": 1, resource: 1}, elastic_resize_monitor_interval_s=0.0
+        num_workers=workers,
+        use_gpu=gpus > 0,
+        resources_per_worker={"CPU": 1, resource: 1},
+        elastic_resize_monitor_interval_s=0.0,
     )
     return made
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
 @pytest.mark.parametrize(
     ("code", "words"),
     [(NONE, "cannot import Holdfast"), (OLDER, "has Holdfast 0.0.1, and the driver")],
+    ids=["none", "older"],
 )
 def test_what_is_wrong_from_the_beginning_ends_the_run(
-    code: str, words: str, machines: Machines, scene: RayScene
+    code: str, words: str, gpus: int, machines: Machines, scene: RayScene
 ) -> None:
-    resource = f"{len(code)}-wrong"
-    node = add(machines, scene.home, code, resource)
+    resource = f"{len(code)}-wrong-{gpus}"
+    node = add(machines, scene.home, code, resource, num_gpus=gpus)
     with pytest.raises(ControllerError, match=words):
-        trainer(scene, 1, resource).fit()
+        trainer(scene, 1, resource, gpus).fit()
     machines.kill(node)
 
 
@@ -98,17 +106,21 @@ def test_a_node_that_joins_and_is_wrong_does_not_end_a_run(
     assert scene.kinds() == []
 
 
+@pytest.mark.parametrize(
+    ("code", "words"), [(FULL, "too many processes"), (QUITS, "did not reach the driver")], ids=["full", "quits"]
+)
 def test_a_trial_does_not_wait_for_a_node_that_never_gets_an_agent(
-    machines: Machines, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    code: str, words: str, machines: Machines, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    add(machines, tmp_path, FULL, "trial")
+    resource = f"{len(code)}-trial"
+    add(machines, tmp_path, code, resource)
 
     class AddOne(tune.Callback):
         def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-            if "too many processes" in capfd.readouterr().err:
-                machines.add(1, resources={"trial": 1})
+            if words in capfd.readouterr().err:
+                machines.add(1, resources={resource: 1})
 
-    trainable = tune.with_resources(lambda _: tune.report({"done": 1}), {"cpu": 1, "trial": 1})
+    trainable = tune.with_resources(lambda _: tune.report({"done": 1}), {"cpu": 1, resource: 1})
     run = tune.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0, callbacks=[AddOne()])
     grid = tune.Tuner(trainable, run_config=run).fit()
     assert [result.metrics["done"] for result in grid] == [1]

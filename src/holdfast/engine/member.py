@@ -53,7 +53,10 @@ class Member:
     def send(self, message: wire.Message) -> None:
         with self._lock:
             if self._agent is not None and self._ready == self._accepted:
-                self._agent.send(message)
+                self._send(self._agent, message)
+
+    def _send(self, agent: Agent, message: wire.Message) -> None:
+        agent.send(message)
 
     def drain(self, deadline_s: float) -> None:
         with self._lock:

@@ -44,7 +44,7 @@ class RayMember(Member):
         self._latest: RayAgent | None = None
         self._told = ""  # what went wrong, as far as a person was told
         self.is_busy = False  # workers of the run may live there
-        self.is_doubted = False  # its actor is gone, or does not answer, and nobody knows yet whether the node is there
+        self.is_doubted = False  # it has no agent for now, and nobody knows whether it will have one again
         super().__init__(node, configure, inbox, stays)
 
     def seat(self, seats: list[wire.Seat]) -> None:
@@ -60,11 +60,6 @@ class RayMember(Member):
     def is_ready(self) -> bool:
         return self._ready != 0
 
-    def send(self, message: wire.Message) -> None:
-        if isinstance(message, wire.StartWorkers):
-            self.is_busy = True
-        super().send(message)
-
     def end_actor(self) -> None:
         """When all else is over."""
         if self._actor is not None:
@@ -72,6 +67,11 @@ class RayMember(Member):
 
     def _gives(self) -> dict[str, Any]:
         return {"cpus": math.inf, "gpus": 0.0, "address": self._address, "seats": self._seats}
+
+    def _send(self, agent: Agent, message: wire.Message) -> None:
+        if isinstance(message, wire.StartWorkers):
+            self.is_busy = True
+        super()._send(agent, message)
 
     def _pass_on(self, message: wire.Message) -> None:
         if isinstance(message, wire.WorkersGone):
@@ -97,7 +97,7 @@ class RayMember(Member):
     def _one_agent(self) -> bool:
         was_ready = super()._one_agent()
         self.is_busy = False
-        if self._latest is not None and not self._latest.node_is_there:
+        if not was_ready or (self._latest is not None and not self._latest.node_is_there):
             self._doubt()
         else:
             self.is_doubted = False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .connection import connected_ray
 
-_NODE_LABEL = "ray.io/node-id"
+log = logging.getLogger(__name__)
+NODE_LABEL = "ray.io/node-id"
 _GRANTED = ("CREATED", "RESCHEDULING")
+_ASK_AGAIN_S = 1.0  # which GPUs a bundle has, after that failed
 _IN_VAIN = 8  # that are looked at and still wait, until it is left at that
 
 
@@ -25,16 +29,18 @@ class Reservation:
         avoiding: Collection[str] = (),
     ) -> None:
         self._name, self._bundles, self._avoiding = name, bundles, frozenset(avoiding)
-        selectors = [dict(labels[number % len(labels)]) if labels else {} for number in range(len(bundles))]
+        self.labels = [dict(labels[number % len(labels)]) if labels else {} for number in range(len(bundles))]
+        selectors = self.labels
         if avoiding:
             others = ",".join(sorted(avoiding))
-            selectors = [{_NODE_LABEL: f"!in({others})", **selector} for selector in selectors]
+            selectors = [{NODE_LABEL: f"!in({others})", **selector} for selector in selectors]
         more = {"bundle_label_selector": selectors} if any(selectors) else {}
         wanted = [dict(bundle) for bundle in bundles]
         self._group = connected_ray().util.placement_group(wanted, strategy=strategy, name=name, **more)
         self.nodes = [""] * len(bundles)
         self.was_granted = False  # all of it, once
         self._gpus: list[Any] = [None] * len(bundles)  # by bundle: the ids, or where they will be
+        self._ask_at = 0.0  # for them, and not earlier
 
     @property
     def is_whole(self) -> bool:
@@ -54,22 +60,23 @@ class Reservation:
             node = granted.get(index, "")
             node = node if node in alive else ""
             if node != known:
-                self.nodes[index] = node
-                self._gpus[index] = self._ask_for_gpus(index) if node else None
+                self.nodes[index], self._gpus[index] = node, None
         self.was_granted = self.was_granted or self.is_whole
 
     def gpus(self, index: int) -> list[str] | None:
         """Of a bundle; None while it is not known."""
-        ray, found = connected_ray(), self._gpus[index]
+        ray = connected_ray()
+        if self._gpus[index] is None and self.nodes[index] and time.monotonic() >= self._ask_at:
+            self._gpus[index] = self._ask_for_gpus(index)
+        found = self._gpus[index]
         if isinstance(found, ray.ObjectRef):
             done, _ = ray.wait([found], timeout=0)
             if not done:
                 return None
             try:
                 found = ray.get(found)
-            except ray.exceptions.RayError:  # the node is gone; or will be asked again
-                self._gpus[index] = self._ask_for_gpus(index)
-                return None
+            except ray.exceptions.RayError:  # the node is gone, or cannot be used: its agent says why
+                found, self._ask_at = None, time.monotonic() + _ASK_AGAIN_S
             self._gpus[index] = found
         known: list[str] | None = found
         return known
@@ -84,8 +91,29 @@ class Reservation:
             return []
         ray = connected_ray()
         where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(self._group, index)
-        task = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=where)(_gpu_ids)
+
+        def gpu_ids() -> list[str]:  # sent as it stands, so that a node without Holdfast can do it
+            import ray
+
+            return [str(id) for id in ray.get_gpu_ids()]
+
+        task = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=where)(gpu_ids)
         return task.options(name=f"{self._name}:gpus").remote()
+
+
+def is_doubtful(group: Reservation, index: int, doubted: Collection[str]) -> bool:
+    """Whether other room is to be asked for instead of a bundle that is granted. Where its labels name the node, none
+    would do."""
+    return group.nodes[index] in doubted and NODE_LABEL not in group.labels[index]
+
+
+def remove_all(groups: Iterable[Reservation]) -> None:
+    """Each, whatever becomes of the others. Ray removes what is left when this process ends."""
+    for group in groups:
+        try:
+            group.remove()
+        except Exception as error:
+            log.debug("the cluster did not answer: %s", error)
 
 
 def remove_left_behind(name: str) -> None:
@@ -112,7 +140,3 @@ def look_at_some(waiting: Sequence[Reservation], alive: Collection[str], turn: i
             if in_vain == _IN_VAIN:
                 break
     return turn + _IN_VAIN if turn + _IN_VAIN < len(waiting) else 0
-
-
-def _gpu_ids() -> list[str]:
-    return [str(id) for id in connected_ray().get_gpu_ids()]

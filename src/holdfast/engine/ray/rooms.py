@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from holdfast.engine.base import GrantedSeat
 from holdfast.wire.messages import Seat
 
-from .reservation import Reservation, look_at_some
+from .reservation import Reservation, is_doubtful, look_at_some, remove_all
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class Rooms:
         waiting = [reservation for key, reservation in self._there.items() if key not in self._told]
         self._turn = look_at_some(waiting, alive, self._turn)
 
+    def nodes(self) -> set[str]:
+        """On which there is room, or a part of it, whether it can be shown yet or not."""
+        return {node for reservation in self._there.values() for node in reservation.nodes if node}
+
     def by_node(self) -> dict[str, list[Seat]]:
         found: dict[str, list[Seat]] = {}
         for key, reservation in self._there.items():
@@ -75,7 +79,8 @@ class Rooms:
             self._remove(key)
         for key, reservation in list(self._there.items()):
             in_vain = not reservation.was_granted and reservation.avoids(self._alive - set(doubted))
-            if in_vain or (key not in self._had and any(node in doubted for node in reservation.nodes)):
+            lost = any(is_doubtful(reservation, index, doubted) for index in range(len(reservation.nodes)))
+            if in_vain or (lost and key not in self._had):
                 self._remove(key)
         missing = {key: room for key, room in asked.items() if key not in self._there}
         for key, room in missing.items():
@@ -88,8 +93,7 @@ class Rooms:
         self._had.update(key for key in self._told if all(node in ready for node in self._there[key].nodes))
 
     def release(self) -> None:
-        for key in list(self._there):
-            self._remove(key)
+        remove_all(self._there.values())
 
     def _remove(self, key: str) -> None:
         self._there[key].remove()

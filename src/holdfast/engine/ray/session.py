@@ -58,6 +58,7 @@ class RaySession:
         remove_left_behind(name)  # no other driver has the run now
         self._seats: Seats | Rooms = Rooms(name) if demand.by_request else Seats(demand, name)
         self._looked, self._closed = threading.Event(), threading.Event()
+        self._looks_no_more, self._may_release = threading.Event(), threading.Event()
         is_used_by(self)
         self._thread.start()
         self._looked.wait(_FIRST_LOOKS_S)  # so that the driver hears first of the nodes that are there
@@ -96,7 +97,7 @@ class RaySession:
     def close(self) -> None:
         self._over.set()
         self._soon.set()
-        self._thread.join(_ENDED_WITHIN_S)  # it may be asking a cluster that has gone
+        self._looks_no_more.wait(_ENDED_WITHIN_S)  # it may be asking a cluster that has gone
         members = list(self._members.values())
         for member in members:
             member.shut_down()
@@ -104,17 +105,26 @@ class RaySession:
             if not member.join(_ENDED_WITHIN_S):
                 member.remove()
                 member.join(_ENDED_WITHIN_S)
-        for end in (*(member.end_actor for member in members), self._seats.release):
+        for member in members:
             try:
-                end()
+                member.end_actor()
             except Exception as error:  # Ray ends them when this process does
                 log.debug("the cluster did not answer: %s", error)
+        self._may_release.set()
+        self._thread.join(_ENDED_WITHIN_S)
         is_not_used_by(self)
         self._closed.set()
 
     # What Ray says
 
     def _watch(self) -> None:
+        """What was asked for is released by who asks, so that nothing is asked for afterwards."""
+        self._look_until_over()
+        self._looks_no_more.set()
+        self._may_release.wait()
+        self._seats.release()
+
+    def _look_until_over(self) -> None:
         seen_at = time.monotonic()
         while not self._over.is_set():
             try:
@@ -143,13 +153,15 @@ class RaySession:
     def _look(self) -> None:
         self._alive = look()
         self._seats.look(self._alive)
+        if self._over.is_set():
+            return
         going = {node.id for node in self._alive.values() if node.drain_by is not None}
         if self._seats.balance(going | self._in_doubt(), going, self._is_busy):
             self._asked_at = time.monotonic()
         seats = self._seats.by_node()
-        for ray_id in seats:
-            if self._alive[ray_id].name not in self._members and self._alive[ray_id].drain_by is None:
-                self._add(self._alive[ray_id])
+        for held in [self._alive[ray_id] for ray_id in self._seats.nodes() if ray_id in self._alive]:
+            if held.name not in self._members and held.drain_by is None:
+                self._add(held)
         for node in self._reserve(seats) if self._looked.is_set() else ():
             self._add(node)
         for member in list(self._members.values()):
@@ -173,6 +185,8 @@ class RaySession:
         return list(islice(able, max(0, self._demand.standby - waiting)))
 
     def _add(self, node: RayNode) -> None:
+        if self._over.is_set():
+            return
         local = Node(node.name, labels=node.labels)
         what = (node.id, local, node.address, self._demand, self._configure, self._inbox)
         self._members[node.name] = RayMember(*what, self._stays, self._soon.set, self._has_reported)
@@ -185,8 +199,8 @@ class RaySession:
         member.drain(max(0.0, node.drain_by - time.time()) if node.drain_by else _SOME_DAY_S)
 
     def _in_doubt(self) -> set[str]:
-        """Nodes whose actor is gone, and maybe they too."""
-        return {member.ray_id for member in self._members.values() if member.is_doubted}
+        """Nodes whose actor is gone, and maybe they too; Ray has not noticed yet."""
+        return {member.ray_id for member in self._members.values() if member.is_doubted} & set(self._alive)
 
     def _is_busy(self, ray_id: str) -> bool:
         return any(member.ray_id == ray_id and member.is_busy for member in self._members.values())
