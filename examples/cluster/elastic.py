@@ -1,6 +1,7 @@
 """Elastic training on a cluster: as many workers as there is room for, from the fewest to the most that are asked for.
 
-    ray job submit -- python examples/cluster/elastic.py --storage-path s3://bucket/runs --run-name curve --use-gpu
+    cd examples/cluster
+    ray job submit --working-dir . -- python elastic.py --storage-path s3://bucket/runs --run-name curve --use-gpu
 
 The clusters of kuberay.yaml and launcher.yaml have 1 to 8 nodes for it. The same command goes on with a run that was
 interrupted. A step is the same for any number of workers: each takes its part of one batch.
@@ -85,6 +86,7 @@ def main() -> None:
         run_config=RunConfig(
             name=args.run_name,
             storage_path=args.storage_path,
+            engine="ray",  # a submitted job does not see the HOLDFAST_ENGINE of the shell that submits it
             failure_config=FailureConfig(max_failures=3),
         ),
     )

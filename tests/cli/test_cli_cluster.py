@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 from cli_shell import holdfast
@@ -27,7 +28,19 @@ def test_nobody_answers(free_port: int) -> None:
         ([], "give a RUN, or --workers N or --workers MIN:MAX"),
         (["--workers", "many"], "give a number, as in 4, or a range, as in 1:4"),
         (["--workers", "2", "--address", "nonsense"], "'nonsense' is no address; give host:port"),
+        (["--workers", "2", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read: "),
     ],
 )
 def test_wrong_input(arguments: list[str], words: str) -> None:
-    assert words in holdfast("cluster", "check", *arguments, code=2).stderr
+    done = holdfast("cluster", "check", *arguments, code=2)
+    assert words in done.stderr
+    assert not done.stdout
+    assert "usage:" in done.stderr or done.stderr.count("\n") == 1
+
+
+def test_a_configuration_is_read_without_a_word_of_rays(free_port: int) -> None:
+    config = Path(__file__).parents[2] / "examples" / "cluster" / "launcher.yaml"
+    here = f"127.0.0.1:{free_port}"
+    done = holdfast("cluster", "check", "--workers", "2", "--config", config, "--address", here, code=2)
+    assert "no Ray cluster answers at" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -7,13 +7,17 @@ import math
 import os
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
+from holdfast.cli.cluster.verdict import Verdict, judge, worst
 from holdfast.cli.run import workers
 from holdfast.driver.history import read_identity
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.engine.demand import Demand
     from holdfast.engine.ray.capacity import Capacity
 
@@ -25,29 +29,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N|MIN:MAX", type=workers, help="as ScalingConfig(num_workers=...)")
     parser.add_argument("--cpus", metavar="N", type=float, help="of each worker (default: 1, with --gpus 0)")
     parser.add_argument("--gpus", metavar="N", type=float, default=0.0, help="of each worker")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="the cluster's configuration: a RayCluster, or a file for ray up, which says how far the cluster may grow "
+        "(default, on a head that ray up has made: its own)",
+    )
     parser.add_argument("--address", metavar="HOST:PORT", help="of the cluster (default: RAY_ADDRESS, or the one here)")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from holdfast.engine.ray.capacity import parts
+
     demand = _demand(arguments)
-    found = _found(demand, arguments.address or os.environ.get("RAY_ADDRESS") or "auto")
-    verdict, fine = judge(demand, found)
+    address = arguments.address or os.environ.get("RAY_ADDRESS") or "auto"
+    demands = parts(demand)
+    found = _found(demands, address, arguments.config)
+    verdict = worst(map(judge, demands, found))
     if arguments.json:
-        output.print_json(_as_json(demand, found, verdict, fine))
+        output.print_json(_as_json(demand, found[0], verdict))
     else:
-        _print(demand, found)
-        print(verdict)
-    return 0 if fine else 1
+        _print(demand, found[0])
+        print(verdict.text)
+    return 0 if verdict.can_start else 1
 
 
-def _found(demand: Demand, address: str) -> Capacity:
+def _found(demands: Sequence[Demand], address: str, config: Path | None) -> list[Capacity]:
     """Ray tells a script of lost nodes on its standard output, which here is for the answer."""
     from holdfast.engine.ray.address import why_unreachable
     from holdfast.engine.ray.capacity import capacity
     from holdfast.engine.ray.connection import connect, disconnect
+    from holdfast.engine.ray.growth import read_config
 
-    why = "" if address == "auto" else why_unreachable(address)
     with redirect_stdout(sys.stderr):
+        growth = read_config(config) if config is not None else None
+        why = "" if address == "auto" else why_unreachable(address)
         try:
             if not why:
                 connect(address, log_to_driver=False, logging_level="ERROR")
@@ -56,34 +73,9 @@ def _found(demand: Demand, address: str) -> Capacity:
         if why:
             raise ValueError(f"no Ray cluster answers at {address!r}: {why}. Start one: ray start --head")
         try:
-            return capacity(demand)
+            return [capacity(demand, growth) for demand in demands]
         finally:
             disconnect()
-
-
-def judge(demand: Demand, found: Capacity) -> tuple[str, bool]:
-    """In words, and whether the run can start."""
-    asked = f"{demand.least} to {demand.most} workers" if demand.least < demand.most else f"{demand.most} workers"
-    if found.in_time < demand.least:
-        room = f"{found.in_time:g}" if found.types else f"{found.now}"
-        remedy = "raise the maximum of a node type" if found.types else "add nodes"
-        return f"The run asks for {asked}, and there is room for {room} at most: {remedy}, or ask for fewer.", False
-    if found.now < demand.least:
-        return f"The run asks for {asked}: it waits until the autoscaler has added nodes (room now: {found.now}).", True
-    if found.free < demand.least:
-        return (
-            f"The run asks for {asked}: it waits until others have left (free now: {found.free} of {found.now}).",
-            True,
-        )
-    if found.in_time < demand.most:
-        return (
-            f"The run asks for {asked}: it starts, and never has more than {found.in_time:g}. "
-            "Let the maximum of the node types and of the run agree.",
-            True,
-        )
-    if found.free < demand.most:
-        return f"The run asks for {asked}: it starts with {found.free}, and grows as nodes join or others leave.", True
-    return f"The run asks for {asked}: there is room for all of them now.", True
 
 
 def _demand(arguments: argparse.Namespace) -> Demand:
@@ -114,24 +106,32 @@ def _print(demand: Demand, found: Capacity) -> None:
     if found.types:
         print()
         kinds = [
-            (kind.name, str(kind.seats), str(kind.least), "no limit" if kind.most is None else str(kind.most))
+            (
+                kind.name,
+                "not known" if kind.seats is None else str(kind.seats),
+                str(kind.least),
+                "no limit" if kind.most is None else str(kind.most),
+            )
             for kind in found.types
         ]
         output.print_table(("NODE TYPE", "ROOM EACH", "MIN NODES", "MAX NODES"), kinds)
+        if found.limit is not None:
+            print(f"Of all types together there are {found.limit} nodes at most, and the head.")
     else:
-        print("No autoscaler says how far the cluster can grow.")
+        print("There seems to be an autoscaler." if found.in_the_dark else "There is no autoscaler.")
 
 
-def _as_json(demand: Demand, found: Capacity, verdict: str, fine: bool) -> dict[str, Any]:
+def _as_json(demand: Demand, found: Capacity, verdict: Verdict) -> dict[str, Any]:
     in_time = found.in_time if math.isfinite(found.in_time) else None
     return {
         "asked": {"min": demand.least, "max": demand.most, "resources": dict(demand.resources)},
-        "room": {"free": found.free, "now": found.now, "in_time": in_time},
+        "room": {"free": found.free, "now": found.now, "in_time": in_time, "in_time_is_known": found.is_known},
         "nodes": [
             {"name": node.name, "free": free, "room": room, "draining": node.drain_by is not None}
             for node, free, room in found.nodes
         ],
         "node_types": [vars(kind) for kind in found.types],
-        "verdict": verdict,
-        "can_start": fine,
+        "max_nodes": found.limit,
+        "verdict": verdict.text,
+        "can_start": verdict.can_start,
     }

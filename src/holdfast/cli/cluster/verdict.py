@@ -1,0 +1,78 @@
+"""What the room of a cluster means for a run: whether it can start, and how far it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.engine.demand import Demand
+    from holdfast.engine.ray.capacity import Capacity
+
+_UNKNOWN = "nobody says how far the cluster may grow: give its configuration, by --config"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    text: str
+    grade: int  # 0: the run never starts; the higher, the better
+
+    @property
+    def can_start(self) -> bool:
+        return self.grade > 0
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of the parts of a run: it has to have all of them. Of the whole, if none is worse, which comes first."""
+    return min(verdicts, key=lambda verdict: verdict.grade)
+
+
+def judge(demand: Demand, found: Capacity) -> Verdict:
+    """By the worst that is true of it."""
+    run = f"The run asks for {_asked(demand)}"
+    start, free = found.to_start_now, found.to_start_free
+    never = f" It never has more than {found.in_time:g}." if found.in_time < demand.most else ""
+    if found.to_start_in_time < demand.least:
+        return Verdict(f"{run}, and there is {_room(found)} at most: {_remedy(found)}, or ask for fewer.", 0)
+    if start < demand.least and not found.is_known:
+        return Verdict(f"{run}, and there is room for {start} now. {_dark(found)}", 1)
+    if start < demand.least:
+        return Verdict(f"{run}: it waits until the autoscaler has added nodes (room now: {start}).{never}", 2)
+    if free < demand.least:
+        added = ", or nodes are added" if found.in_time > found.now else ""
+        return Verdict(f"{run}: it waits until others have left{added} (free now: {free} of {start}).{never}", 3)
+    if found.in_time < demand.most:
+        return Verdict(
+            f"{run}: it starts, and never has more than {found.in_time:g}. "
+            "Let the maximum of the node types and of the run agree.",
+            4,
+        )
+    if found.free < demand.most:
+        dark = f" {_dark(found)}" if found.now < demand.most and not found.is_known else ""
+        return Verdict(f"{run}: it starts with {found.free}, and grows as nodes join or others leave.{dark}", 5)
+    return Verdict(f"{run}: there is room for all of them now.", 6)
+
+
+def _dark(found: Capacity) -> str:
+    if found.in_the_dark:
+        return f"If there is an autoscaler, {_UNKNOWN}."
+    return "What the autoscaler may add is not known: the configuration does not give the resources of a node type."
+
+
+def _room(found: Capacity) -> str:
+    return f"room for {found.to_start_in_time:g}{' on one node' if found.together else ''}"
+
+
+def _remedy(found: Capacity) -> str:
+    if found.together:
+        return "take larger nodes"
+    return "raise the maximum of a node type" if found.types else "add nodes"
+
+
+def _asked(demand: Demand) -> str:
+    number = f"{demand.least} to {demand.most}" if demand.least < demand.most else f"{demand.most}"
+    where = f" with {dict(demand.labels[0])}" if len(demand.labels) == 1 and demand.labels[0] else ""
+    how = {"STRICT_PACK": " on one node", "STRICT_SPREAD": " on nodes of their own"}.get(demand.strategy, "")
+    workers = "worker" if demand.most == 1 else "workers"
+    return f"{number} {workers}{how if demand.least > 1 else ''}{where}"
