@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from soak_switch import Port, switch
 GCS_PORT = 6379
 SMALL = f"--object-store-memory={80 << 20}"
 RAY = str(Path(sys.executable).with_name("ray"))
+KNOWN_TO_RAY = (sys.executable, str(Path(__file__).with_name("ray_machines.py")))
 PATIENT_RAY = (sys.executable, str(Path(__file__).with_name("patient_ray.py")))
 START_WITHIN_S = 180.0
 _OWN = "mkdir -p /tmp/ray && mount -t tmpfs none /tmp/ray && mount -t tmpfs none /dev/shm && exec tail -f /dev/null"
@@ -84,6 +86,12 @@ class Host:
 
     def join(self, head: Host, *options: str) -> None:
         self.run(RAY, "start", f"--address={head.address}:{GCS_PORT}", SMALL, *self._own_address, *options)
+
+    def known_to_ray(self) -> list[str]:
+        """Actors and placement groups of ours, on the cluster whose head it is."""
+        out = self.run(*KNOWN_TO_RAY, f"{self.address}:{GCS_PORT}")
+        known: list[str] = json.loads(out.splitlines()[-1])
+        return known
 
     @property
     def _own_address(self) -> tuple[str, ...]:

@@ -1,9 +1,13 @@
-"""A Ray cluster of several raylets on this machine, and what a test does to its nodes."""
+"""A Ray cluster of several raylets on this machine, and what a test does to its nodes.
+
+``python ray_machines.py ADDRESS`` prints what of ours a cluster knows of, for one that this process cannot reach.
+"""
 
 from __future__ import annotations
 
 import glob
 import inspect
+import json
 import os
 import signal
 import socket
@@ -31,6 +35,7 @@ from holdfast.node import posix
 elastic_job.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
 _SLOWER = 5.0
 HEAD = {"num_cpus": 0, "include_dashboard": False}
+_ACTOR = "ray::HoldfastAg"  # Ray's process of an actor of ours, as the kernel cuts its name off
 
 
 class Machines:
@@ -177,24 +182,41 @@ def name_of(ray_id: str) -> str:
 
 def left_over() -> list[str]:
     """Actors, placement groups and processes of ours."""
-    actors = [f"actor {name}" for name in ray.util.list_named_actors() if name.startswith("holdfast")]
+    return known_to_ray() + [f"process {pid} {name}" for pid, name in our_processes()]
+
+
+def known_to_ray() -> list[str]:
+    """Actors and placement groups of ours, whoever has made them: each driver has a namespace of its own."""
+    names = [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)]
+    actors = [f"actor {name}" for name in names if name.startswith("holdfast")]
     groups = [
         f"placement group {group['name']}" for group in placement_group_table().values() if group["state"] != "REMOVED"
     ]
-    return actors + groups + [f"process {pid} {name}" for pid, name in our_processes()]
+    return actors + groups
 
 
 def our_processes() -> Iterator[tuple[int, str]]:
-    """Agents, zygotes and workers, of this test or of any process below it."""
+    """Agents, zygotes and workers, of this test or of any process below it; and actors that have outlived their raylet.
+    As long as there is one, it is Ray that ends them, and ``known_to_ray`` that counts them."""
+    mine = f"HOLDFAST_TEST_RUN={os.environ['HOLDFAST_TEST_RUN']}".encode()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            mine = f"HOLDFAST_TEST_RUN={os.environ['HOLDFAST_TEST_RUN']}".encode()
-            if name.startswith("hf-") and state != "Z" and mine in Path(f"/proc/{pid}/environ").read_bytes():
+            name, (state, parent) = _name_of(pid), _state_of(pid)
+            ours = name.startswith("hf-") or (name == _ACTOR and _name_of(parent) != "raylet")
+            if ours and state != "Z" and mine in Path(f"/proc/{pid}/environ").read_bytes():
                 yield int(pid), name
         except OSError:
             continue
+
+
+def _name_of(pid: str) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def _state_of(pid: str) -> tuple[str, str]:
+    """And its parent."""
+    state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    return state, parent
 
 
 class RayScene(Scene):
@@ -233,4 +255,8 @@ class RayScene(Scene):
         return next(id for id in self.machines.nodes if name_of(id) == name)
 
 
-__all__ = ["Machines", "RayScene", "left_over", "name_of", "our_processes", "wait_until"]
+__all__ = ["Machines", "RayScene", "known_to_ray", "left_over", "name_of", "our_processes", "wait_until"]
+
+if __name__ == "__main__":
+    ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+    print(json.dumps(known_to_ray()))

@@ -15,7 +15,7 @@ import driver_shell
 import pytest
 from engine_contract import EngineContract
 from nodes_at_work import Watcher, parent
-from ray_machines import Machines, RayScene, cluster_job, left_over, name_of, wait_until
+from ray_machines import Machines, RayScene, cluster_job, end, left_over, name_of, our_processes, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "objects"))
 from servers import s3_server
@@ -24,6 +24,7 @@ import holdfast.train as train
 from holdfast.driver.history import load
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray.engine import RayEngine
+from holdfast.errors import ControllerError
 from holdfast.store.location import Location
 from holdfast.wire import messages as wire
 
@@ -31,6 +32,18 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+OTHER_DRIVER = """
+import os, sys, ray
+class HoldfastAgent:
+    def pid(self): return os.getpid()
+ray.init(address=sys.argv[1], namespace="another", log_to_driver=False)
+group = ray.util.placement_group([{"CPU": 1}], name="holdfast:other")
+options = {"num_cpus": 0, "resources": {"other": 1}, "name": "holdfast:other"}
+actor = ray.remote(HoldfastAgent).options(**options).remote()
+print(ray.get(actor.pid.remote()), flush=True)
+sys.stdin.read()
+"""
 
 
 def test_a_killed_worker_comes_back(machines: Machines, scene: RayScene) -> None:
@@ -48,6 +61,23 @@ def test_a_killed_worker_comes_back(machines: Machines, scene: RayScene) -> None
     scene.check(result)
     assert scene.kinds() == ["crash"]
     assert scene.worlds() == [2, 2]
+
+
+def test_what_another_driver_leaves_behind_is_found(machines: Machines) -> None:
+    """It has a namespace of its own, and its actor stays when its node is killed."""
+    node = machines.add(1, resources={"other": 1})
+    command = [sys.executable, "-c", OTHER_DRIVER, machines.address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        actor = int(other.stdout.readline())
+        assert {"actor holdfast:other", "placement group holdfast:other"} <= set(left_over())
+        assert not list(our_processes()), "it is Ray's, as long as there is a raylet"
+        os.kill(actor, signal.SIGSTOP)  # so that nothing in it sees that it is alone
+        machines.kill(node)
+        try:
+            wait_until(lambda: actor in dict(our_processes()), "an actor without a raylet")
+        finally:
+            end([actor])
 
 
 def test_a_killed_node_is_replaced_by_one_in_reserve(
@@ -146,30 +176,52 @@ def test_the_same_command_goes_on_with_a_run_whose_driver_was_killed(machines: M
     driver_shell.finish(driver_shell.start(tmp_path, machines.address))
 
 
+def telling(scene: RayScene, scaling: train.ScalingConfig, **runtime_env: Any) -> train.DataParallelTrainer:
+    """A run whose workers note what they are given."""
+    run = train.RunConfig(
+        name="run", storage_path=str(scene.home), engine="ray", worker_runtime_env=runtime_env, verbose=0
+    )
+    config = {"notes": str(scene.home / "notes")}
+    return train.DataParallelTrainer(
+        cluster_job.tell_devices, train_loop_config=config, scaling_config=scaling, run_config=run
+    )
+
+
 def test_workers_get_the_gpus_the_labels_and_the_variables_that_they_ask_for(
     machines: Machines, scene: RayScene
 ) -> None:
     wanted = machines.add(2, num_gpus=1, labels={"zone": "b"})
-    trainer = train.DataParallelTrainer(
-        cluster_job.tell_devices,
-        train_loop_config={"notes": str(scene.home / "notes")},
-        scaling_config=train.ScalingConfig(
-            num_workers=2,
-            use_gpu=True,
-            resources_per_worker={"CPU": 1, "GPU": 0.5},
-            label_selector={"zone": "b"},
-        ),
-        run_config=train.RunConfig(
-            name="run",
-            storage_path=str(scene.home),
-            engine="ray",
-            worker_runtime_env={"env_vars": {"OF_THE_RUNTIME_ENV": "in ${HOME}"}},
-            verbose=0,
-        ),
+    scaling = train.ScalingConfig(
+        num_workers=2, use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 0.5}, label_selector={"zone": "b"}
     )
-    trainer.fit()
+    telling(scene, scaling, env_vars={"OF_THE_RUNTIME_ENV": "in ${HOME}"}).fit()
     assert sorted(scene.notes("devices")) == [(0, 0, "0", [0]), (1, 1, "0", [0])]
     assert sorted(scene.notes("env")) == [(rank, f"in {os.environ['HOME']}", name_of(wanted)) for rank in (0, 1)]
+
+
+def test_workers_on_one_node_with_a_gpu_each_get_different_ones(machines: Machines, scene: RayScene) -> None:
+    """Each sees both, as with Ray Train, and knows which is its own."""
+    machines.add(2, num_gpus=2, labels={"zone": "c"})
+    telling(scene, train.ScalingConfig(num_workers=2, use_gpu=True, label_selector={"zone": "c"})).fit()
+    assert sorted(scene.notes("devices")) == [(0, 0, "0,1", [0]), (1, 1, "0,1", [1])]
+
+
+@pytest.mark.soak
+def test_each_kind_of_accelerator_is_had_where_it_is(machines: Machines, tmp_path: Path) -> None:
+    """Whichever node Ray would choose by itself, it is wrong for one of them."""
+    kinds = ("A100", "T4")
+    nodes = {kind: machines.add(1, resources={f"accelerator_type:{kind}": 1}) for kind in kinds}
+    for kind, node in nodes.items():
+        (tmp_path / kind).mkdir()
+        scene = RayScene(tmp_path / kind, machines)
+        telling(scene, train.ScalingConfig(accelerator_type=kind)).fit()
+        assert scene.notes("env") == [(0, None, name_of(node))]
+
+
+def test_a_runtime_environment_that_fails_ends_the_run(machines: Machines, scene: RayScene) -> None:
+    machines.top_up(1)
+    with pytest.raises(ControllerError, match=r"(?s)the runtime environment cannot be set up on .*nowhere\.zip"):
+        telling(scene, train.ScalingConfig(), working_dir="file:///nowhere.zip").fit()
 
 
 def test_cluster_check_counts_what_the_cluster_has(machines: Machines) -> None:

@@ -1,9 +1,11 @@
-"""Ray on machines of its own: a node that is cut off and lives on, and a head that is lost and comes back."""
+"""Ray on machines of its own: a node that is cut off and lives on, a head that is lost and comes back, and a directory
+that a node does not see."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,11 +30,15 @@ MORE_STEPS = 30
 
 def begin(home: Path, where: Host, head: Host) -> subprocess.Popen[str]:
     """The job, once each of its ranks has made some steps."""
-    (home / "steps").mkdir()
-    address = f"{head.address}:{GCS_PORT}"
-    job = where.start(sys.executable, JOB, str(home), RAY_ADDRESS=address, HOLDFAST_NODE_TIMEOUT_S=str(NODE_TIMEOUT_S))
+    job = submit(home, where, head)
     await_group(home, job, 1)
     return job
+
+
+def submit(home: Path, where: Host, head: Host) -> subprocess.Popen[str]:
+    (home / "steps").mkdir()
+    address = f"{head.address}:{GCS_PORT}"
+    return where.start(sys.executable, JOB, str(home), RAY_ADDRESS=address, HOLDFAST_NODE_TIMEOUT_S=str(NODE_TIMEOUT_S))
 
 
 def host_of(worker: cut_off_job.Worker, nodes: list[Host]) -> Host:
@@ -50,16 +56,23 @@ def await_group(home: Path, job: subprocess.Popen[str], number: int) -> list[cut
     return ranks()
 
 
-def end(home: Path, job: subprocess.Popen[str]) -> int:
+def end(home: Path, job: subprocess.Popen[str], head: Host) -> int:
     """Have it make some more steps; how many there are in the end. Nothing of it is left on any machine."""
+    held = head.known_to_ray()
+    assert {what.split()[0] for what in held} == {"actor", "placement"}, "the check is blind"
     cut_off_job.say_enough(home, steps_made(home) + MORE_STEPS)
     job.communicate(timeout=300)
     assert job.returncode == 0, (home / "hosts.log").read_text()
     found = json.loads((home / "found.json").read_text())
     assert found["right"]
     assert found["history"] == list(range(1, len(found["history"]) + 1))
-    wait_until(lambda: not list(our_processes()), "the end of all processes of the run")
+    await_nothing_left(head)
     return len(found["history"])
+
+
+def await_nothing_left(head: Host) -> None:
+    wait_until(lambda: not list(our_processes()), "the end of all processes of the run")
+    wait_until(lambda: not head.known_to_ray(), "the end of all that Ray had for the run")
 
 
 def steps_made(home: Path) -> int:
@@ -85,8 +98,23 @@ def test_a_node_that_is_cut_off_ends_its_workers_before_another_takes_over(tmp_p
         assert last > cut + 1.0, "the rank that was cut off did not train on, so this shows nothing"
         assert last < min(worker.steps[0] for worker in second), "two groups trained at once"
         assert not any(worker.node == first[1].node for worker in second)
-        end(tmp_path, job)
+        end(tmp_path, job, head)
         assert len(cut_off_job.workers(tmp_path)) == 4, "there were just two groups"
+
+
+def test_a_node_that_does_not_see_the_storage_ends_the_run_at_its_start(tmp_path: Path) -> None:
+    """It has another disk there."""
+    with hosts(2, tmp_path) as (head, node):
+        node.run("mount", "-t", "tmpfs", "none", str(tmp_path))
+        head.start_head("--include-dashboard=false")
+        node.join(head, "--num-cpus=2")
+        job = submit(tmp_path, head, head)
+        job.communicate(timeout=300)
+        said = (tmp_path / "hosts.log").read_text()
+        assert job.returncode == 1, said
+        assert re.search(rf"ControllerError: .*does not see the directory {tmp_path}/run: .*storage_path", said), said
+        assert not cut_off_job.workers(tmp_path)
+        await_nothing_left(head)
 
 
 @pytest.mark.skipif(tuple(map(int, ray.__version__.split(".")[:2])) < (2, 60), reason="Ray has no RocksDB")
@@ -124,4 +152,4 @@ def lose_the_head(home: Path, head: Host, nodes: list[Host]) -> None:
     head.start_head("--include-dashboard=false")
     host_of(other, nodes).power_off()
     await_group(home, job, 3)
-    end(home, job)
+    end(home, job, head)

@@ -56,6 +56,7 @@ def test_the_same_submission_goes_on_with_a_run_whose_driver_was_killed(tmp_path
         first = head.start(*submission(tmp_path))
         wait_until(lambda: [len(w.steps) >= 5 for w in cut_off_job.workers(tmp_path)] == [True] * 2, "the first steps")
         alive = actors(head)
+        assert {what.split()[0] for what in head.known_to_ray()} == {"actor", "placement"}, "the check is blind"
         assert {actor["class_name"] for actor in alive} == {"HoldfastAgent"}
         names = {actor["name"].rpartition(":")[0] for actor in alive}
         assert names == {f"holdfast:run:{worker.node}" for worker in cut_off_job.workers(tmp_path)}
@@ -64,7 +65,7 @@ def test_the_same_submission_goes_on_with_a_run_whose_driver_was_killed(tmp_path
         said, _ = first.communicate(timeout=300)
         assert first.returncode != 0, said
         wait_until(lambda: not list(our_processes()), "the end of all that the killed driver had")
-        wait_until(lambda: not actors(head), "the end of all actors")
+        wait_until(lambda: not actors(head) and not head.known_to_ray(), "the end of all that Ray had for it")
 
         made = max(len(worker.steps) for worker in cut_off_job.workers(tmp_path))
         cut_off_job.say_enough(tmp_path, made + 20)
@@ -74,3 +75,4 @@ def test_the_same_submission_goes_on_with_a_run_whose_driver_was_killed(tmp_path
         again = cut_off_job.workers(tmp_path)[2:]
         assert all(len(worker.steps) < made + 20 for worker in again), "it began anew"
         wait_until(lambda: not list(our_processes()), "the end of all processes of the run")
+        wait_until(lambda: not head.known_to_ray(), "the end of all that Ray had for the run")

@@ -25,6 +25,7 @@ from holdfast.train import (
     report,
 )
 from holdfast.train.data import Whole
+from holdfast.train.demand import demand_of
 from holdfast.train.torch import TorchConfig
 from holdfast.train.unused import warn_unused_in_training
 from holdfast.tune import Callback
@@ -233,6 +234,29 @@ def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_unused_in_training(scaling, run)
+
+
+@pytest.mark.filterwarnings("ignore:.*has no effect")
+@pytest.mark.parametrize("by_setting", [False, True])
+@pytest.mark.parametrize("asked", [{"use_tpu": True}, {"topology": "2x2"}], ids=["use_tpu", "topology"])
+def test_tpus_are_refused_on_ray(
+    asked: dict[str, Any], by_setting: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are in vain on one machine; there, a run would wait for them for ever."""
+    monkeypatch.setenv("HOLDFAST_ENGINE", "ray" if by_setting else "local")
+    monkeypatch.setattr("holdfast.train.trainer.choose", lambda *_: pytest.fail("the run goes on"))
+    run = RunConfig("run", tmp_path, engine=None if by_setting else "ray", verbose=0)
+    trainer = DataParallelTrainer(report_once, scaling_config=ScalingConfig(**asked), run_config=run)
+    (option,) = asked
+    with pytest.raises(ValueError, match=rf"{option}=.*engine=\"ray\"; leave {option} out"):
+        trainer.fit()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("asked", [{"use_tpu": True}, {"topology": "2x2"}], ids=["use_tpu", "topology"])
+@pytest.mark.parametrize(("engine", "workers"), [("local", 1), ("ray", 0)])
+def test_tpus_are_not_refused_where_nothing_is_asked_of_ray(asked: dict[str, Any], engine: str, workers: int) -> None:
+    demand_of(ScalingConfig(num_workers=workers, **asked), RunConfig(engine=engine))
 
 
 def test_plain_configs_do_not_warn() -> None:

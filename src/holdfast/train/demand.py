@@ -12,6 +12,9 @@ _ANY_AMOUNT = 0.001  # of a resource that only says what a node has, or of a CPU
 
 
 def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:
+    in_force = settings.load()
+    if (run.engine or in_force.engine) == "ray" and scaling.num_workers != 0:
+        _refuse_tpus(scaling)
     resources = dict(scaling.worker_resources) or {"CPU": _ANY_AMOUNT}
     if scaling.accelerator_type:
         resources.setdefault(f"accelerator_type:{scaling.accelerator_type}", _ANY_AMOUNT)
@@ -24,5 +27,15 @@ def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:
         strategy=scaling.placement_strategy,
         labels=tuple(labels),
         runtime_env=run.worker_runtime_env,
-        standby=settings.load().standby_nodes,
+        standby=in_force.standby_nodes,
     )
+
+
+def _refuse_tpus(scaling: ScalingConfig) -> None:
+    """Else a run would wait for ever for what it cannot use."""
+    for name, given in (("use_tpu", scaling.use_tpu), ("topology", scaling.topology)):
+        if given:
+            raise ValueError(
+                f'ScalingConfig({name}={given!r}): there are no TPUs with engine="ray"; leave {name} out, and ask for '
+                "CPUs or GPUs"
+            )
