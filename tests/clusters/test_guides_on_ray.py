@@ -155,6 +155,7 @@ def test_a_node_is_cut_off(shell: Shell, undisturbed: Path, tmp_path: Path) -> N
         output, _ = command.communicate(timeout=example_shell.PATIENCE_S)
         assert command.returncode == 0, output + (tmp_path / "hosts.log").read_text()
         wait_until(lambda: not list(our_processes()), "the end of all processes of the run")
+        wait_until(lambda: not head.known_to_ray(), "the end of all that Ray had for the run")
     assert len(records(shell, "GroupStarted")) == 2
     assert_same_run(shell.storage / "run", undisturbed)
 

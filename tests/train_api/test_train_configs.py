@@ -236,7 +236,6 @@ def test_older_options_are_accepted_and_only_the_useless_ones_warn_once() -> Non
         warn_unused_in_training(scaling, run)
 
 
-@pytest.mark.filterwarnings("ignore:.*has no effect")
 @pytest.mark.parametrize("by_setting", [False, True])
 @pytest.mark.parametrize("asked", [{"use_tpu": True}, {"topology": "2x2"}], ids=["use_tpu", "topology"])
 def test_tpus_are_refused_on_ray(

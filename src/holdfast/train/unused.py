@@ -39,8 +39,8 @@ def of_workers(scaling: ScalingConfig, on_ray: bool) -> list[Option]:
         ("ScalingConfig(trainer_resources)", scaling.trainer_resources, "the driver reserves nothing"),
         ("ScalingConfig(accelerator_type)", scaling.accelerator_type and not on_ray, _ONE_MACHINE),
         ("ScalingConfig(label_selector)", scaling.label_selector and not on_ray, _ONE_MACHINE),
-        ("ScalingConfig(use_tpu)", scaling.use_tpu, "TPUs are not supported yet"),
-        ("ScalingConfig(topology)", scaling.topology, "TPUs are not supported yet"),
+        ("ScalingConfig(use_tpu)", scaling.use_tpu and not on_ray, "TPUs are not supported yet"),
+        ("ScalingConfig(topology)", scaling.topology and not on_ray, "TPUs are not supported yet"),
     ]
 
 
