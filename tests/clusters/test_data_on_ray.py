@@ -13,6 +13,7 @@ from ray_machines import Machines, RayScene, wait_until
 
 import holdfast.train as train
 from holdfast import tune
+from holdfast.engine.ray.data import Splits
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -52,6 +53,33 @@ def test_a_trainer_as_a_trial_reads_tensors(machines: Machines, tmp_path: Path) 
     assert len({row for batch in metrics["seen"] for row in batch[2]}) == 8
     assert metrics["frame"] == metrics["names"] == ["id"]
     assert "nonsense" in metrics["broken"]
+    wait_until(lambda: not coordinators(), "the end of what splits the dataset")
+
+
+def test_a_dataset_whose_split_is_lost_before_it_begins_is_split_anew(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ray loses it if it asks a node for it of which it has not noticed that it is gone."""
+    machines.top_up(2)
+    made: list[str] = []
+    plain = Splits._split
+
+    def split(self: Splits, name: str, nodes: list[str]) -> list[Any]:
+        found = plain(self, name, nodes)
+        made.append(name)
+        if len(made) == 1:
+            ray.kill(found[0]._coord_actor)
+        return found
+
+    monkeypatch.setattr(Splits, "_split", split)
+    result = train.DataParallelTrainer(
+        cluster_objects.read_tensors,
+        train_loop_config={"dtype": torch.float32},
+        datasets={"train": ray.data.range(10)},
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0),
+    ).fit()
+    assert made == ["train", "train"]
+    assert len({row for batch in result.metrics["seen"] for row in batch[2]}) == 8
     wait_until(lambda: not coordinators(), "the end of what splits the dataset")
 
 

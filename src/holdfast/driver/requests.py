@@ -97,11 +97,11 @@ class Requests:
         return True
 
     def _give_shard(self, asked: Asked, world_size: int) -> None:
-        name = cloudpickle.loads(asked.request.body)
+        name, lost = cloudpickle.loads(asked.request.body)
         nodes = [self._node_of(asked.generation, rank) for rank in range(world_size)]
         try:
             assert self._shards is not None
-            shard = self._shards.shard(name, asked.generation, asked.rank, nodes)
+            shard = self._shards.shard(name, asked.generation, asked.rank, nodes, lost)
         except Exception as error:
             self._answer(asked, b"", f"dataset {name!r} cannot be split: {type(error).__name__}: {error}")
         else:

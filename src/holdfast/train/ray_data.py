@@ -15,8 +15,9 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.train.data import Again
 from holdfast.wire.objects import door
-from holdfast.worker.session import Session
+from holdfast.worker.session import Session, current
 
+_MOST_SPLITS = 5  # of one pass
 _FORMATS = {"ArrowBatchCollateFn": "pyarrow", "PandasBatchCollateFn": "pandas"}  # what these of Ray's are given
 
 
@@ -27,7 +28,7 @@ class RayData:
         self.name = name
 
     def shard(self, session: Session) -> Any:
-        iterator = session.request("shard", self.name)
+        iterator = session.request("shard", (self.name, None))
         if door.find() is not None:
             return RayShard(self.name, iterator)
         ray = sys.modules.get("ray")
@@ -40,6 +41,10 @@ def is_ray_data(data: Any) -> bool:
     """Without importing Ray: who has such a dataset has done so."""
     module = sys.modules.get("ray.data")
     return module is not None and isinstance(data, module.Dataset)
+
+
+class _LostError(Exception):
+    """What splits the dataset never began."""
 
 
 class RayShard:
@@ -118,6 +123,17 @@ class RayShard:
         return str(next(self._received("stats", {})))
 
     def _received(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
+        """What splits the dataset may be lost before it has begun, with a node of which Ray has not noticed yet that it
+        is gone: then the dataset is split anew, for all ranks."""
+        for _ in range(_MOST_SPLITS):
+            try:
+                yield from self._pass(how, options)
+                return
+            except _LostError:
+                self._iterator = current("a dataset of Ray Data").request("shard", (self._name, self._iterator))
+        raise HoldfastError(f"dataset {self._name!r}: what splits it was lost {_MOST_SPLITS} times before it had begun")
+
+    def _pass(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
         with door.knock() as conversation:
             conversation.send(("batches", self._iterator, how, options))
             while True:
@@ -125,6 +141,8 @@ class RayShard:
                     sizes = conversation.recv()
                     if sizes is None:
                         return
+                    if sizes == door.LOST:
+                        raise _LostError
                     if isinstance(sizes, str):
                         raise HoldfastError(f"dataset {self._name!r}: {sizes}")
                     body = conversation.recv_bytes()

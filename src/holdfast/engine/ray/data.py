@@ -13,10 +13,13 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
+from holdfast.wire.objects.door import LOST
+
 from .connection import connected_ray
 from .nodes import look
 
 _ROWS_AT_ONCE = 256
+_NEVER_BEGAN = "The actor never ran"  # so Ray says it: it was to be started by a node that had died unnoticed
 
 
 class Splits:
@@ -32,24 +35,26 @@ class Splits:
         self._datasets, self._whole = datasets, whole
         self._options, self._by_locality = execution_options, by_locality
         self._generation = 0
-        self._made: dict[str, list[Any]] = {}
+        self._made: dict[str, list[bytes]] = {}  # by rank
+        self._coordinators: list[Any] = []
 
-    def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str]) -> bytes:
-        """The pickled iterator of a rank of a group; ``nodes`` are our names of those that its ranks are on."""
+    def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
+        """The pickled iterator of a rank of a group; ``nodes`` are our names of those that its ranks are on. The first
+        rank that has lost its iterator has the dataset split anew, for all of them."""
         if generation != self._generation:
             self.close()
             self._generation = generation
-        if name not in self._made:
-            self._made[name] = self._split(name, nodes)
-        return bytes(connected_ray().cloudpickle.dumps(self._made[name][rank]))
+        if name not in self._made or self._made[name][rank] == lost:
+            split = self._split(name, nodes)
+            self._coordinators += [split[0]._coord_actor] if hasattr(split[0], "_coord_actor") else []
+            self._made[name] = [connected_ray().cloudpickle.dumps(iterator) for iterator in split]
+        return self._made[name][rank]
 
     def close(self) -> None:
         """The group is gone: what is still on its way to it is not wanted."""
-        for made in self._made.values():
-            coordinator = getattr(made[0], "_coord_actor", None)
-            if coordinator is not None:
-                connected_ray().kill(coordinator)
-        self._made = {}
+        for coordinator in self._coordinators:
+            connected_ray().kill(coordinator)
+        self._made, self._coordinators = {}, []
 
     def _split(self, name: str, nodes: Sequence[str]) -> list[Any]:
         dataset = self._datasets[name]
@@ -72,7 +77,7 @@ def serve_batches(conversation: Connection, iterator: bytes, how: str, options: 
     """In the actor: send what an iterator gives, until the worker has all or is gone. ``how`` names its method."""
     for part in _told(iterator, how, options):
         if isinstance(part, _End):
-            conversation.send(part.error)
+            conversation.send(LOST if _NEVER_BEGAN in (part.error or "") else part.error)
             return
         buffers: list[pickle.PickleBuffer] = []
         body = pickle.dumps(part, protocol=5, buffer_callback=buffers.append)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .refs import ObjectRef
 
 NAME = "door"
+LOST = "lost"  # the answer to who wants batches of a dataset that is to be split anew
 _found: tuple[int, Path | None] = (0, None)  # of which process, and what it found
 
 
