@@ -19,7 +19,7 @@ from .connection import connected_ray
 from .nodes import look
 
 _ROWS_AT_ONCE = 256
-_NEVER_BEGAN = "The actor never ran"  # so Ray says it: it was to be started by a node that had died unnoticed
+_NEVER_BEGAN = ("class_name: SplitCoordinator", "The actor never ran")  # so Ray says it, and no rank has got anything
 
 
 class Splits:
@@ -77,7 +77,8 @@ def serve_batches(conversation: Connection, iterator: bytes, how: str, options: 
     """In the actor: send what an iterator gives, until the worker has all or is gone. ``how`` names its method."""
     for part in _told(iterator, how, options):
         if isinstance(part, _End):
-            conversation.send(LOST if _NEVER_BEGAN in (part.error or "") else part.error)
+            never_began = all(words in (part.error or "") for words in _NEVER_BEGAN)
+            conversation.send(LOST if never_began else part.error)
             return
         buffers: list[pickle.PickleBuffer] = []
         body = pickle.dumps(part, protocol=5, buffer_callback=buffers.append)
