@@ -17,10 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
 from holdfast.store import staging
 from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
-from holdfast.store.layout import RunLayout
+from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.parts import PartUploader
 from holdfast.store.staging import FileEntry
@@ -74,7 +76,7 @@ class Depot:
         What storage has already in its full size was brought there by an earlier try: no other content has its name.
         """
         directory = self.layout.checkpoint_dir(id)
-        paths: list[str] = json.loads(self._mark(id).read_bytes())
+        paths = self._paths_in_mark(id)
         there = {info.key: info.size for info in self.objects.list(f"checkpoints/{id}/")}
 
         def upload_file(path: str) -> None:
@@ -95,13 +97,12 @@ class Depot:
             _write(self.layout.manifest_file(id), manifest_line)
 
     def _fetch_file(self, manifest: Manifest, entry: FileEntry, stored: bool) -> None:
-        path = self.layout.checkpoint_dir(manifest.id) / entry.path
-        problem = staging.difference(path, entry)
+        directory = self.layout.checkpoint_dir(manifest.id)
+        problem = staging.difference(directory, entry)
         for _ in range(_DOWNLOADS if problem else 0):
             if not stored and not entry.at:
                 break
-            path.unlink(missing_ok=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = staging.make_way(directory, entry.path)
             try:
                 self.objects.download(entry.key(manifest.id), path, entry.size)
             except CheckpointDamagedError as error:
@@ -110,7 +111,7 @@ class Depot:
             except ObjectMissingError:
                 problem = f"{entry.path} is missing"
                 break
-            problem = staging.difference(path, entry)
+            problem = staging.difference(directory, entry)
             if problem is None:
                 break
         if problem:
@@ -174,6 +175,18 @@ class Depot:
 
     def _mark(self, id: str) -> Path:
         return self.layout.checkpoints_dir / f".{id}.unsaved"
+
+    def _paths_in_mark(self, id: str) -> list[str]:
+        """What was gathered. Only files of the checkpoint's own directory leave this machine, whatever a mark says."""
+        try:
+            paths = msgspec.json.decode(self._mark(id).read_bytes(), type=list[str])
+        except msgspec.DecodeError as error:
+            raise CheckpointDamagedError(f"the list of its files is damaged: {error}") from None
+        directory = self.layout.checkpoint_dir(id)
+        for path in paths:
+            if path_problem(path) or staging.link_on_the_way(directory, path):
+                raise CheckpointDamagedError(f"{path[:200]!r} is not a file of {id}")
+        return paths
 
     def _marked(self) -> set[str]:
         if not self.layout.checkpoints_dir.is_dir():

@@ -155,6 +155,8 @@ class StorageOrders:
             self._depot.upload(order.id)
         except FileNotFoundError as error:
             return wire.StagedLost(order.id, f"{error.filename} is gone")
+        except CheckpointDamagedError as error:
+            return wire.StagedLost(order.id, str(error))
         except Exception as error:
             return wire.Uploaded(*where, str(error) or repr(error))
         return wire.Uploaded(*where)

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store import staging, values
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
-from holdfast.store.layout import RunLayout
+from holdfast.store.layout import RunLayout, check_name, path_problem
 from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.staging import FileEntry as FileEntry
 
@@ -73,9 +73,23 @@ def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest
     if data is None:
         raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not fit its checksum")
     try:
-        return msgspec.convert(values.decode(data), Manifest)
+        manifest = msgspec.convert(values.decode(data), Manifest)
+        check_name(manifest.id)
+        for entry in manifest.files:
+            _check_entry(entry)
     except (ValueError, msgspec.ValidationError) as error:
         raise CheckpointDamagedError(f"The manifest {where} is not one that this version reads: {error}") from None
+    return manifest
+
+
+def _check_entry(entry: FileEntry) -> None:
+    """Anyone who can write the storage can write a manifest, and may seal it: no file may lie outside the run."""
+    for path in (entry.path, entry.at) if entry.at else (entry.path,):
+        problem = path_problem(path)
+        if problem:
+            raise ValueError(f"{path[:200]!r} is not the path of a file in a checkpoint: {problem}")
+    if entry.size < 0:
+        raise ValueError(f"{entry.path!r} cannot have {entry.size} bytes")
 
 
 class CheckpointStore:
@@ -130,7 +144,7 @@ class CheckpointStore:
     def verify(self, id: str) -> Manifest:
         """Compare every file with the manifest; CheckpointDamagedError names what differs."""
         manifest = self.read_manifest(id)
-        directory = self._layout.checkpoint_dir(id)
+        directory = self._directory(id)
         problems = staging.compare(directory, manifest.files, ignore=is_user_metadata)
         if problems:
             more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
@@ -169,7 +183,7 @@ class CheckpointStore:
                 continue
             try:
                 manifest = self.read_manifest(path.name.removesuffix(".json"))
-                if not self._layout.checkpoint_dir(manifest.id).is_dir():
+                if not self._directory(manifest.id).is_dir():
                     raise CheckpointDamagedError("its directory is missing")
                 manifests.append(manifest)
             except (CheckpointDamagedError, ValueError) as error:
@@ -210,6 +224,12 @@ class CheckpointStore:
         kept = self._layout.manifest_file(path.name), self._layout.quarantine_file(path.name)
         return not any(file.exists() for file in kept)
 
+    def _directory(self, id: str) -> Path:
+        directory = self._layout.checkpoint_dir(id)
+        if directory.is_symlink():
+            raise CheckpointDamagedError(f"{directory} is a link, and not the directory that was committed")
+        return directory
+
     def _source(self, shard: Shard, entry: FileEntry) -> Path:
         return self._layout.root / shard.directory / entry.path
 
@@ -239,7 +259,9 @@ class CheckpointStore:
     def _clear(self, id: str) -> None:
         """Remove the files of a checkpoint that has no manifest: a leftover, or quarantined and now replaced."""
         directory = self._layout.checkpoint_dir(id)
-        if directory.exists():
+        if directory.is_symlink():
+            self._disk.unlink(directory)
+        elif directory.exists():
             self._disk.rmtree(directory)
         for path in (self._layout.quarantine_file(id), self._layout.quarantine_reason_file(id)):
             if path.exists():
@@ -259,10 +281,14 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
     chosen: dict[str, tuple[FileEntry, Shard]] = {}
     for shard in sorted(shards, key=lambda shard: shard.rank):
         for entry in shard.files:
-            chosen.setdefault(_safe(entry.path), (entry, shard))
+            chosen.setdefault(entry.path, (entry, shard))
     if not chosen:
         raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
-    for path in chosen:
+    for path, (entry, _) in chosen.items():
+        try:
+            _check_entry(entry)
+        except ValueError as error:
+            raise StorageError(f"Checkpoint {id} cannot be committed: {error}") from None
         for parent in PurePosixPath(path).parents:
             if str(parent) in chosen:
                 raise StorageError(
@@ -274,10 +300,3 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
 
 def is_user_metadata(path: str) -> bool:
     return path.startswith(USER_METADATA) and "/" not in path
-
-
-def _safe(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts:
-        raise StorageError(f"{path!r} is not a path inside a checkpoint")
-    return path

@@ -98,6 +98,15 @@ def check_name(name: str, argument: str = "name") -> None:
         )
 
 
+def path_problem(path: str) -> str | None:
+    """Why a stored path must not be used, None if it may be: it has to stay below the directory that it is for."""
+    if path.startswith("/"):
+        return "it is absolute"
+    if {"", ".", ".."} & set(path.split("/")):
+        return "it has an empty part, '.' or '..' in it"
+    return "it has a NUL in it" if "\0" in path else None
+
+
 def _name_problem(name: str) -> str | None:
     if not name:
         return "it is empty"

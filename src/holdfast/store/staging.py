@@ -86,7 +86,7 @@ def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str
     """What differs between the files in a directory and their description; nothing if they are the same."""
     expected = {entry.path for entry in entries}
     extra = [path for path in sorted(files(directory)) if path not in expected and not ignore(path)]
-    problems = _in_parallel(lambda entry: difference(directory / entry.path, entry), entries)
+    problems = _in_parallel(lambda entry: difference(directory, entry), entries)
     return [problem for problem in problems if problem] + [f"{path} does not belong to it" for path in extra]
 
 
@@ -103,9 +103,13 @@ def check_unchanged(path: Path, entry: FileEntry) -> None:
         )
 
 
-def difference(path: Path, entry: FileEntry) -> str | None:
-    """What is wrong with a file, compared with its description; None if nothing is."""
+def difference(directory: Path, entry: FileEntry) -> str | None:
+    """What is wrong with a file in a directory, compared with its description; None if nothing is."""
+    path = directory / entry.path
     try:
+        link = link_on_the_way(directory, entry.path)
+        if link is not None:
+            return f"{entry.path} is not a regular file: {link} is a link"
         status = os.stat(path, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
             return f"{entry.path} is not a regular file"
@@ -119,6 +123,26 @@ def difference(path: Path, entry: FileEntry) -> str | None:
     except OSError as error:
         return f"{entry.path} cannot be read ({error.strerror})"
     return None if digest == entry.digest else f"{entry.path} has other content than was committed"
+
+
+def link_on_the_way(directory: Path, path: str) -> Path | None:
+    """The first link between a directory and a file in it: what lies behind one is not in the directory."""
+    for part in path.split("/"):
+        directory /= part
+        if directory.is_symlink():
+            return directory
+    return None
+
+
+def make_way(directory: Path, path: str) -> Path:
+    """Where a file of a directory can be written: what has its name, and each link on the way to it, is removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    while (link := link_on_the_way(directory, path)) is not None:
+        link.unlink()
+    target = directory / path
+    target.unlink(missing_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
 
 
 def _digest(path: Path) -> tuple[int, str]:

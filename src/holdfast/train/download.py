@@ -157,15 +157,14 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
     path = directory / info.key
     if is_user_metadata(info.key):  # it may be changed at any time, and is replaced as a whole
         with contextlib.suppress(ObjectMissingError):
-            path.write_bytes(remote.objects.get(info.key))
+            staging.make_way(directory, info.key).write_bytes(remote.objects.get(info.key))
         return None
     entry = None if remote.entries is None else remote.entries[info.key]
     problem: str | None = "it is not here yet"
     if entry is not None and path.exists():
-        problem = staging.difference(path, entry)
+        problem = staging.difference(directory, entry)
     for _ in range(_DOWNLOADS if problem else 0):
-        path.unlink(missing_ok=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        staging.make_way(directory, info.key)
         try:
             if entry is not None and entry.at:  # its user has put it elsewhere in the run
                 remote.location.parent.parent.open(PATIENCE_S).download(entry.key(""), path, entry.size)
@@ -176,7 +175,7 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
             continue
         except ObjectMissingError:
             return f"{info.key} is missing"
-        problem = None if entry is None else staging.difference(path, entry)
+        problem = None if entry is None else staging.difference(directory, entry)
         if problem is None:
             return None
         path.unlink()

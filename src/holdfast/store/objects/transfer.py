@@ -70,7 +70,7 @@ def download_whole(chunks: Iterable[Any], path: Path, size: int, name: str) -> N
     arrived = 0
     with contextlib.ExitStack() as stack:
         with local("write", part):
-            file = stack.enter_context(open(part, "wb", buffering=0))
+            file = stack.enter_context(open(part, "wb", buffering=0, opener=_open_no_link))
         for chunk in chunks:
             arrived += _write_at(file.fileno(), chunk, arrived, part)
     if arrived != size:
@@ -112,9 +112,9 @@ class _Download:
         with contextlib.ExitStack() as stack:
             with local("write", self._part):
                 there = self._resume()
-                self._target = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._target = _open_no_link(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
                 stack.callback(os.close, self._target)
-                self._notes = stack.enter_context(open(self._notes_path, "ab", buffering=0))
+                self._notes = stack.enter_context(open(self._notes_path, "ab", buffering=0, opener=_open_no_link))
                 if not there:
                     _reserve(self._target, self._size)
             self._fetch_all([start for start in range(0, self._size, PART_BYTES) if start not in there])
@@ -175,6 +175,10 @@ class _Download:
     def _forget(self) -> None:
         self._notes_path.unlink(missing_ok=True)
         self._part.unlink(missing_ok=True)
+
+
+def _open_no_link(path: str | Path, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _beside(path: Path) -> tuple[Path, Path]:

@@ -122,7 +122,7 @@ def _copied(there: ObjectStore, here: ObjectStore, source: Manifest, target: Man
         for entry in source.files:
             path = Path(scratch, "file")
             there.download(entry.key(source.id), path, entry.size)
-            if (problem := difference(path, entry)) is not None:
+            if (problem := difference(Path(scratch), structs.replace(entry, path="file"))) is not None:
                 raise CheckpointDamagedError(f"Checkpoint {source.id} is damaged: {problem}")
             own = structs.replace(entry, at="")
             here.upload(path, own.key(target.id))

@@ -70,6 +70,6 @@ def _verify(directory: Path) -> None:
     entries = {entry.path: entry for entry in parse_manifest(directory.name, line, str(manifest_file)).files}
     if DICT_FILE not in entries:
         raise CheckpointDamagedError(f"Checkpoint {directory} is damaged: {DICT_FILE} does not belong to it")
-    problem = staging.difference(directory / DICT_FILE, entries[DICT_FILE])
+    problem = staging.difference(directory, entries[DICT_FILE])
     if problem:
         raise CheckpointDamagedError(f"Checkpoint {directory} is damaged: {problem}")
