@@ -11,7 +11,7 @@ import pytest
 import holdfast
 
 SRC = Path(holdfast.__file__).parent
-FOR_ALL = {"errors", "settings"}
+FOR_ALL = {"errors", "settings", "private_dirs"}
 USER_SIDE = {"train", "tune", "cli", "ui", "drill", "metrics"}
 BELOW = {
     "core": set[str](),
@@ -68,6 +68,10 @@ def test_a_folder_imports_only_from_itself_and_below(path: Path) -> None:
 @pytest.mark.parametrize("name", ["errors.py", "settings.py"])
 def test_what_all_may_import_imports_nothing_of_ours(name: str) -> None:
     assert [*folders_imported(SRC / name)] == []
+
+
+def test_private_directories_need_errors_alone() -> None:
+    assert {folder for _, folder in folders_imported(SRC / "private_dirs.py")} == {"errors"}
 
 
 def test_an_import_against_the_direction_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ class Settings:
     stopped_grace_s: float = 2.0  # how long a worker may stay stopped (SIGSTOP) before it counts as hung
     missing_report_warning_s: float = 30.0  # a report that some ranks have made and others not: warn after this
     storage_patience_s: float = 600.0  # how long remote storage may not answer before the run ends for it
-    scratch_dir: str = ""  # where nodes keep what is not in remote storage yet; empty: in the temporary directory
+    scratch_dir: str = ""  # the nodes' files of runs on object stores, in holdfast-<uid>; empty: temporary directory
     staging_limit_gb: float = 0.0  # of what waits for storage, above which reports wait too; 0: half of the free space
     bad_node_failures: int = 3  # a node on which so many groups failed is left alone for a time; 0: never
     bad_node_rest_s: float = 600.0

@@ -9,6 +9,7 @@ from pathlib import Path
 import obstore
 import pytest
 from obstore.store import MemoryStore
+from proxy import FaultProxy
 from servers import S3Server, s3_server, unconditional_s3_server
 
 
@@ -35,3 +36,26 @@ def unconditional_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Ser
     directory: Path = tmp_path_factory.mktemp("rclone")
     with unconditional_s3_server(directory) as server:
         yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An s3:// URL, reached as a user's environment would have it; nodes keep their files in the test's directory."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOLDFAST_SCRATCH_DIR", str(tmp_path / "scratch"))
+    return f"s3://{s3.make_bucket()}/runs"
+
+
+@pytest.fixture
+def proxy(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    assert bucket  # made before its server is hidden behind the proxy
+    with FaultProxy(s3.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield proxy
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> str:
+    (tmp_path / "marks").mkdir()
+    return str(tmp_path / "marks")

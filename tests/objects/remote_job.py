@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import holdfast.train as train
+
+ENDS_WITHIN_S = 60.0
 
 
 def next_state(state: str, step: int) -> str:
@@ -111,6 +114,12 @@ def trainer(storage: str, name: str, config: dict[str, Any], **run_options: Any)
             name=name, storage_path=storage, checkpoint_config=keep, verbose=config.get("verbose", 0), **run_options
         ),
     )
+
+
+def run_job(storage: str, config: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """The run named "run", in a process of its own."""
+    command = [sys.executable, __file__, storage, "run", json.dumps(config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S)
 
 
 def main() -> None:

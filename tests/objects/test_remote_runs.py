@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from proxy import Fault, FaultProxy, RequestClass
-from remote_job import expected, load, train_fn, trainer
-from servers import S3Server
+from remote_job import expected, load, run_job, train_fn, trainer
 
 import holdfast.train as train
 from holdfast.errors import ControllerError, RunInUseError, StorageDeniedError
 from holdfast.store.location import Location
 from holdfast.store.remote import journal
 
-JOB = Path(__file__).with_name("remote_job.py")
 ENDS_WITHIN_S = 60.0
-
-
-@pytest.fixture
-def bucket(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An s3:// URL, reached as a user's environment would have it; nodes keep their files in the test's directory."""
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOLDFAST_SCRATCH_DIR", str(tmp_path / "scratch"))
-    return f"s3://{s3.make_bucket()}/runs"
-
-
-@pytest.fixture
-def proxy(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    assert bucket  # made before its server is hidden behind the proxy
-    with FaultProxy(s3.port) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        yield proxy
-
-
-@pytest.fixture
-def marks(tmp_path: Path) -> str:
-    (tmp_path / "marks").mkdir()
-    return str(tmp_path / "marks")
 
 
 @pytest.fixture
@@ -61,11 +33,6 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("a file system of 4 MB can only be mounted by root")
     yield mount
     subprocess.run(["umount", str(mount)], check=True)
-
-
-def run_job(storage: str, config: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(JOB), storage, "run", json.dumps(config)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S)
 
 
 def notes(marks: str, kind: str) -> list[list[str]]:
@@ -92,7 +59,7 @@ def test_a_run_on_s3_is_what_one_on_disk_is(bucket: str, marks: str, tmp_path: P
     assert again.metrics == {"step": 5}
     assert state_of(again) == (expected(5), 5)
     assert len(again.best_checkpoints) == 2
-    assert not (tmp_path / "scratch").exists() or not list((tmp_path / "scratch").iterdir()), "scratch files are left"
+    assert [*(tmp_path / "scratch").rglob("*")] == [tmp_path / "scratch" / f"holdfast-{os.geteuid()}"], "files are left"
 
 
 def test_a_run_is_restored_by_its_url(bucket: str, marks: str) -> None:

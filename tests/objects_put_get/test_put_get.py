@@ -190,7 +190,7 @@ def test_nothing_is_written_to_or_read_from_what_others_can_change(places: list[
     os.chmod(places[0], 0o770)
     with pytest.raises(ObjectLostError):
         get(reference)
-    with pytest.raises(StorageError, match="others may write to it"):
+    with pytest.raises(StorageError, match="other users can write to it"):
         put(1)
     os.chmod(places[0], 0o700)
     (tmp_path / "link").symlink_to(reference.place)

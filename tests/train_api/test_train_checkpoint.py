@@ -33,6 +33,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+def own_directory(temporary: Path) -> Path:
+    """Where Holdfast keeps its own files there. It stays."""
+    return temporary / f"holdfast-{os.geteuid()}"
+
+
 def tree(directory: str | Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in Path(directory).rglob("*") if p.is_file()}
 
@@ -49,17 +54,17 @@ def test_to_directory_copies_to_a_given_place(saved: Path, tmp_path: Path, tempo
     (target / "mine.txt").write_text("stays")
     assert Checkpoint(saved).to_directory(target) == str(target)
     assert tree(target) == {**tree(saved), "mine.txt": b"stays"}
-    assert list(temporary.iterdir()) == []
+    assert list(own_directory(temporary).iterdir()) == []
 
 
 def test_to_directory_without_a_place_makes_one(saved: Path, temporary: Path) -> None:
     checkpoint = Checkpoint(saved)
     directory = checkpoint.to_directory()
-    assert Path(directory).parent == temporary
+    assert Path(directory).parent == own_directory(temporary)
     assert tree(directory) == tree(saved)
     assert pickle.loads(pickle.dumps(checkpoint)).to_directory() == directory
     assert Checkpoint(saved).to_directory() != directory
-    assert sorted(p.is_dir() for p in temporary.iterdir()) == [True, True]
+    assert sorted(p.is_dir() for p in own_directory(temporary).iterdir()) == [True, True]
 
 
 def test_a_copy_that_fails_leaves_nothing(saved: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +75,7 @@ def test_a_copy_that_fails_leaves_nothing(saved: Path, temporary: Path, monkeypa
     monkeypatch.setattr(shutil, "copytree", fail)
     with pytest.raises(OSError, match="No space left"):
         Checkpoint(saved).to_directory()
-    assert list(temporary.iterdir()) == []
+    assert list(own_directory(temporary).iterdir()) == []
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -104,7 +109,7 @@ def test_of_several_at_once_one_copies_and_the_others_wait(
     assert results == [tree(saved)] * 4
     if not given:
         assert len(copies) == 1
-    assert not list(temporary.glob("*.lock"))
+    assert not list(own_directory(temporary).glob("*.lock"))
 
 
 def test_several_processes_get_one_whole_copy(saved: Path, temporary: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ from proxy import FaultProxy
 from remote_runs import FILES, LARGE, commit, flip, open_at, put_files, tree
 from servers import S3Server
 
-from holdfast.errors import CheckpointDamagedError, StorageUnavailableError
+from holdfast.errors import CheckpointDamagedError, StorageError, StorageUnavailableError
+from holdfast.private_dirs import is_private
 from holdfast.store.location import Location
 from holdfast.store.objects.obstores import ObstoreObjects
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
@@ -42,7 +46,9 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def left(temporary: Path) -> list[str]:
-    return sorted(path.name for path in temporary.rglob("*") if path.name != "scratch")
+    """Beside the user's private directory, which stays."""
+    own = {"scratch", f"holdfast-{os.geteuid()}"}
+    return sorted(path.name for path in temporary.rglob("*") if path.name not in own)
 
 
 @pytest.mark.parametrize("has_manifest", [True, False])
@@ -239,9 +245,56 @@ def test_to_directory(place: str, tmp_path: Path, temporary: Path) -> None:
     assert checkpoint.to_directory(target) == str(target)
     assert tree(target) == {**FILES, "mine.txt": b"stays"}
     directory = checkpoint.to_directory()
-    assert Path(directory).parent == temporary
+    assert temporary in Path(directory).parents
     assert checkpoint.to_directory() == directory
     assert tree(directory) == FILES
+
+
+def test_only_what_its_user_names_is_open_to_others(bucket: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(commit(bucket, "one"))
+    before = os.umask(0o022)
+    try:
+        copy = Path(checkpoint.to_directory(tmp_path / "copy"))
+        own = [Path(checkpoint.to_directory()), Path(Checkpoint(copy).to_directory())]
+        with checkpoint.as_directory() as directory:
+            assert all(is_private(path.parent) for path in (Path(directory), *own))
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (copy, copy / "shards", copy / "model.pt")] == [0o755, 0o755, 0o644]
+
+
+@pytest.mark.parametrize("call", ["as_directory", "to_directory"])
+def test_what_another_user_has_planted_is_not_handed_out(bucket: str, call: str) -> None:
+    checkpoint = Checkpoint(commit(bucket, "one"))
+    directory, content = handed_out(checkpoint, call)
+    assert content == FILES
+    with plant(Path(directory)), pytest.raises(StorageError, match="Set HOLDFAST_SCRATCH_DIR to a directory of your"):
+        handed_out(checkpoint, call)
+
+
+def handed_out(checkpoint: Checkpoint, call: str) -> tuple[str, dict[str, bytes]]:
+    if call == "to_directory":
+        directory = checkpoint.to_directory()
+        return directory, tree(directory)
+    with checkpoint.as_directory() as directory:
+        return directory, tree(directory)
+
+
+@contextmanager
+def plant(directory: Path) -> Iterator[None]:
+    """What somebody could do who has that place first: he has the directory above it, and poses as a user of it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in FILES:
+        (directory / path).parent.mkdir(exist_ok=True)
+        (directory / path).write_bytes(b"planted")
+    with open(f"{directory}.users", "w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        for path in (directory.parent, *directory.parent.rglob("*")):
+            path.chmod(0o777)
+            if os.geteuid() == 0:
+                os.chown(path, 65534, 65534)
+        yield
+    shutil.rmtree(directory.parent)
 
 
 def test_metadata(place: str) -> None:

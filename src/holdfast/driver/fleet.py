@@ -30,6 +30,7 @@ from holdfast.store.checkpoints import (
     parse_manifest_line,
 )
 from holdfast.store.layout import RunLayout
+from holdfast.store.scratch import scratch_root
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Durable, Pressure
 
@@ -353,6 +354,7 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         "validates": plan.validation is not None,
         "storage": storage,
         "storage_url": str(plan.location) if storage else "",
+        "scratch": str(scratch_root(settings.scratch_dir)) if storage else "",
         "preemption_grace_s": plan.preemption_grace_s or settings.preemption_grace_s,
         "lockstep": plan.lockstep,
     }

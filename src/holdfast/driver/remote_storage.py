@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import queue
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -291,8 +289,7 @@ class _JournalWriter:
         self._thread.join(_LAST_PATIENCE_S)
 
 
-def scratch_of(url: str, root: str) -> Path:
+def scratch_of(url: str, root: Path) -> Path:
     """Where this machine keeps what belongs to the run and is not in storage yet. The same for every driver of it."""
-    base = Path(root).expanduser() if root else Path(tempfile.gettempdir(), f"holdfast-{os.getuid()}")
     name = url.rstrip("/").rpartition("/")[2]
-    return base / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
+    return root / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"

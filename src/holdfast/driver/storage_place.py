@@ -10,6 +10,7 @@ from holdfast.engine.base import Inbox
 from holdfast.settings import Settings
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
+from holdfast.store.scratch import make_scratch_root
 
 from .remote_storage import RemoteStorage, scratch_of
 from .storage import DiskStorage
@@ -37,5 +38,5 @@ def storage_of(
     """One of these two kinds."""
     if location.path is not None:
         return disk(RunLayout(location.path), inbox, score_attribute)
-    scratch = scratch_of(str(location), settings.scratch_dir)
+    scratch = scratch_of(str(location), make_scratch_root(settings.scratch_dir))
     return remote(location, scratch, inbox, score_attribute, settings.storage_patience_s)

@@ -103,6 +103,7 @@ class CheckpointStore:
         """Take a rank's directory into staging. A checkpoint of this run is copied even if it may be moved."""
         source = source.resolve()
         may_move = move and not source.is_relative_to(self._layout.root.resolve())
+        self._disk.make_private_dir(self._layout.staging_dir)
         staging.stage(self._disk, source, target.resolve(), may_move)
 
     def seal(self, directory: Path) -> list[FileEntry]:
@@ -208,6 +209,7 @@ class CheckpointStore:
         return [self._layout.relative(path) for path in leftovers]
 
     def _remove_staged(self, path: Path) -> None:
+        self._disk.rmdir(path)  # a colleague's can be removed if it is empty, though not entered
         try:
             self._disk.rmtree(path)
         except StorageError as error:

@@ -29,6 +29,17 @@ class Disk:
         with _named("create the directory", path):
             os.makedirs(path, exist_ok=True)
 
+    def make_private_dir(self, path: Path) -> None:
+        """Create a directory, with those above it, that no other user can enter; one that is there is closed to them
+        if it is this user's."""
+        with _named("create the directory", path):
+            os.makedirs(path.parent, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+            if os.stat(path).st_mode & 0o077:
+                with contextlib.suppress(PermissionError):
+                    os.chmod(path, 0o700)
+
     def write_new(self, path: Path, data: bytes) -> None:
         """Create a file that must not exist yet and make its content durable (its name is so after ``fsync_dir``)."""
         with _named("write", path), open(path, "xb", buffering=0) as file:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +75,7 @@ class Checkpoint:
         return target
 
     def _to_temporary_directory(self, local: str | None) -> str:
-        target = os.path.join(tempfile.gettempdir(), f"checkpoint_tmp_{self._uuid}")
+        target = os.path.join(download.own_directory(), f"checkpoint_tmp_{self._uuid}")
         with download.lock(target):
             if not os.path.isdir(target):
                 partial = f"{target}.part"

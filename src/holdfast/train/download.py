@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from holdfast.store.checkpoints import is_user_metadata, parse_manifest
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectInfo, ObjectStore
 from holdfast.store.remote.fetch import get_all, in_parallel
+from holdfast.store.scratch import make_scratch_root
 from holdfast.store.staging import FileEntry
 
 PATIENCE_S = 60.0
@@ -74,7 +74,7 @@ def look(location: Location) -> Remote:
 def fetch(remote: Remote, directory: Path) -> None:
     """All files are in the directory, and are what they must be, when this returns. What an earlier call left there is
     used as far as that is certain."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     small = [info for info in remote.files if info.size <= _LARGE]
     problems = in_parallel(lambda info: _fetch_file(remote, info, directory), small)
     problems += [_fetch_file(remote, info, directory) for info in remote.files if info.size > _LARGE]
@@ -104,14 +104,19 @@ def shared(remote: Remote, identity: str) -> Iterator[str]:
             _leave(fd, users, target)
 
 
+def own_directory() -> str:
+    """Private to this user: what is there already is trusted."""
+    return str(make_scratch_root(settings.load().scratch_dir))
+
+
 @contextlib.contextmanager
 def lock(target: str) -> Iterator[bool]:
     """Hold the machine-wide lock on ``target``; yields whether another process held it before."""
     digest = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:32]
-    path = os.path.join(tempfile.gettempdir(), f"holdfast-copy-{digest}.lock")
+    path = os.path.join(own_directory(), f"copy-{digest}.lock")
     waited = False
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,11 +224,9 @@ def _is_in_use(fd: int) -> bool:
 
 
 def _shared_directory(remote: Remote, identity: str) -> str:
-    base = os.path.expanduser(settings.load().scratch_dir) or tempfile.gettempdir()
-    os.makedirs(base, exist_ok=True)
     told_by = remote.manifest or identity.encode()
     digest = hashlib.sha256(b"%s\0%s" % (str(remote.location).encode(), told_by)).hexdigest()[:20]
-    return os.path.join(base, f"holdfast-checkpoint-{os.getuid()}-{digest}")
+    return os.path.join(own_directory(), f"checkpoint-{digest}")
 
 
 def _beside(location: Location, *suffixes: str) -> list[bytes | None]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol, overload
 
 from holdfast.errors import ObjectLostError as ObjectLostError
+from holdfast.private_dirs import is_private
 
 from . import door, packing
-from .session import ObjectSession, is_private, session_here
+from .session import ObjectSession, session_here
 
 
 @dataclass(frozen=True, repr=False)

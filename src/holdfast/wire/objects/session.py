@@ -14,12 +14,12 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from holdfast.errors import StorageError, StorageFullError
+from holdfast.errors import StorageFullError
+from holdfast.private_dirs import make_private
 
 from . import packing
 
@@ -113,15 +113,6 @@ def sweep() -> None:
                 shutil.rmtree(entry, ignore_errors=True)
 
 
-def is_private(path: Path) -> bool:
-    """Whether it is a directory of this user that nobody else can write to: what is read from it gets executed."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
-
-
 def _roots() -> list[Path]:
     """The places for sessions, the best first."""
     places = [_MEMORY] if os.access(_MEMORY, os.W_OK | os.X_OK) else []
@@ -129,11 +120,7 @@ def _roots() -> list[Path]:
 
 
 def _own_directory(root: Path) -> Path:
-    with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    if not is_private(root):
-        raise StorageError(f"put(): {root} belongs to somebody else, or others may write to it; remove it")
-    return root
+    return make_private(root, "put() keeps objects there: remove it.")
 
 
 def _free(root: Path) -> int:

@@ -1,0 +1,43 @@
+"""What a machine keeps of a run on an object store: whose it is, and who may use and remove it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from proxy import Fault, FaultProxy
+from remote_job import expected, run_job
+
+STRANGER = 65534
+
+
+def test_what_another_user_may_have_planted_is_neither_adopted_nor_uploaded(
+    bucket: str, proxy: FaultProxy, marks: str, tmp_path: Path
+) -> None:
+    """A pending checkpoint that the next driver would adopt, in a directory that is not its user's."""
+    proxy.arm("upload", Fault("503", seconds=3.0))
+    gathered = str(tmp_path / "scratch" / "**" / "checkpoint_000005.json")
+    config = {"steps": 8, "marks": marks, "blows": [{"what": "driver", "step": 5, "rank": 0, "await": gathered}]}
+    assert run_job(bucket, config).returncode == -signal.SIGKILL
+    planted = [*(tmp_path / "scratch").rglob("*")]
+    assert planted
+    for path in planted:
+        path.chmod(0o777)
+        if os.geteuid() == 0:
+            os.chown(path, STRANGER, STRANGER)
+    refused = run_job(bucket, config)
+    assert refused.returncode == 1
+    assert "Set HOLDFAST_SCRATCH_DIR to a directory of your own" in refused.stderr
+    assert f"holdfast-{os.geteuid()} cannot be used for private files" in refused.stderr
+
+
+@pytest.mark.usefixtures("proxy")
+def test_files_in_scratch_are_private(bucket: str, marks: str, tmp_path: Path) -> None:
+    config = {"steps": 3, "marks": marks, "blows": [{"what": "driver", "step": 2, "rank": 0}]}
+    assert run_job(bucket, config).returncode == -signal.SIGKILL
+    (own,) = (tmp_path / "scratch").iterdir()
+    assert own.stat().st_mode & 0o077 == 0
+    done = run_job(bucket, config)
+    assert done.stdout.split()[-1:] == [expected(3)], done.stderr
