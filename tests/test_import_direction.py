@@ -11,7 +11,7 @@ import pytest
 import holdfast
 
 SRC = Path(holdfast.__file__).parent
-FOR_ALL = {"errors", "settings", "private_dirs"}
+FOR_ALL = {"__version__", "errors", "private_dirs", "settings"}
 USER_SIDE = {"train", "tune", "cli", "ui", "drill", "metrics"}
 BELOW = {
     "core": set[str](),

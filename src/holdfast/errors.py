@@ -49,6 +49,13 @@ class ObjectExistsError(StorageError):
     """An object that was to be created is there already."""
 
 
+class NewerFormatError(HoldfastError):
+    """What is stored was written by a newer version of Holdfast. Nothing was changed: upgrade Holdfast.
+
+    Not a ``StorageError``: nothing is damaged or missing, so nothing may be set aside, or taken from a copy, for it.
+    """
+
+
 class NotARunError(StorageError):
     """The path holds no run of Holdfast."""
 

@@ -13,7 +13,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from remote_job import expected, load, trainer
 from servers import S3Server
 
-from holdfast.errors import CheckpointDamagedError
+from holdfast.errors import CheckpointDamagedError, NewerFormatError
 from holdfast.node.depot import Depot
 from holdfast.store import values
 from holdfast.store.location import Location
@@ -86,3 +86,18 @@ def test_a_mark_uploads_no_file_from_outside(tmp_path: Path, way: str) -> None:
     with pytest.raises(CheckpointDamagedError):
         depot.upload("c")
     assert not [path for path in tmp_path.joinpath("far").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("which", ["run.json", "manifest"])
+def test_a_newer_format_is_refused_and_nothing_is_changed(filesystem: Any, tmp_path: Path, which: str) -> None:
+    config = {"marks": str(tmp_path / "marks")}
+    trainer("runs", "run", {**config, "steps": 2}, storage_filesystem=filesystem).fit()
+    objects = Location.parse("test(", "runs/run", filesystem).open(10.0)
+    key = "run.json" if which == "run.json" else newest_manifest(objects)
+    fields = values.decode(unseal(objects.get(key)[:-1]) or b"")
+    objects.put(key, seal(values.encode({**fields, "format": 2, "version": "7.8.9"})))
+    before = {info.key: objects.get(info.key) for info in objects.list()}
+    with pytest.raises(NewerFormatError, match=r"by Holdfast 7\.8\.9 in format 2"):
+        trainer("runs", "run", {**config, "steps": 5}, storage_filesystem=filesystem).fit()
+    assert {info.key: objects.get(info.key) for info in objects.list()} == before
+    objects.close()

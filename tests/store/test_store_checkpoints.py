@@ -11,7 +11,7 @@ import pytest
 from faulty_disk import FullDisk
 from sample_files import FILES, content, fill, tree
 
-from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.errors import CheckpointDamagedError, NewerFormatError, StorageError
 from holdfast.store.checkpoints import CheckpointStore, FileEntry, Manifest, Shard
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal
@@ -174,12 +174,12 @@ def test_a_file_replaced_by_a_link_to_the_same_content_is_damage(store: Checkpoi
 def test_a_manifest_of_another_checkpoint_or_version_is_refused(store: CheckpointStore, layout: RunLayout) -> None:
     commit(layout, "a")
     shutil.copy(layout.manifest_file("a"), layout.manifest_file("b"))
-    with pytest.raises(CheckpointDamagedError, match="is of checkpoint 'a'"):
+    with pytest.raises(CheckpointDamagedError, match="is of another checkpoint, 'a'"):
         store.read_manifest("b")
     newer = json.loads(layout.manifest_file("a").read_bytes()) | {"format": 2}
     del newer["sum"]
     layout.manifest_file("a").write_bytes(seal(json.dumps(newer).encode()))
-    with pytest.raises(CheckpointDamagedError, match=r"format 2.*reads up to 1"):
+    with pytest.raises(NewerFormatError, match=r"format 2.*reads formats up to 1"):
         store.read_manifest("a")
     layout.manifest_file("a").write_bytes(seal(b'{"format":1}'))
     with pytest.raises(CheckpointDamagedError, match="missing required field"):

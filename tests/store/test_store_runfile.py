@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from holdfast.errors import NotARunError, StorageError
+from holdfast.errors import NewerFormatError, NotARunError, StorageError
 from holdfast.store import runfile
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
@@ -50,8 +50,8 @@ def test_any_flipped_bit_and_any_truncation_is_noticed(layout: RunLayout) -> Non
 
 def test_a_newer_format_says_to_upgrade(layout: RunLayout) -> None:
     layout.root.mkdir(parents=True)
-    layout.run_file.write_bytes(seal(b'{"format":2,"run":{}}'))
-    with pytest.raises(StorageError, match=r"has format 2.*upgrade"):
+    layout.run_file.write_bytes(seal(b'{"format":2,"version":"3.4","body":[]}'))
+    with pytest.raises(NewerFormatError, match=r"by Holdfast 3\.4 in format 2.*Upgrade"):
         runfile.read(layout)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.cli import experiments, output, paths, reading, runs
 from holdfast.driver.experiments import is_experiment
-from holdfast.errors import StorageError
+from holdfast.errors import HoldfastError
 from holdfast.store.location import Location
 from holdfast.store.remote.fetch import in_parallel
 
@@ -80,7 +80,7 @@ def _row(location: Location) -> dict[str, Any]:
         row["last_checkpoint"] = newest and newest.id
         if not identity:
             row["problem"] = f"what it is was lost; holdfast verify {location} says more"
-    except (StorageError, OSError) as error:
+    except (HoldfastError, OSError) as error:
         row["problem"] = str(error)
     return row
 

@@ -69,6 +69,13 @@ class Run(Protocol):
 
 
 def open_run(location: Location) -> Run:
+    """NewerFormatError if a newer version of Holdfast has written the run."""
+    run = _open(location)
+    run.run_file_damage()
+    return run
+
+
+def _open(location: Location) -> Run:
     if isinstance(location, TrialLocation):
         from holdfast.cli.trials import open_trial
 

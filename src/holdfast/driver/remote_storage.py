@@ -63,6 +63,7 @@ class RemoteStorage(Storage):
         self._checkpoints = RemoteCheckpoints(self._objects)
         try:
             self._objects.with_patience(min(_FIRST_PATIENCE_S, self._patience_s)).level()
+            self._checkpoints.check_format()
             self._lease = RemoteLease.acquire(self._objects, self._claim, on_lost=self._inbox.put)
         except BaseException:
             self._objects.close()

@@ -17,7 +17,7 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, StorageError
-from holdfast.store import journal, runfile
+from holdfast.store import formats, journal, runfile
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
 from holdfast.store.journal import Journal, Record
@@ -126,6 +126,7 @@ class DiskStorage(Storage):
         self._journal: Journal | None = None
 
     def acquire(self) -> int:
+        formats.check_run(self.home)
         try:
             self._lease = Lease.acquire(self.home)
         except OSError as error:

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import CheckpointDamagedError, StorageError
-from holdfast.store import staging, values
+from holdfast.store import formats, staging, values
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
+from holdfast.store.formats import FORMAT as FORMAT
 from holdfast.store.layout import RunLayout, check_name, path_problem
 from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.staging import FileEntry as FileEntry
 
-FORMAT = 1
 USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
 
 
@@ -60,11 +60,8 @@ def manifest_line(manifest: Manifest) -> bytes:
 def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
     """What ``manifest_line`` made of a checkpoint; CheckpointDamagedError, which names ``where``, if it is not that."""
     manifest = parse_manifest_line(line, where)
-    if manifest.id != id or manifest.format > FORMAT:
-        raise CheckpointDamagedError(
-            f"The manifest {where} is of checkpoint {manifest.id!r} in format {manifest.format}; this version of "
-            f"Holdfast reads up to {FORMAT}"
-        )
+    if manifest.id != id:
+        raise CheckpointDamagedError(f"The manifest {where} is of another checkpoint, {manifest.id!r}")
     return manifest
 
 
@@ -73,7 +70,9 @@ def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest
     if data is None:
         raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not fit its checksum")
     try:
-        manifest = msgspec.convert(values.decode(data), Manifest)
+        fields = values.decode(data)
+        formats.check(fields, f"The manifest {where}")
+        manifest = msgspec.convert(fields, Manifest)
         check_name(manifest.id)
         for entry in manifest.files:
             _check_entry(entry)

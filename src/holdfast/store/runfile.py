@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast import __version__
 from holdfast.errors import NotARunError, StorageError
-from holdfast.store import values
+from holdfast.store import formats, values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
+from holdfast.store.formats import FORMAT
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal
-
-FORMAT = 1
 
 
 class _Content(msgspec.Struct):
@@ -37,7 +37,7 @@ def read(layout: RunLayout) -> dict[str, Any]:
 
 
 def content_of(body: dict[str, Any]) -> bytes:
-    return seal(values.encode({"format": FORMAT, "run": body}, "run.json"))
+    return seal(values.encode({"format": FORMAT, "version": __version__, "run": body}, "run.json"))
 
 
 def parse(line: bytes, where: str) -> dict[str, Any]:
@@ -46,15 +46,11 @@ def parse(line: bytes, where: str) -> dict[str, Any]:
     if data is None:
         raise _damaged(where)
     try:
-        content = msgspec.convert(values.decode(data), _Content)
+        fields = values.decode(data)
+        formats.check(fields, where)
+        return msgspec.convert(fields, _Content).run
     except (ValueError, msgspec.ValidationError):
         raise _damaged(where) from None
-    if content.format > FORMAT:
-        raise StorageError(
-            f"{where} has format {content.format}, and this version of Holdfast reads up to {FORMAT}: "
-            "upgrade it (pip install --upgrade holdfast)."
-        )
-    return content.run
 
 
 def missing(root: str) -> NotARunError:

@@ -16,6 +16,7 @@ from holdfast.cli import output, paths, runs
 from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
 from holdfast.cli.runs import Run
 from holdfast.errors import CheckpointDamagedError, RunInUseError
+from holdfast.store import formats
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
@@ -71,6 +72,7 @@ def _nobody_drives(stored: Run) -> Iterator[None]:
     now loses nothing that it goes on from."""
     path = stored.location.path
     if path is not None:
+        formats.check_run(RunLayout(path))
         lease = Lease.acquire(RunLayout(path))
         try:
             yield

@@ -16,15 +16,18 @@ import msgspec
 import xxhash
 
 from holdfast.errors import CheckpointDamagedError, ObjectExistsError, ObjectMissingError, StorageError
+from holdfast.store import formats
 from holdfast.store.checkpoints import FORMAT, FileEntry, Manifest, is_user_metadata, manifest_line, parse_manifest
 from holdfast.store.layout import check_name
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.fetch import get_all, in_parallel
+from holdfast.store.remote.runfile import KEY as RUN_FILE
 from holdfast.store.sealed import Damage
 
 DIRECTORY = "checkpoints/"
 _MANIFEST, _MARKER, _REASON = ".json", ".json.damaged", ".json.damaged.txt"
 _RANGE = 8 << 20  # bytes
+_FORMATS_CHECKED = 15  # with run.json one round of requests; others are refused when they are read
 _AHEAD = 8  # ranges in memory at once
 
 
@@ -57,6 +60,13 @@ class RemoteCheckpoints:
                 f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name"
             ) from None
         return manifest
+
+    def check_format(self) -> None:
+        """NewerFormatError if a newer version has written into the run: its newest checkpoints would show it."""
+        keys = [info.key for info in self._objects.level(DIRECTORY).objects if info.key.endswith(_MANIFEST)]
+        keys = [RUN_FILE, *sorted(keys)[-_FORMATS_CHECKED:]]
+        lines = get_all(self._objects, keys)
+        formats.check_lines((f"{self._objects.url}/{key}", line) for key, line in zip(keys, lines, strict=True))
 
     def missing(self, manifest: Manifest) -> list[str]:
         """The files of a checkpoint yet to be committed that are not there in their size."""
