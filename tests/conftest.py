@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.node import posix, seed
 
+pytest_plugins = ["gate"]
 PATIENCE_S = 10.0
 posix.adopt_orphans()  # what a killed driver leaves behind becomes our child, so it is found whatever its parent was
 
