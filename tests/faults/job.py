@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -61,6 +62,15 @@ def train_fn(config: dict[str, Any]) -> str:
     return state
 
 
+class Backup(train.UserCallback):
+    """Copies the run directory, lease.json too, as a person's script may."""
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        config = run_context.run_config
+        target = Path(config.storage_path, "backup", str(metrics[0]["step"]))
+        shutil.copytree(Path(config.storage_path, config.name), target, ignore=shutil.ignore_patterns(".*", "check*"))
+
+
 def trainer(storage: str, name: str, config: dict[str, Any]) -> train.DataParallelTrainer:
     return train.DataParallelTrainer(
         train_fn,
@@ -71,6 +81,7 @@ def trainer(storage: str, name: str, config: dict[str, Any]) -> train.DataParall
             storage_path=storage,
             failure_config=train.FailureConfig(max_failures=config.get("max_failures", 0), backoff_s=0.01),
             checkpoint_config=train.CheckpointConfig(num_to_keep=3),
+            callbacks=[Backup()] if config.get("backup") else [],
             verbose=config.get("verbose", 0),
         ),
     )

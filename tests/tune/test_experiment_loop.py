@@ -44,6 +44,8 @@ class FarStorage:
     def _later(self, then: Callable[[], None], hops: int) -> None:
         self._inbox.put((lambda: self._later(then, hops - 1)) if hops else then)
 
+    def check_lease(self) -> None: ...
+
     def close(self, all_stored: bool) -> None: ...
 
 

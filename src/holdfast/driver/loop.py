@@ -216,7 +216,8 @@ class Driver:
         try:
             self._desk.storage.write_last([_journalled(ev.RunEnded(Outcome.FAILED, reason))])
         except Exception as error:
-            log.warning("the end of the run could not be journalled: %s", error)
+            if str(error) != reason:  # else the run is lost, which is why it ends
+                log.warning("the end of the run could not be journalled: %s", error)
 
     def ask_to_stop(self, number: int, at_once: bool) -> None:
         self._signal = number
@@ -253,6 +254,7 @@ class Driver:
 
     def take_in(self, items: Iterable[Any]) -> None:
         desk = self._desk
+        desk.storage.check_lease()
         for item in items:
             if isinstance(item, ev.Event):
                 if isinstance(item, ev.StopAsked) and not self._beginning.is_over:

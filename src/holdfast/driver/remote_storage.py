@@ -82,6 +82,9 @@ class RemoteStorage(Storage):
         self._lease.release()
         self._objects.close()
 
+    def check_lease(self) -> None:
+        """A lost lease comes through the inbox, and the journal refuses what a relieved driver writes."""
+
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._writer = _JournalWriter(self._journal, self._inbox)
         self._begin_saving()

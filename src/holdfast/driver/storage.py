@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.engine.base import Inbox
-from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.store import formats, journal, runfile
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
@@ -99,6 +99,11 @@ class Storage(ABC):
     def release(self) -> None:
         """Let another driver in."""
 
+    @abstractmethod
+    def check_lease(self) -> None:
+        """Raise an error that says what happened if this driver has lost the run, so that it writes no more. Quick;
+        any thread may call it."""
+
     def new_manifest(self, command: do.Commit | do.Gather, metrics: Any, validation: Any) -> Manifest:
         where = (command.id, command.generation, command.index, command.report, command.world_size)
         return Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
@@ -122,7 +127,7 @@ class DiskStorage(Storage):
 
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
         super().__init__(home, inbox, score_attribute)
-        self._checkpoints = CheckpointStore(home)
+        self._checkpoints = CheckpointStore(home, fence=self.check_lease)
         self._journal: Journal | None = None
 
     def acquire(self) -> int:
@@ -136,6 +141,9 @@ class DiskStorage(Storage):
     def release(self) -> None:
         self._lease.release()
 
+    def check_lease(self) -> None:
+        self._lease.check()
+
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._journal, records, damage = Journal.open(self.home, self._lease.epoch)
         return records, damage
@@ -146,13 +154,16 @@ class DiskStorage(Storage):
         then()
 
     def write_last(self, entries: Entries) -> None:
-        assert self._journal is not None
-        self._journal.append(entries, time.time())
+        self._append(entries, sync=True)
 
     def write_soon(self, entries: Entries) -> None:
         """Journal them so that they outlive this process; ``sync`` makes them outlive a power cut."""
+        self._append(entries, sync=False)
+
+    def _append(self, entries: Entries, sync: bool) -> None:
         assert self._journal is not None
-        self._journal.append(entries, time.time(), sync=False)
+        self.check_lease()
+        self._journal.append(entries, time.time(), sync)
 
     def sync(self) -> None:
         assert self._journal is not None
@@ -175,11 +186,12 @@ class DiskStorage(Storage):
         return self._checkpoints.read_manifest(id)
 
     def commit(self, manifest: Manifest, shards: Sequence[Shard]) -> None:
-        def job() -> ev.Event:
+        def job() -> Outcome:
             try:
                 done = self._checkpoints.commit(manifest, shards)
             except Exception as error:
-                return ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
+                failed = ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
+                return self._loss() or failed
             return committed(done, self._score_attribute, manifest.index)
 
         self._submit(self._pool, job)
@@ -212,6 +224,17 @@ class DiskStorage(Storage):
                     Disk().rmtree(directory)
 
         self._submit(self._pool, job)
+
+    def _submit(self, pool: ThreadPoolExecutor, job: Callable[[], Outcome]) -> None:
+        """A driver that has lost the run ends, and leaves its storage as it is."""
+        super()._submit(pool, lambda: self._loss() or job())
+
+    def _loss(self) -> HoldfastError | None:
+        try:
+            self.check_lease()
+        except HoldfastError as error:
+            return error
+        return None
 
     def address(self, id: str) -> str:
         return str(self.home.checkpoint_dir(id))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -92,11 +92,12 @@ def _check_entry(entry: FileEntry) -> None:
 
 
 class CheckpointStore:
-    """The checkpoints of one run."""
+    """The checkpoints of one run. ``fence`` raises if they are not this process's to change any more."""
 
-    def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
+    def __init__(self, layout: RunLayout, disk: Disk | None = None, fence: Callable[[], None] = lambda: None) -> None:
         self._layout = layout
         self._disk = disk or Disk()
+        self._fence = fence
 
     def stage(self, source: Path, target: Path, move: bool) -> None:
         """Take a rank's directory into staging. A checkpoint of this run is copied even if it may be moved."""
@@ -126,6 +127,7 @@ class CheckpointStore:
         moved: list[tuple[Path, Path]] = []
         try:
             self._merge(manifest.id, chosen, moved)
+            self._fence()  # it may have taken long
             write_atomic(self._disk, manifest_file, data)
         except (StorageError, OSError):
             self._undo(manifest_file, moved)

@@ -18,7 +18,7 @@ class RunLayout:
 
     @property
     def lease_file(self) -> Path:
-        """Only ``Lease`` may open it: closing any handle of it drops the lock that this process may hold."""
+        """Only ``Lease`` may open it: outside Linux, closing any handle of it drops the lock of this process."""
         return self.root / "lease.json"
 
     @property

@@ -1,105 +1,196 @@
 """One driver for a run: a lock of the kernel on lease.json, which ends with the process that holds it.
 
-The lock is a POSIX record lock: forked children do not inherit it, and nothing has to expire. It belongs to the
-process, so two drivers in one process are kept apart by a table; and closing any handle of the file would drop it, so
-nothing else may open lease.json.
+On Linux the lock belongs to the open file (F_OFD_SETLK): nothing else that this process does with lease.json drops it,
+and a POSIX lock of an older version excludes it, and is excluded by it. Elsewhere it is a POSIX lock, which is dropped
+when this process closes any handle of the file. So the holder looks at its lease before it writes (``check``), and
+takes the lock again if it can. A forked child closes its copy of the open file, or it would keep the run locked.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import io
 import os
 import socket
+import struct
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from holdfast.errors import RunInUseError, StorageError
 from holdfast.store import values
-from holdfast.store.disk import Disk, ensure_dir
+from holdfast.store.disk import Disk, ensure_dir, write_atomic
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal
 
-_table_lock = threading.Lock()
-_held: dict[tuple[int, int, int], Lease] = {}  # by process id (a forked child holds nothing), device and inode
-os.register_at_fork(after_in_child=lambda: _reset_table_lock())
+_Identity = tuple[int, int]  # of a file or directory: device and inode
+
+_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+_WHOLE_FILE = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # Linux's struct flock
+_REFUSED = frozenset({errno.EACCES, errno.EAGAIN})
+_MOST = 1 << 16  # bytes of lease.json that are read
+_CHILD_CLOSES_WITHIN_S = 1.0  # a child that the last holder had just forked when it ended
+
+_table_lock = threading.RLock()
+_held: dict[_Identity, Lease] = {}
+os.register_at_fork(
+    before=lambda: _table_lock.acquire(),  # so that the child knows every file that it has to close
+    after_in_parent=lambda: _table_lock.release(),
+    after_in_child=lambda: _forget_held(),
+)
 
 
 class Lease:
     """The right to write a run, held until ``release()`` or the end of the process."""
 
-    def __init__(self, epoch: int, file: io.FileIO, key: tuple[int, int, int]) -> None:
+    def __init__(self, layout: RunLayout, epoch: int, file: io.FileIO) -> None:
         self.epoch = epoch
+        self._layout = layout
         self._file = file
-        self._key = key
+        self._identity = _identity(os.fstat(file.fileno()))
+        self._root = _identity(os.stat(layout.root))
 
     @classmethod
     def acquire(cls, layout: RunLayout, disk: Disk | None = None) -> Lease:
         """Take the lease with an epoch above all earlier ones, or raise RunInUseError that says who holds it."""
         disk = disk or Disk()
         ensure_dir(disk, layout.root)
-        path = layout.lease_file
         with _table_lock:
-            with contextlib.suppress(FileNotFoundError):
-                found = os.stat(path)
-                if (os.getpid(), found.st_dev, found.st_ino) in _held:
-                    raise _in_use(layout, "this same process")
-            file = disk.open_in_place(path)
+            if _identity_at(layout.lease_file) in _held:
+                raise _in_use(layout, "this same process")
+            file = disk.open_in_place(layout.lease_file)
             try:
                 _lock(file, layout)
-                status = os.fstat(file.fileno())
-                key = os.getpid(), status.st_dev, status.st_ino
-                lease = cls(_next_epoch(layout, _content(file)), file, key)
+                content = _content(file.fileno())
+                lease = cls(layout, _next_epoch(layout, content), file)
+                if not content:
+                    _detach_newest_segment(layout, disk)
                 disk.overwrite(file, _describe(lease.epoch))
                 disk.fsync_dir(layout.root)
             except BaseException:
                 file.close()
                 raise
-            _held[key] = lease
+            _held[lease._identity] = lease
             return lease
+
+    def check(self) -> None:
+        """Raise an error that says what happened if the lease is lost: this driver must not write any more. Any thread
+        may call it."""
+        path = self._layout.lease_file
+        if self._file.closed:
+            raise RunInUseError(f"This process has released the run in {self._layout.root}, and writes no more.")
+        try:
+            found = _identity_at(path)
+        except OSError:
+            return  # storage does not answer: the write that follows says so
+        if found != self._identity:
+            raise self._explain(path)
+        try:
+            _set_lock(self._file.fileno())
+        except OSError as error:
+            if error.errno in _REFUSED:
+                raise self._taken_over(_content(self._file.fileno())) from None
+        content = _content(self._file.fileno())
+        if _epoch_in(content) > self.epoch:
+            raise self._taken_over(content)
 
     def release(self) -> None:
         """Let another driver in. In a forked child this changes nothing for the parent, which holds the lock."""
         with _table_lock:
-            _held.pop(self._key, None)
+            if _held.get(self._identity) is self:
+                del _held[self._identity]
             self._file.close()
+
+    def _explain(self, path: Path) -> RunInUseError | StorageError:
+        root = self._layout.root
+        if _identity_at(root) != self._root:
+            return _displaced(root, self._file.fileno())
+        try:
+            with open(path, "rb", buffering=0) as file:
+                content = _content(file.fileno())
+        except OSError:
+            what = "deleted"
+        else:
+            if _epoch_in(content) >= self.epoch and _describes_another(content):
+                return self._taken_over(content)
+            what = "replaced"
+        return RunInUseError(
+            f"The lease.json of {root} was {what} while this driver held it, so another driver may have begun: this "
+            "one stops before it writes anything. If no other driver is running, run the same command again to resume."
+        )
+
+    def _taken_over(self, content: dict[str, Any]) -> RunInUseError:
+        return RunInUseError(
+            f"The run in {self._layout.root} has been taken over by {_holder(content)}: this driver stops before it "
+            "writes anything."
+        )
 
 
 def _lock(file: io.FileIO, layout: RunLayout) -> None:
-    try:
-        fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise _in_use(layout, _holder(_content(file))) from None
-        raise StorageError(
-            f"The file system of {layout.lease_file} cannot lock it: {error.strerror}. Use a storage_path on a file "
-            "system that has POSIX locks (on NFS: with its lock service on)."
-        ) from error
+    deadline = time.monotonic() + _CHILD_CLOSES_WITHIN_S
+    while True:
+        try:
+            _set_lock(file.fileno())
+            return
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise StorageError(
+                    f"The file system of {layout.lease_file} cannot lock it: {error.strerror}. Use a storage_path on a "
+                    "file system that has POSIX locks (on NFS: with its lock service on)."
+                ) from error
+        content = _content(file.fileno())
+        if not _has_exited(content) or time.monotonic() > deadline:
+            raise _in_use(layout, _holder_of(file, content))
+        time.sleep(0.01)
 
 
-def _content(file: io.FileIO) -> dict[str, Any]:
+def _set_lock(fd: int) -> None:
+    """Also where it is set already. OSError if another has it, or there are no locks."""
+    if _OFD_SETLK is not None:
+        try:
+            fcntl.fcntl(fd, _OFD_SETLK, _WHOLE_FILE)
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # else a kernel or sandbox that does not know them
+                raise
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _content(fd: int) -> dict[str, Any]:
     """What the file says, or nothing if it is new or damaged: the lock is what counts."""
-    file.seek(0)
     try:
-        content = values.decode(unseal((file.readall() or b"").rstrip(b"\n")) or b"{}")
+        content = values.decode(unseal(os.pread(fd, _MOST, 0).rstrip(b"\n")) or b"{}")
     except (ValueError, OSError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
+def _epoch_in(content: dict[str, Any]) -> int:
+    epoch = content.get("epoch")
+    return epoch if isinstance(epoch, int) else 0
+
+
 def _next_epoch(layout: RunLayout, content: dict[str, Any]) -> int:
-    known = [epoch for epoch, _ in layout.segments()]
-    if isinstance(content.get("epoch"), int):
-        known.append(content["epoch"])
-    return max(known, default=0) + 1
+    return max([_epoch_in(content), *(epoch for epoch, _ in layout.segments())]) + 1
+
+
+def _detach_newest_segment(layout: RunLayout, disk: Disk) -> None:
+    """If somebody deleted lease.json, its holder may live, stopped in the middle of a write. The segment becomes a new
+    file of the same content, so that what that driver still writes into the old one is not part of the run."""
+    for _, path in layout.segments()[-1:]:
+        write_atomic(disk, path, path.read_bytes())
 
 
 def _describe(epoch: int) -> bytes:
     who = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time(), "epoch": epoch}
     return seal(values.encode(who))
+
+
+def _describes_another(content: dict[str, Any]) -> bool:
+    return "pid" in content and (content.get("host"), content["pid"]) != (socket.gethostname(), os.getpid())
 
 
 def _holder(content: dict[str, Any]) -> str:
@@ -110,6 +201,76 @@ def _holder(content: dict[str, Any]) -> str:
     return f"process {content['pid']} on {content['host']}{since}"
 
 
+def _has_exited(content: dict[str, Any]) -> bool:
+    """Whether the holder that the file names was of this machine, and has ended."""
+    pid = content.get("pid")
+    if content.get("host") != socket.gethostname() or not isinstance(pid, int) or not os.path.isdir("/proc/self"):
+        return False
+    return not os.path.exists(f"/proc/{pid}")
+
+
+def _holder_of(file: io.FileIO, content: dict[str, Any]) -> str:
+    """The one that the file names, or, if that has exited, the children that have the open file from it: a library
+    forked them in C, where nothing could close it."""
+    heirs = _processes_with(os.fstat(file.fileno())) - {os.getpid()} if _has_exited(content) else set()
+    if not heirs:
+        return _holder(content)
+    named = ", ".join(map(str, sorted(heirs)))
+    return f"{_holder(content)}, which has exited, but left children that still have lease.json open. End them: {named}"
+
+
+def _processes_with(status: os.stat_result) -> set[int]:
+    """Those of this user that have the file open, as far as the system says."""
+    found: set[int] = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fds = (Path("/proc", name, "fd", fd) for fd in os.listdir(f"/proc/{name}/fd"))
+            if any(_identity_at(fd) == _identity(status) for fd in fds):
+                found.add(int(name))
+        except OSError:
+            continue  # it has ended, or is another user's
+    return found
+
+
+def _displaced(root: Path, fd: int) -> StorageError:
+    """The directory is not where it was. What is open in it moves with it."""
+    where = _path_of(fd) if os.fstat(fd).st_nlink else None
+    if where is not None:
+        return StorageError(
+            f"The run directory {root} was moved to {where.parent} while the run was being driven, so this driver "
+            f"stops. Everything that was committed is there. Resume with storage_path={str(where.parent.parent)!r} and "
+            f"name={where.parent.name!r}, or move it back."
+        )
+    return StorageError(
+        f"The run directory {root} was removed, or moved to another file system, while the run was being driven, so "
+        "this driver stops. Resume from where it is now, or from a copy; if there is none, the same command starts "
+        "from the beginning."
+    )
+
+
+def _path_of(fd: int) -> Path | None:
+    """Where an open file is now, if the system says."""
+    try:
+        if sys.platform == "darwin":
+            path = Path(os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
+        else:
+            path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        return path if _identity_at(path) == _identity(os.fstat(fd)) else None
+    except OSError:
+        return None
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino
+
+
+def _identity_at(path: Path) -> _Identity | None:
+    try:
+        return _identity(os.stat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def _in_use(layout: RunLayout, holder: str) -> RunInUseError:
     return RunInUseError(
         f"The run in {layout.root} is being driven by {holder}. "
@@ -117,6 +278,10 @@ def _in_use(layout: RunLayout, holder: str) -> RunInUseError:
     )
 
 
-def _reset_table_lock() -> None:
+def _forget_held() -> None:
+    """In a forked child."""
     global _table_lock
-    _table_lock = threading.Lock()  # the thread that may hold the old one does not exist in the child
+    _table_lock = threading.RLock()  # the thread that may hold the old one does not exist here
+    for lease in _held.values():
+        lease._file.close()
+    _held.clear()

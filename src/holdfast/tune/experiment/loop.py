@@ -212,6 +212,7 @@ class ExperimentDriver:
             return []
 
     def _turn(self, items: list[Any]) -> None:
+        self._storage.check_lease()
         self._hear(items)
         self._hear(self._heard())  # what of that was for trials
         now = time.monotonic()

@@ -44,6 +44,9 @@ class Books:
         self._last_mark: Entry | None = None
         self._sync_at = math.inf
 
+    def check_lease(self) -> None:
+        self._storage.check_lease()
+
     def note(self, entries: Entries, then: Then | None = None) -> None:
         self._entries.extend(entries)
         if then is not None:
@@ -107,6 +110,9 @@ class TrialHistory:
         self.records = list(records)
         self.deliver: Callable[[Then], None] = _now  # to the trial's driver
 
+    def check_lease(self) -> None:
+        self._books.check_lease()
+
     def write(self, entries: Entries, then: Then) -> None:
         kept = [(kind, body) for kind, body in entries if kind != IDENTITY]
         if not kept and not self._books.has_open:
@@ -152,6 +158,9 @@ class TrialDiskStorage(_Shared, DiskStorage):
 
     def release(self) -> None:
         """The lease is the experiment's."""
+
+    def check_lease(self) -> None:
+        self._history.check_lease()
 
     def open(self) -> tuple[list[Record], list[Damage]]:
         return self._history.records, []

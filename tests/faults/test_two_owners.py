@@ -1,0 +1,125 @@
+"""A run on disk that two drivers want, or that is taken away from its driver: one history, and it is complete."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job import expected
+from test_driver_faults import PATIENCE_S, finish, start, wait_for_commit
+
+from holdfast.node import posix
+from holdfast.store import journal
+from holdfast.store.layout import RunLayout
+
+PAUSE_S = 0.05
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def fails(process: subprocess.Popen[str]) -> str:
+    """What it says."""
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, errors
+    return errors
+
+
+def is_refused(storage: Path) -> bool:
+    return "RunInUseError" in fails(start(storage))
+
+
+def verify(run: Path) -> None:
+    command = [sys.executable, "-m", "holdfast", "verify", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def content(run: Path) -> dict[str, Any]:
+    return {str(path.relative_to(run)): path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: posix.state(process.pid) == "T", "it does not stop")
+
+
+def test_a_backup_by_a_callback_does_not_let_a_second_driver_in(tmp_path: Path) -> None:
+    first = start(tmp_path, backup=True, pause_s=PAUSE_S)
+    wait_until(lambda: (tmp_path / "backup" / "3").exists(), "there is no backup")
+    assert is_refused(tmp_path)
+    assert finish(first) == expected()
+    verify(tmp_path / "run")
+
+
+def test_a_driver_stops_when_its_lease_is_deleted_and_the_next_one_continues(tmp_path: Path) -> None:
+    first = start(tmp_path, pause_s=PAUSE_S)
+    wait_for_commit(tmp_path, 5)
+    (tmp_path / "run" / "lease.json").unlink()
+    said = fails(first)
+    assert "lease.json" in said
+    assert "was deleted while this driver held it" in said
+    assert finish(start(tmp_path)) == expected()
+    verify(tmp_path / "run")
+
+
+def test_two_drivers_after_the_lease_was_deleted_make_one_history(tmp_path: Path) -> None:
+    first = start(tmp_path, pause_s=PAUSE_S)
+    wait_for_commit(tmp_path, 5)
+    stop(first)
+    (tmp_path / "run" / "lease.json").unlink()
+    second = start(tmp_path, pause_s=PAUSE_S)
+    wait_until((tmp_path / "run" / "lease.json").exists, "the second driver does not begin")
+    first.send_signal(signal.SIGCONT)
+    assert f"taken over by process {second.pid} on" in fails(first)
+    assert finish(second) == expected()
+    verify(tmp_path / "run")
+
+
+def test_a_stopped_driver_keeps_its_run(tmp_path: Path) -> None:
+    first = start(tmp_path, pause_s=PAUSE_S)
+    wait_for_commit(tmp_path, 5)
+    stop(first)
+    assert is_refused(tmp_path)
+    first.send_signal(signal.SIGCONT)
+    assert finish(first) == expected()
+    verify(tmp_path / "run")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stopped_driver_that_was_replaced_writes_nothing_when_it_continues(seed: int, tmp_path: Path) -> None:
+    """It is stopped at a random moment, maybe in the middle of a commit."""
+    moments = random.Random(seed)
+    run = tmp_path / "run"
+    first = start(tmp_path, pause_s=0.01)
+    wait_for_commit(tmp_path, 3)
+    time.sleep(moments.uniform(0.0, 0.2))
+    stop(first)
+    (run / "lease.json").unlink()
+    second = start(tmp_path, pause_s=0.01)
+    if seed == 0:  # it continues while the other one works
+        wait_for_commit(tmp_path, 20)
+        first.send_signal(signal.SIGCONT)
+        said = fails(first)
+        assert finish(second) == expected()
+    else:
+        assert finish(second) == expected()
+        before = content(run)
+        first.send_signal(signal.SIGCONT)
+        said = fails(first)
+        assert content(run) == before
+    assert f"taken over by process {second.pid} on" in said
+    verify(run)
+    starts = [record.body for record in journal.read(RunLayout(run))[0] if record.kind == "DriverStarted"]
+    assert [body["epoch"] for body in starts] == [1, 2]
