@@ -55,6 +55,11 @@ def stop(process: subprocess.Popen[str]) -> None:
     wait_until(lambda: posix.state(process.pid) == "T", "it does not stop")
 
 
+def is_leased(run: Path, pid: int) -> bool:
+    lease = run / "lease.json"
+    return lease.exists() and f'"pid":{pid},' in lease.read_text()
+
+
 def test_a_backup_by_a_callback_does_not_let_a_second_driver_in(tmp_path: Path) -> None:
     first = start(tmp_path, backup=True, pause_s=PAUSE_S)
     wait_until(lambda: (tmp_path / "backup" / "3").exists(), "there is no backup")
@@ -80,7 +85,7 @@ def test_two_drivers_after_the_lease_was_deleted_make_one_history(tmp_path: Path
     stop(first)
     (tmp_path / "run" / "lease.json").unlink()
     second = start(tmp_path, pause_s=PAUSE_S)
-    wait_until((tmp_path / "run" / "lease.json").exists, "the second driver does not begin")
+    wait_until(lambda: is_leased(tmp_path / "run", second.pid), "the second driver does not begin")
     first.send_signal(signal.SIGCONT)
     assert f"taken over by process {second.pid} on" in fails(first)
     assert finish(second) == expected()

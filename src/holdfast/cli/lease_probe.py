@@ -1,7 +1,7 @@
 """Is a driver at work? Asked of the kernel with F_GETLK, which takes no lock, so that no starting driver is refused.
 
-It sees the locks of open files as well as POSIX locks. Where the lease is a POSIX lock, closing lease.json drops the one
-that this process has on it, so a process that may drive runs must not ask.
+It sees locks of open files and POSIX locks. Where the lease is a POSIX lock, closing lease.json drops the one that this
+process has on it, so a process that may drive runs must not ask.
 """
 
 from __future__ import annotations
