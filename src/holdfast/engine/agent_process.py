@@ -62,7 +62,7 @@ class AgentProcess:
         self._node = node
         self._configure = msgspec.structs.replace(configure, node_id=node.id)
         self._tree = Tree()
-        self._workers: dict[tuple[int, int, int], int] = {}  # pids by (run, generation, rank), of who may leave files
+        self._workers: dict[tuple[int, int, int], wire.WorkerStarted] = {}  # those that may leave files
         self._link: Link | None = None
         self._door: Door | None = None
         self._killed = self._has_reported = False
@@ -143,10 +143,10 @@ class AgentProcess:
                 self._take_note(said, number)
             case wire.NodeReady(pid=pid):
                 self._tree.add(pid)  # the command that runs it may have forked
-            case wire.WorkerStarted(generation, rank, pid):
+            case wire.WorkerStarted(generation, rank):
                 self._tree.add_children(self.pid)
-                self._tree.add(pid)
-                self._workers[run, generation, rank] = pid
+                self._tree.add(message.pid)
+                self._workers[run, generation, rank] = message
             case wire.WorkerHasReturned(generation, rank):
                 self._workers.pop((run, generation, rank), None)  # what it leaves is its user's
             case wire.RunClosed(number):
@@ -202,8 +202,8 @@ class AgentProcess:
                 )
             warned = True
         self._close()
-        for pid in self._workers.values() if is_lost() else ():
-            remove_temporary_files(pid, self._configure.env)
+        for worker in self._workers.values() if is_lost() else ():
+            remove_temporary_files(worker.pid, worker.mark, self._configure.env)
 
     def _close(self) -> None:
         for part in (self._door, self._link, self._tree):

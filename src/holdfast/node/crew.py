@@ -58,7 +58,7 @@ class Crew:
         self._payload = posix.anonymous_file(session.payload)  # what the session's workers run
         self._processes: dict[int, Process] = {}  # by token
         self._raised: list[Process] = []  # exceptions not yet passed on
-        self._unswept: set[int] = set()  # processes whose temporary files may still be there
+        self._unswept: dict[int, str] = {}  # marks of the processes whose temporary files may still be there
         self._pressure = False
         nursery.want([*session.essential, *session.preload])
 
@@ -75,7 +75,7 @@ class Crew:
             process = self._launch(order.generation, place.rank, log, self._payload)
             if process is None:
                 return
-            assignment = self._assignment(order.generation, order.world_size, place, order.base, offer)
+            assignment = self._assignment(process, order.world_size, place, order.base, offer)
             process.send(structs.replace(assignment, address=order.address, lockstep=self._session.lockstep))
             if self._pressure:
                 process.send(Pressure(True))
@@ -88,7 +88,7 @@ class Crew:
             return
         if order.timeout_s is not None:
             self._kill_at(process, time.monotonic() + order.timeout_s)
-        process.send(self._assignment(0, 1, Place(0, 0, 1, 0), 0, None))
+        process.send(self._assignment(process, 1, Place(0, 0, 1, 0), 0, None))
 
     def stop_group(self, order: wire.StopWorkers) -> None:
         group = self._group(order.generation)
@@ -124,11 +124,12 @@ class Crew:
     def _group(self, generation: int) -> list[Process]:
         return [p for p in self._processes.values() if p.generation == generation and not p.task]
 
-    def _assignment(self, generation: int, world: int, place: Place, base: int, offer: Offer | None) -> Assignment:
+    def _assignment(self, process: Process, world: int, place: Place, base: int, offer: Offer | None) -> Assignment:
         s = self._session
         common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
-        process = (s.env, s.sys_path, s.argv, s.cwd)
-        return Assignment(generation, world, base, place, *common, *process, s.metadata, s.validates)
+        own = (s.env, s.sys_path, s.argv, s.cwd)
+        last = (s.metadata, s.validates, process.mark)
+        return Assignment(process.generation, world, base, place, *common, *own, *last)
 
     def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> Process | None:
         """None if there is no room for it on this machine, which its driver is told."""
@@ -179,9 +180,9 @@ class Crew:
     # What the nursery says
 
     def has_forked(self, process: Process) -> None:
-        self._unswept.add(process.pid)
+        self._unswept[process.pid] = process.mark
         self._nursery.oom.look(process.pid)
-        self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid))
+        self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid, process.mark))
         self._watch(process)
         if process.kill_at is not None:
             self._has_deadline()
@@ -236,7 +237,7 @@ class Crew:
                     self._line.say(wire.WorkerIsReady(generation, rank))
             case Returned():
                 process.returned = True
-                self._unswept.discard(process.pid)
+                self._unswept.pop(process.pid, None)
                 if process.task:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
@@ -263,9 +264,10 @@ class Crew:
     # How they end
 
     def _sweep(self, pid: int) -> None:
-        if pid:
-            remove_temporary_files(pid, self._session.env)
-        self._unswept.discard(pid)
+        mark = self._unswept.get(pid)
+        if pid and mark is not None:
+            remove_temporary_files(pid, mark, self._session.env)
+        self._unswept.pop(pid, None)
 
     def _tell_failure(self, process: Process) -> None:
         process.failed = True

@@ -13,6 +13,7 @@ from pathlib import Path
 from holdfast.wire.channel import Unpacker, pack
 from holdfast.wire.message import Message
 from holdfast.wire.worker_messages import FROM_WORKER, Noticed, Raised, Ready, Report, Request, Returned
+from holdfast.worker.temporary import new_token
 
 from . import open_files, posix
 
@@ -25,6 +26,7 @@ _LONGEST_LINE = 1 << 16
 class Process:
     def __init__(self, generation: int, rank: int, token: int, log: Path, task: str = "") -> None:
         self.generation, self.rank, self.token, self.task = generation, rank, token, task
+        self.mark = new_token()
         self.pid = 0
         self.forked = False  # and its pid is known; 0 if it runs in this very process
         self.started = self.returned = self.failed = self.ended = False

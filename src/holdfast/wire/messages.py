@@ -161,6 +161,7 @@ class WorkerStarted(Message, frozen=True, tag=True):
     generation: int
     rank: int
     pid: int
+    mark: str  # of its temporary files, beside the pid
 
 
 class WorkerIsReady(Message, frozen=True, tag=True):

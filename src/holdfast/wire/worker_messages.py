@@ -49,6 +49,7 @@ class Assignment(Message, frozen=True, tag=True):
     cwd: bytes
     metadata: dict[str, Any]
     validates: bool
+    mark: str  # of the temporary files, beside the pid
     address: str = "127.0.0.1"
     lockstep: bool = False
 

@@ -99,7 +99,7 @@ def _adopt(assignment: Assignment) -> None:
             sys.modules["torch"].set_num_threads(threads)
     sys.path[:] = [os.fsdecode(path) for path in assignment.sys_path]
     sys.argv[:] = [os.fsdecode(argument) for argument in assignment.argv]
-    mark_temporary_files(os.getpid())
+    mark_temporary_files(os.getpid(), assignment.mark)
     random.seed()
     if "numpy.random" in sys.modules:  # else it seeds itself when it is imported
         sys.modules["numpy.random"].seed()

@@ -1,5 +1,6 @@
 """Temporary files of a worker that is killed: it cannot remove them, so they bear its mark, and the agent does.
 
+The mark is the worker's pid and a random token: containers that share a directory have workers with the same pid.
 What a worker leaves that returned is its user's: the path may be what it returned.
 Only the default prefix of ``tempfile`` changes. Where temporary files lie does not: caches there outlive a worker.
 """
@@ -11,16 +12,21 @@ import glob
 import multiprocessing
 import multiprocessing.util
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 
-def mark_temporary_files(pid: int) -> None:
-    """In the worker: let what it and its data loaders make be found by the worker's pid."""
-    find_directory()  # anew, as the variables may be others than the zygote's
-    tempfile.template = _prefix(pid)
+def new_token() -> str:
+    return secrets.token_hex(6)
+
+
+def mark_temporary_files(pid: int, token: str) -> None:
+    """In the worker: let what it and its data loaders make be found by the worker's mark."""
+    find_directory()  # again, as the variables may be others than the zygote's
+    tempfile.template = _prefix(pid, token)
     process: Any = multiprocessing.current_process()
     process._config = _Config(process._config, tempdir=None)
 
@@ -47,10 +53,10 @@ class _Config(dict[str, Any]):
         return dict(self)
 
 
-def remove_temporary_files(pid: int, env: Mapping[bytes, bytes]) -> None:
+def remove_temporary_files(pid: int, token: str, env: Mapping[bytes, bytes]) -> None:
     """In the agent, when the worker is gone."""
     for place in {os.fsdecode(env.get(b"TMPDIR", b"")) or tempfile.gettempdir(), "/dev/shm"}:
-        for path in glob.glob(os.path.join(glob.escape(place), _prefix(pid) + "*")):
+        for path in glob.glob(os.path.join(glob.escape(place), _prefix(pid, token) + "*")):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -58,5 +64,5 @@ def remove_temporary_files(pid: int, env: Mapping[bytes, bytes]) -> None:
                     os.unlink(path)
 
 
-def _prefix(pid: int) -> str:
-    return f"holdfast-{pid}-"
+def _prefix(pid: int, token: str) -> str:
+    return f"holdfast-{pid}-{token}-"
