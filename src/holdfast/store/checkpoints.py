@@ -127,8 +127,7 @@ class CheckpointStore:
         moved: list[tuple[Path, Path]] = []
         try:
             self._merge(manifest.id, chosen, moved)
-            self._fence()  # it may have taken long
-            write_atomic(self._disk, manifest_file, data)
+            write_atomic(self._disk, manifest_file, data, before=self._fence)
         except (StorageError, OSError):
             self._undo(manifest_file, moved)
             raise

@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from holdfast.errors import StorageError, StorageFullError
+from holdfast.errors import HoldfastError, StorageError, StorageFullError
 
 _CHUNK = 4 << 20
 _FICLONE = 0x40049409  # Linux: share the source's blocks instead of copying them (btrfs, XFS)
@@ -120,13 +120,15 @@ class Disk:
                 os.close(fd)
 
 
-def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
-    """Give a file new content: whatever happens, readers find all of the old or all of the new."""
+def write_atomic(disk: Disk, path: Path, data: bytes, before: Callable[[], None] = lambda: None) -> None:
+    """Give a file new content: whatever happens, readers find all of the old or all of the new. ``before`` is called
+    right before the new content counts, and may refuse it."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         disk.write_new(temporary, data)
+        before()
         disk.rename(temporary, path)
-    except (StorageError, OSError):
+    except (HoldfastError, OSError):
         with contextlib.suppress(StorageError, OSError):
             disk.unlink(temporary)
         raise
