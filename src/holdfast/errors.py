@@ -8,9 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.printable import printable_lines
+
 
 class HoldfastError(Exception):
-    """The base of all of Holdfast's own errors."""
+    """The base of all of Holdfast's own errors. Their text is safe to print, whatever they name."""
+
+    def __str__(self) -> str:
+        return printable_lines(super().__str__())
 
 
 class UnsupportedPlatformError(HoldfastError):

@@ -129,7 +129,7 @@ def test_no_output_at_all(command: str, storage: Path) -> None:
 def test_a_name_that_the_terminal_cannot_show(finished: Path) -> None:
     renamed = finished.rename(finished.with_name("läuft\x1b[2J"))
     text = holdfast("ls", finished.parent, PYTHONIOENCODING="ascii").stdout
-    assert "l\\xe4uft " in text
+    assert "l\\xe4uft\\x1b[2J " in text
     assert "\x1b" not in holdfast("show", renamed).stdout
 
 

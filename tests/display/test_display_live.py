@@ -354,3 +354,20 @@ def test_finish_ends_the_thread_and_may_come_twice() -> None:
     assert "holdfast-display" not in [thread.name for thread in threading.enumerate()]
     assert stream.getvalue() == written
     assert Screen().feed(written).lines[-1] == "go on with: python train.py"
+
+
+def test_what_was_stored_is_shown_and_never_obeyed() -> None:
+    """Neither by the terminal nor by rich, which has a markup of its own."""
+    told = Told()
+    evil = "[bold red]x[/] \x1b]0;owned\x07\x1b[2J\x9b\u202e"
+    picture = told.picture
+    picture.name = picture.path = picture.resumed = evil
+    picture.metrics, picture.reports = {evil: evil}, 3
+    picture.detail = evil
+    picture.world_size, picture.workers = 1, {0: evil}
+    picture.checkpoint = (evil, 3, 0.0)
+    picture.failures, picture.failure_count = (Failure(0.0, evil, evil),), 1
+    lines = told.at(1.0, Notice(0.0, "warning", evil), final=True)
+    written = told.stream.getvalue()
+    assert not [harmful for harmful in ("\x07", "\x1b]", "\x1b[2J", "\x9b", "\u202e") if harmful in written]
+    assert any(r"[bold red]x[/] \x1b]0;owned" in line for line in lines)

@@ -17,7 +17,7 @@ from holdfast.driver.display_picture import Failure, Line, Notice
 from holdfast.driver.display_streams import Sink
 from holdfast.tune.experiment import display
 from holdfast.tune.experiment.display_live import TrialsLivePainter
-from holdfast.tune.experiment.display_picture import TrialsPicture, speed_text
+from holdfast.tune.experiment.display_picture import TrialsPicture, closing_text, failure_text, speed_text
 from holdfast.tune.experiment.display_plain import TrialsPlainPainter
 from holdfast.tune.experiment.tally import row_of
 
@@ -195,3 +195,20 @@ def test_a_look_that_takes_long_is_taken_seldom() -> None:
         shown.turned()
     shown.finish("finished", "")
     assert experiment.looks <= 22  # a fiftieth of the time, and the first and the last
+
+
+def test_what_was_stored_is_shown_and_never_obeyed() -> None:
+    evil = "[bold red]x[/] \x1b]0;owned\x07\x1b[2J\x9b\u202e"
+    row = row_of(trial(3, "RUNNING", loss=0.25, lr=evil))._replace(name=evil, error=evil)
+    fields: dict[str, Any] = {"counts": {"RUNNING": 1, "ERROR": 1}, "best": row, "rows": (row,), "reports": 1}
+    for painter in (TrialsLivePainter, lambda sink: TrialsPlainPainter(sink, sink)):
+        stream = io.StringIO()
+        picture = picture_of(**fields, failures=(Failure(0.0, failure_text(row), ""),), failure_count=1)
+        picture.name = picture.path = picture.resumed = picture.metric = evil
+        painter(Sink(stream)).paint(picture, [Notice(0.0, "warning", evil)], 63.0, False)
+        picture.state = "finished"
+        picture.closing = closing_text(picture, [row], [row], 120)
+        painter(Sink(stream)).paint(picture, [], 64.0, True)
+        written = stream.getvalue()
+        assert not [harmful for harmful in ("\x07", "\x1b]", "\x1b[2J", "\x9b", "\u202e") if harmful in written]
+        assert "[bold red]x[/]" in written

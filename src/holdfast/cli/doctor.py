@@ -39,11 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
         output.print_json({"storage_path": str(location), "good": not bad, "findings": listed})
     else:
         warned = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
-        print(f"{f'{bad} failed' if bad else 'all that is needed is there'}{warned}")
+        output.say(f"{f'{bad} failed' if bad else 'all that is needed is there'}{warned}")
     return 1 if bad else 0
 
 
 def _print(finding: Finding) -> None:
-    print(f"{_SIGNS[finding.grade]:<8} {finding.what:<14} {finding.text}", flush=True)
+    output.say(f"{_SIGNS[finding.grade]:<8} {finding.what:<14} {finding.text}", flush=True)
     if finding.remedy:
-        print(f"{'':<8} {'':<14} -> {finding.remedy}", flush=True)
+        output.say(f"{'':<8} {'':<14} -> {finding.remedy}", flush=True)

@@ -22,6 +22,7 @@ from holdfast.driver.experiments import (
     own_records,
     value_of,
 )
+from holdfast.printable import printable
 from holdfast.store.journal import Record
 from holdfast.store.sealed import Damage
 
@@ -104,11 +105,11 @@ def show(stored: Run, identity: Mapping[str, Any], damage: list[Damage], as_json
         output.print_json(_as_json(found, driver, identity, damage))
         return 1 if damage else 0
     for name, text in _summary(found, driver, identity):
-        print(f"{name:<12}{headline(text, 400)}")
+        output.say(f"{name:<12}{headline(text, 400)}")
     _print_trials(found, identity)
     _print_failures(found)
     for one in damage:
-        print(f"damaged: {output.damage_text(one)}")
+        output.say(f"damaged: {output.damage_text(one)}")
     return 1 if damage else 0
 
 
@@ -117,8 +118,8 @@ def _summary(
 ) -> Iterator[tuple[str, str]]:
     changed, best, metric = found.changed, found.best, identity.get("metric")
     since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
-    yield "experiment", found.location.name
-    yield "path", str(found.location)
+    yield "experiment", printable(found.location.name)
+    yield "path", printable(str(found.location))
     who = f": process {driver.pid} on {driver.host}" if driver is not None and driver.pid else ""
     yield "state", f"{state_of(found, driver)}{who}"
     wanted = identity.get("num_samples")
@@ -139,13 +140,14 @@ def _print_trials(found: ExperimentRecord, identity: Mapping[str, Any]) -> None:
     metric = identity.get("metric")
     trials = list(found.trials.values())
     shown = trials[-_SHOWN_TRIALS:]
-    print(f"\ntrials{'' if trials else ': none'}")
+    output.say()
+    output.say(f"trials{'' if trials else ': none'}")
     if len(shown) < len(trials):
-        print(f"  the last {len(shown)} of {len(trials):,}; --json has all")
+        output.say(f"  the last {len(shown)} of {len(trials):,}; --json has all")
     if shown:
         header = ("TRIAL", "STATUS", "ITER", *([metric.upper()] if metric else []), "PARAMETERS")
         output.print_table(header, (_cells(trial, metric) for trial in shown), indent="  ")
-        print(f"  holdfast show {found.location}/<trial> shows one")
+        output.say(f"  holdfast show {found.location}/<trial> shows one")
 
 
 def _cells(trial: TrialRecord, metric: str | None) -> tuple[str, ...]:
@@ -161,11 +163,12 @@ def _value_text(trial: TrialRecord, metric: str) -> str:
 def _print_failures(found: ExperimentRecord) -> None:
     failed = [trial for trial in found.trials.values() if trial.status == "ERROR"]
     if failed:
-        print("\nfailed")
+        output.say()
+        output.say("failed")
     for trial in failed[:_SHOWN_FAILURES]:
-        print(f"  {trial.name}: {headline(trial.error)}")
+        output.say(f"  {trial.name}: {headline(trial.error)}")
     if len(failed) > _SHOWN_FAILURES:
-        print(f"  and {len(failed) - _SHOWN_FAILURES:,} more")
+        output.say(f"  and {len(failed) - _SHOWN_FAILURES:,} more")
 
 
 def _trial_json(trial: TrialRecord, identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
 
 from holdfast.cli import experiments, output, paths, runs
 from holdfast.cli.runs import Run
+from holdfast.driver.display_picture import clean
 
 _POLL_S = 0.2
 _REMOTE_POLL_S = 2.0
@@ -73,6 +73,7 @@ class _Printer:
     def __init__(self, stored: Run, arguments: argparse.Namespace) -> None:
         self._run, self._rank, self._as_json = stored, arguments.rank, arguments.json
         self._is_following = arguments.follow  # then more ranks may come, and the first is prefixed too
+        self._is_terminal = sys.stdout.isatty()
         self._done: dict[tuple[int, int], int] = {}
 
     def print_new(self, attempt: int, final: bool) -> None:
@@ -84,10 +85,16 @@ class _Printer:
             for line in self._new_lines(attempt, rank, final):
                 if self._as_json:
                     entry = {"attempt": attempt, "rank": rank, "line": line.decode(errors="replace")}
-                    print(json.dumps(entry, ensure_ascii=False))
+                    output.print_json_line(entry)
                 else:
-                    sys.stdout.buffer.write(b"%s%s\n" % (prefix, line))
+                    sys.stdout.buffer.write(b"%s%s\n" % (prefix, self._shown(line)))
         sys.stdout.flush()
+
+    def _shown(self, line: bytes) -> bytes:
+        """Byte for byte in a file or a pipe. A terminal gets what the display of a run shows: text and colours."""
+        if not self._is_terminal:
+            return line
+        return clean(line.decode(errors="replace"), colour=True).encode(sys.stdout.encoding, "backslashreplace")
 
     def _new_lines(self, attempt: int, rank: int, final: bool) -> Iterator[bytes]:
         done = self._done.get((attempt, rank), 0)

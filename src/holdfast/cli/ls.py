@@ -55,7 +55,7 @@ def _print_tables(of_runs: list[dict[str, Any]], of_experiments: list[dict[str, 
     if of_runs:
         output.print_table(("NAME", "STATE", "REPORTS", "LAST CHECKPOINT", "LAST CHANGE"), map(_cells, of_runs))
     if of_runs and of_experiments:
-        print()
+        output.say()
     if of_experiments:
         output.print_table(experiments.LIST_HEADER, map(experiments.cells, of_experiments))
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import holdfast
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
+from holdfast.printable import printable
 
 # Each is a module of this package, imported when it is the one that was asked for, with what it needs.
 COMMANDS = {
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(re.sub(r"\?\S*", "?...", message))  # a URL's options may be secrets
+        super().error(printable(re.sub(r"\?\S*", "?...", message)))  # a URL's options may be secrets
 
 
 def parser(known: Collection[str]) -> argparse.ArgumentParser:
@@ -124,5 +125,5 @@ def _with_default_action(argv: list[str]) -> list[str]:
 
 
 def _complain(error: object, code: int) -> int:
-    print(f"holdfast: error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"holdfast: error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
     return code

@@ -9,14 +9,24 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.driver.display_picture import clean, duration, pick_metrics, value_text
+from holdfast.driver.display_picture import duration, pick_metrics, value_text
+from holdfast.printable import printable, printable_json, printable_lines
 from holdfast.store.sealed import Damage
 
 _SHOWN_METRICS = 6
 
 
+def say(text: str = "", *, flush: bool = False) -> None:
+    """One line for people: nothing in it can do more than be read."""
+    print(printable(text), flush=flush)
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    print(printable_json(json.dumps(plain(value), indent=2, ensure_ascii=False)))
+
+
+def print_json_line(value: Any) -> None:
+    print(printable_json(json.dumps(plain(value), ensure_ascii=False)), flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -32,16 +42,16 @@ def plain(value: Any) -> Any:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "") -> None:
     """Columns as wide as their widest cell; the last one is left as long as it is."""
-    lines = [tuple(header), *(tuple(map(clean, row)) for row in rows)]
+    lines = [tuple(map(printable, header)), *(tuple(map(printable, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         print(f"{indent}{'  '.join(cells)}".rstrip())
 
 
-def note(text: str) -> None:
-    """For the person only: never mixed into what a program reads."""
-    print(text, file=sys.stderr)
+def note(text: str, *, lines: bool = False) -> None:
+    """For the person only: never mixed into what a program reads. ``lines``: several, of an error for example."""
+    print(printable_lines(text) if lines else printable(text), file=sys.stderr)
 
 
 def local_time(seconds: float | None) -> str:
@@ -77,7 +87,7 @@ def metrics_text(metrics: Any) -> str:
 
 
 def damage_text(damage: Damage) -> str:
-    return clean(f"{damage.path} ({damage.where}): {damage.what}".replace("\n", " "))
+    return f"{damage.path} ({damage.where}): {damage.what}".replace("\n", " ")
 
 
 def damage_json(found: Iterable[Damage]) -> list[dict[str, str]]:

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(str(location), result, error)
     elif error:
-        output.note(f"holdfast: the run failed: {error}")
+        output.note(f"holdfast: the run failed: {error}", lines=True)
     return 1 if error else 0
 
 

@@ -14,6 +14,7 @@ from holdfast.cli.checkpoints import listing as checkpoints
 from holdfast.driver.display_picture import ago, headline
 from holdfast.driver.experiments import is_experiment
 from holdfast.driver.ledger import Ledger, account
+from holdfast.printable import printable
 from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import Damage
 
@@ -98,8 +99,8 @@ def _print_summary(found: reading.Reading, ledger: Ledger | None) -> None:
     changed = found.last_change
     since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
     lines = [
-        ("run", found.run.location.name),
-        ("path", str(found.run.location)),
+        ("run", printable(found.run.location.name)),
+        ("path", printable(str(found.run.location))),
         ("state", f"{found.state}{_driver_text(found)}"),
         ("reports", f"{reports:,}{since}"),
         ("metrics", output.metrics_text(row and row["metrics"])),
@@ -107,7 +108,7 @@ def _print_summary(found: reading.Reading, ledger: Ledger | None) -> None:
         *_configuration(runs.identity(found.run)),
     ]
     for name, text in lines:
-        print(f"{name:<12}{headline(text, 400)}")
+        output.say(f"{name:<12}{headline(text, 400)}")
 
 
 def _driver_text(found: reading.Reading) -> str:
@@ -137,28 +138,31 @@ def _configuration(identity: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _print_history(told: list[timeline.Moment]) -> None:
-    print("\nhistory")
+    output.say()
+    output.say("history")
     for number, moment in enumerate(told):
         elapsed = "" if number == 0 else output.elapsed_text(moment.time - told[0].time)
         done = f" [{moment.cause}]; {moment.action}" if moment.cause else ""
-        print(f"  {output.local_time(moment.time)}  {elapsed:>9}  {headline(moment.text)}{done}")
+        output.say(f"  {output.local_time(moment.time)}  {elapsed:>9}  {headline(moment.text)}{done}")
 
 
 def _print_checkpoints(found: reading.Reading) -> None:
     kept = checkpoints.kept_checkpoints(found)
-    print(f"\ncheckpoints{'' if kept else ': none'}")
+    output.say()
+    output.say(f"checkpoints{'' if kept else ': none'}")
     if len(kept) > _SHOWN_CHECKPOINTS:
-        print(f"  the newest {_SHOWN_CHECKPOINTS} of {len(kept)}; holdfast checkpoints lists all")
+        output.say(f"  the newest {_SHOWN_CHECKPOINTS} of {len(kept)}; holdfast checkpoints lists all")
     if kept:
         output.print_table(checkpoints.HEADER, map(checkpoints.cells, kept[-_SHOWN_CHECKPOINTS:]), indent="  ")
     for id, why in found.run.quarantined():
-        print(f"  quarantined: {id}: {headline(why)}")
+        output.say(f"  quarantined: {id}: {headline(why)}")
 
 
 def _print_damage(damage: list[Damage]) -> None:
     if not damage:
         return
-    print("\ndamage")
+    output.say()
+    output.say("damage")
     for one in damage:
-        print(f"  {output.damage_text(one)}")
-    print("  The checkpoints' own files were not read: holdfast verify does that.")
+        output.say(f"  {output.damage_text(one)}")
+    output.say("  The checkpoints' own files were not read: holdfast verify does that.")

@@ -7,7 +7,6 @@ staged is made durable, and the same script goes on with the run later. A run th
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from holdfast.cli import output, paths, reading, runs
@@ -98,7 +97,7 @@ def _tell(arguments: argparse.Namespace, stored: Run, asked: bool, state: str, t
     if arguments.json:
         output.print_json({"path": str(stored.location), "asked": asked, "state": state, "text": text})
     else:
-        print(text, file=sys.stderr if code else sys.stdout)
+        (output.note if code else output.say)(text)
     return code
 
 

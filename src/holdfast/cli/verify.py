@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return 1 if damaged else 0
     for id, why in set_aside:
-        print(f"quarantined  {id}: {headline(why)}")
+        output.say(f"quarantined  {id}: {headline(why)}")
     if not is_experiment(runs.identity(stored)):
         since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: there is no good checkpoint"
-        print(f"a driver would go on from {since}")
-    print(f"{damaged} of {len(checks)} damaged" if damaged else f"all {len(checks)} good")
+        output.say(f"a driver would go on from {since}")
+    output.say(f"{damaged} of {len(checks)} damaged" if damaged else f"all {len(checks)} good")
     return 1 if damaged else 0
 
 
@@ -142,9 +142,9 @@ def _resume(stored: Run, damage: Iterable[Damage]) -> CheckpointRecord | None:
 
 def _print_check(check: Check) -> None:
     if not check.damage:
-        print(f"{check.what:<20} {check.found}", flush=True)
+        output.say(f"{check.what:<20} {check.found}", flush=True)
     for damage in check.damage:
-        print(f"{check.what:<20} DAMAGED: {output.damage_text(damage)}", flush=True)
+        output.say(f"{check.what:<20} DAMAGED: {output.damage_text(damage)}", flush=True)
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,7 +7,6 @@ now and then; with --json each change is an object on a line of its own.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -15,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli import experiments, output, paths, reading, runs, timeline
-from holdfast.driver.display_picture import Rate, ago, clean, headline, rate_text
+from holdfast.driver.display_picture import Rate, ago, headline, rate_text
 from holdfast.errors import StorageUnavailableError
+from holdfast.printable import printable
 
 _EVERY_S = 1.0
 _REMOTE_EVERY_S = 5.0
@@ -71,13 +71,13 @@ class Plain:
 
     def show(self, view: View) -> None:
         for moment in view.told[self._told :]:
-            print(_moment_line(moment))
+            output.say(_moment_line(moment))
         self._told = max(self._told, len(view.told))
         if view.reports != self._said and (view.now >= self._next or view.is_over):
             self._said, self._next = view.reports, view.now + _PROGRESS_EVERY_S
-            print(f"{output.local_time(view.now)}  {_progress(view)}")
+            output.say(f"{output.local_time(view.now)}  {_progress(view)}")
         if view.is_over:
-            print(f"{output.local_time(view.now)}  the run is {view.found.state}")
+            output.say(f"{output.local_time(view.now)}  the run is {view.found.state}")
         sys.stdout.flush()
 
 
@@ -92,7 +92,7 @@ class Lines:
         news = {key: value for key, value in shown.items() if key not in ("time", "rate")}
         if news != self._last:
             self._last = news
-            print(json.dumps(shown, ensure_ascii=False), flush=True)
+            output.print_json_line(shown)
 
 
 class Screen:
@@ -102,7 +102,9 @@ class Screen:
     def show(self, view: View) -> None:
         size = os.get_terminal_size(sys.stdout.fileno())
         width, height = size.columns or 80, size.lines or 24  # a terminal that was never told its size says 0
-        lines = [line if len(line) < width else f"{line[: max(0, width - 2)]}…" for line in map(clean, _picture(view))]
+        lines = [
+            line if len(line) < width else f"{line[: max(0, width - 2)]}…" for line in map(printable, _picture(view))
+        ]
         sys.stdout.write(_HOME_AND_CLEAR + "\n".join(lines[: max(1, height - 1)]) + "\n")
         sys.stdout.flush()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.drill.rehearsal import Report, Result
 from holdfast.drill.verdict import PROBLEM
+from holdfast.printable import printable
 
 HEADER = ("fault", "recovered", "next step", "work lost", "differences")
 
@@ -18,11 +19,15 @@ def cells(result: Result) -> tuple[str, ...]:
     return str(result.fault), recovered, next_step, lost, str(result.differences)
 
 
-def text(report: Report) -> str:
+def lines(report: Report) -> list[str]:
     rows = [HEADER, *map(cells, report.results)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", *verdict_lines(report)])
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*table, "", *verdict_lines(report)]
+
+
+def text(report: Report) -> str:
+    return "\n".join(map(printable, lines(report)))
 
 
 def verdict_lines(report: Report) -> Iterator[str]:

@@ -19,6 +19,7 @@ from holdfast.driver.display_live import LivePainter
 from holdfast.driver.display_picture import Failure, Line, Notice, Picture
 from holdfast.driver.display_plain import PlainPainter
 from holdfast.driver.display_streams import Redirect, Sink, is_foreground, is_terminal
+from holdfast.printable import printable
 
 KINDS = ("auto", "live", "plain", "off")
 PAINTS_PER_SECOND = 8
@@ -132,7 +133,8 @@ class BackgroundDisplay:
         picture = self._picture
         picture.name, picture.path, picture.resumed = run_name, path, resumed
         picture.started = picture.state_since = self._clock()
-        self._tell("start", f"{self.noun} {run_name} in {path}" + (f", goes on from {resumed}" if resumed else ""))
+        where = f"{self.noun} {printable(run_name)} in {printable(path)}"
+        self._tell("start", where + (f", goes on from {printable(resumed)}" if resumed else ""))
         thread = threading.Thread(target=self._run, name="holdfast-display", daemon=True)
         try:
             thread.start()

@@ -25,6 +25,7 @@ from holdfast.driver.display_picture import (
 )
 from holdfast.driver.display_plain import PlainPainter, line_text
 from holdfast.driver.display_streams import Sink, terminal_size
+from holdfast.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -115,9 +116,9 @@ def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> 
     rows = Table.grid(padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row("run", Text(clean(picture.path), no_wrap=True, overflow="ellipsis"))
+    rows.add_row("run", Text(printable(picture.path), no_wrap=True, overflow="ellipsis"))
     if picture.resumed:
-        rows.add_row("", f"goes on from {clean(picture.resumed)}")
+        rows.add_row("", f"goes on from {printable(picture.resumed)}")
     rows.add_row("state", _state(picture, now))
     if picture.world_size:
         rows.add_row("workers", _workers(picture))
@@ -130,7 +131,7 @@ def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> 
         rows.add_row("durable", _checkpoint(picture, now))
     if picture.failure_count:
         rows.add_row(*_failures(picture, now))
-    title = Text(clean(picture.name), style="bold", no_wrap=True, overflow="ellipsis")
+    title = Text(printable(picture.name), style="bold", no_wrap=True, overflow="ellipsis")
     return Panel(
         rows,
         title=title,
@@ -145,7 +146,7 @@ def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> 
 def _state(picture: Picture, now: float) -> Text:
     from rich.text import Text
 
-    text = Text(clean(picture.state), style=STYLES.get(picture.state, "cyan"))
+    text = Text(printable(picture.state), style=STYLES.get(picture.state, "cyan"))
     if picture.state not in ("finished", "failed", "stopped"):
         text.append(f" for {duration(now - picture.state_since)}", style="default")
     if picture.detail:
@@ -160,7 +161,7 @@ def _workers(picture: Picture) -> Text:
     status = picture.workers or dict.fromkeys(range(picture.world_size), "starting")
     for name, count in sorted(Counter(status.values()).items()):
         text.append(", " if text else "")
-        text.append(f"{count} {clean(name)}", style=WORKER_STYLES.get(name, "default"))
+        text.append(f"{count} {printable(name)}", style=WORKER_STYLES.get(name, "default"))
         if name in ("dead", "returned") and count < len(status):
             text.append(f" (rank {_some(sorted(rank for rank in status if status[rank] == name))})")
     if picture.generation > 1:
@@ -200,7 +201,7 @@ def _checkpoint(picture: Picture, now: float) -> Text:
         text.append("nothing yet")
     else:
         id, report, at = picture.checkpoint
-        text.append(clean(id), style="bold")
+        text.append(printable(id), style="bold")
         text.append(f" of report {report:,}, {ago(now - at)}")
     if picture.pending:
         size = f" ({picture.pending_bytes / 1e9:.3g} GB)" if picture.pending_bytes >= 1e7 else ""

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast.printable import printable
+
 MAX_LINE = 4_000
 MAX_VALUE = 24
 
@@ -15,7 +17,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])?"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Line(NamedTuple):
@@ -84,7 +86,8 @@ class Rate:
 
 
 def clean(text: str, colour: bool = False) -> str:
-    """``text`` as one line that cannot move the cursor, clear the screen or ring; colours stay if ``colour``."""
+    """A line that a program printed, without what moves the cursor, clears the screen or rings; colours stay if
+    ``colour``. For names, and whatever else is not a program's output, there is ``printable``."""
     text = text.rstrip("\r\n")
     text = text[text.rfind("\r") + 1 :]  # a progress bar draws over itself: its last state is what it says
     if len(text) > MAX_LINE:
@@ -128,7 +131,7 @@ def value_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, str):
-        text = clean(value.replace("\n", " "))
+        text = printable(value[:MAX_LINE].replace("\n", " ").rstrip())
         return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
     if isinstance(value, Mapping):
         return f"{{{len(value)} keys}}"
@@ -149,4 +152,4 @@ def pick_metrics(metrics: Mapping[str, Any], count: int) -> list[tuple[str, obje
     except RuntimeError:  # its owner is just changing it
         return []
     items.sort(key=lambda item: isinstance(item[1], bool) or not isinstance(item[1], (int, float)))
-    return [(clean(str(name)), value) for name, value in items[:count]]
+    return [(printable(str(name)), value) for name, value in items[:count]]

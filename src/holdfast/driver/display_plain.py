@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.driver.display_picture import Line, Notice, Picture, Rate, clean, pick_metrics, rate_text, value_text
 from holdfast.driver.display_streams import Sink
+from holdfast.printable import printable
 
 EVERY_S = 10.0  # between two lines about progress, and between two about checkpoints
 SHOWN_METRICS = 6
@@ -50,7 +51,7 @@ class PlainPainter:
         if picture.checkpoint is None or picture.checkpoint[0] == self._said_checkpoint:
             return
         id, report, at = picture.checkpoint
-        self._tell(picture, at, f"{id} is durable (report {report:,})")
+        self._tell(picture, at, f"{printable(id)} is durable (report {report:,})")
         self._said_checkpoint = id
         self._next_checkpoint = now + EVERY_S
 

@@ -18,7 +18,7 @@ from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store import formats, staging, values
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
 from holdfast.store.formats import FORMAT as FORMAT
-from holdfast.store.layout import RunLayout, check_name, path_problem
+from holdfast.store.layout import RunLayout, check_stored_name, path_problem
 from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.staging import FileEntry as FileEntry
 
@@ -73,7 +73,7 @@ def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest
         fields = values.decode(data)
         formats.check(fields, f"The manifest {where}")
         manifest = msgspec.convert(fields, Manifest)
-        check_name(manifest.id)
+        check_stored_name(manifest.id)
         for entry in manifest.files:
             _check_entry(entry)
     except (ValueError, msgspec.ValidationError) as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.printable import UNPRINTABLE
+
 _MAX_NAME_BYTES = 200
 
 
@@ -52,20 +54,20 @@ class RunLayout:
         return sorted((int(stem), path) for stem, path in found if stem.isascii() and stem.isdigit())
 
     def checkpoint_dir(self, id: str) -> Path:
-        check_name(id)
+        check_stored_name(id)
         return self.checkpoints_dir / id
 
     def manifest_file(self, id: str) -> Path:
-        check_name(id)
+        check_stored_name(id)
         return self.checkpoints_dir / f"{id}.json"
 
     def quarantine_file(self, id: str) -> Path:
         """The former manifest of a damaged checkpoint."""
-        check_name(id)
+        check_stored_name(id)
         return self.checkpoints_dir / f"{id}.json.damaged"
 
     def quarantine_reason_file(self, id: str) -> Path:
-        check_name(id)
+        check_stored_name(id)
         return self.checkpoints_dir / f"{id}.json.damaged.txt"
 
     def shard_dir(self, generation: int, index: int, rank: int) -> Path:
@@ -87,10 +89,18 @@ class RunLayout:
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Refuse a run's or checkpoint's name that is not one safe path component; the error names the argument."""
+    """Refuse a new run's or checkpoint's name that is not one safe path component; the error names the argument."""
     if not isinstance(name, str):
         raise TypeError(f"{argument}={name!r}: a name must be a string, not {type(name).__name__}")
-    problem = _name_problem(name)
+    _refuse(name, argument, _name_problem(name) or _look_problem(name))
+
+
+def check_stored_name(name: str) -> None:
+    """Earlier versions took names that are not safe to print: what has one can still be read."""
+    _refuse(name, "name", _name_problem(name))
+
+
+def _refuse(name: str, argument: str, problem: str | None) -> None:
     if problem:
         raise ValueError(
             f"{argument}={name[:60]!r} cannot be the name of a run or checkpoint: {problem}. "
@@ -105,6 +115,10 @@ def path_problem(path: str) -> str | None:
     if {"", ".", ".."} & set(path.split("/")):
         return "it has an empty part, '.' or '..' in it"
     return "it has a NUL in it" if "\0" in path else None
+
+
+def _look_problem(name: str) -> str | None:
+    return "it has a control character in it" if UNPRINTABLE.search(name) else None
 
 
 def _name_problem(name: str) -> str | None:

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
-from holdfast.driver.display_picture import clean, duration, headline, value_text
+from holdfast.driver.display_picture import duration, headline, value_text
 from holdfast.driver.display_streams import terminal_size
+from holdfast.printable import printable
 from holdfast.train.checks import check_int, check_number
 from holdfast.tune.callback import Trial
 from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION, flat_items, lookup, metric_number, number
@@ -73,7 +74,7 @@ def trial_table(
     metrics = _filled(metric_columns, [row.metrics for row in shown])
     lines = [
         [
-            clean(row.name),
+            printable(row.name),
             row.status,
             *(_cell(lookup(row.parameters, name)) for name in parameters),
             *(_cell(lookup(row.metrics, name)) for name in metrics),
@@ -94,7 +95,7 @@ def error_table(rows: Sequence[TrialRow], *, max_rows: int | None = None, width:
     if not failed:
         return ""
     lines = [
-        [clean(row.name) + ("" if row.status == "ERROR" else " *"), headline(row.error or "")]
+        [printable(row.name) + ("" if row.status == "ERROR" else " *"), headline(row.error or "")]
         for row in (failed if max_rows is None else failed[:max_rows])
     ]
     text = _drawn(["failed trial", "error"], lines, max(width - 24, 24), width)
@@ -229,10 +230,10 @@ class CLIReporter(ProgressReporter):
         best = best_row(rows, self._metric, self._mode) if self._metric and self._mode else None
         if best is not None:
             names = self._parameter_columns or dict(flat_items(best.parameters))
-            chosen = ", ".join(f"{name}={_cell(lookup(best.parameters, name))}" for name in names)
+            chosen = ", ".join(f"{printable(str(name))}={_cell(lookup(best.parameters, name))}" for name in names)
             value = _cell(lookup(best.metrics, self._metric or ""))
             by_chosen = f" by {chosen}" if chosen else ""
-            parts.append(f"best so far: {clean(best.name)} with {self._metric}={value}{by_chosen}")
+            parts.append(f"best so far: {printable(best.name)} with {printable(self._metric or '')}={value}{by_chosen}")
         if rows and (done or self._tables_on_the_way):
             table = trial_table(
                 self._ordered(rows),
@@ -341,7 +342,7 @@ def _drawn(headings: list[str], lines: list[list[str]], longest: int, width: int
     for place, heading in enumerate(headings):
         justify = "right" if place >= numbers_from else "left"
         limit = None if place == 0 else longest  # a trial has to be known by its name
-        table.add_column(Text(clean(heading)), justify=justify, no_wrap=True, overflow="ellipsis", max_width=limit)  # type: ignore[arg-type]
+        table.add_column(Text(printable(heading)), justify=justify, no_wrap=True, overflow="ellipsis", max_width=limit)  # type: ignore[arg-type]
     for line in lines:
         table.add_row(*map(Text, line))
     out = io.StringIO()

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         for manifest in doomed:
             _delete(stored, manifest)
             if not arguments.json:
-                print(f"deleted {manifest.id}", flush=True)
+                output.say(f"deleted {manifest.id}", flush=True)
     if arguments.json:
         output.print_json({"path": str(stored.location), "deleted": [m.id for m in doomed], "size": size})
     elif not doomed:

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         size = sum(entry.size for entry in manifest.files)
         output.print_json({"id": manifest.id, "path": str(target), "files": len(manifest.files), "size": size})
     else:
-        print(f"{manifest.id} (report {manifest.report:,}) is in {target}")
+        output.say(f"{manifest.id} (report {manifest.report:,}) is in {target}")
     return 0
 
 

@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     elif not damage:
         output.note(f"{stored.location} has no checkpoint")
     for id, why in set_aside:
-        print(f"quarantined: {id}: {headline(why)}")
+        output.say(f"quarantined: {id}: {headline(why)}")
     for found in damage:
-        print(f"damaged: {output.damage_text(found)}")
+        output.say(f"damaged: {output.damage_text(found)}")
     return 1 if damage else 0
 
 

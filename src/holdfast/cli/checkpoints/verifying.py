@@ -43,4 +43,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print(arguments: argparse.Namespace, row: dict[str, str]) -> None:
     if not arguments.json:
-        print(f"{row['id']:<20} {'DAMAGED: ' + row['problem'] if row['problem'] else 'good'}", flush=True)
+        output.say(f"{row['id']:<20} {'DAMAGED: ' + row['problem'] if row['problem'] else 'good'}", flush=True)

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.print_json(_as_json(demand, found[0], verdict))
     else:
         _print(demand, found[0])
-        print(verdict.text)
+        output.say(verdict.text)
     return 0 if verdict.can_start else 1
 
 
@@ -97,14 +97,14 @@ def _demand(arguments: argparse.Namespace) -> Demand:
 
 def _print(demand: Demand, found: Capacity) -> None:
     each = ", ".join(f"{amount:g} {name}" for name, amount in demand.resources.items())
-    print(f"A worker needs {each}.")
+    output.say(f"A worker needs {each}.")
     rows = [
         (node.name, str(free), str(room), "draining" if node.drain_by is not None else "")
         for node, free, room in found.nodes
     ]
     output.print_table(("NODE", "ROOM FREE", "ROOM", ""), rows)
     if found.types:
-        print()
+        output.say()
         kinds = [
             (
                 kind.name,
@@ -116,9 +116,9 @@ def _print(demand: Demand, found: Capacity) -> None:
         ]
         output.print_table(("NODE TYPE", "ROOM EACH", "MIN NODES", "MAX NODES"), kinds)
         if found.limit is not None:
-            print(f"Of all types together there are {found.limit} nodes at most, and the head.")
+            output.say(f"Of all types together there are {found.limit} nodes at most, and the head.")
     else:
-        print("There seems to be an autoscaler." if found.in_the_dark else "There is no autoscaler.")
+        output.say("There seems to be an autoscaler." if found.in_the_dark else "There is no autoscaler.")
 
 
 def _as_json(demand: Demand, found: Capacity, verdict: Verdict) -> dict[str, Any]:

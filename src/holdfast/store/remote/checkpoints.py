@@ -18,7 +18,7 @@ import xxhash
 from holdfast.errors import CheckpointDamagedError, ObjectExistsError, ObjectMissingError, StorageError
 from holdfast.store import formats
 from holdfast.store.checkpoints import FORMAT, FileEntry, Manifest, is_user_metadata, manifest_line, parse_manifest
-from holdfast.store.layout import check_name
+from holdfast.store.layout import check_stored_name
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.remote.runfile import KEY as RUN_FILE
@@ -248,7 +248,7 @@ def _read_range(objects: ObjectStore, key: str, start: int, length: int) -> byte
 
 
 def _key(id: str, suffix: str) -> str:
-    check_name(id)
+    check_stored_name(id)
     return f"{DIRECTORY}{id}{suffix}"
 
 
@@ -260,7 +260,7 @@ def _ids(keys: Iterable[str], suffix: str) -> list[str]:
 
 def _is_name(id: str) -> bool:
     try:
-        check_name(id)
+        check_stored_name(id)
     except ValueError:
         return False
     return True

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.driver.display_picture import clean
+from holdfast.printable import printable, printable_lines
 from holdfast.store import values
 from holdfast.tune.callback import Callback
 from holdfast.tune.progress_reporter import ProgressReporter
@@ -121,7 +123,7 @@ class Audience:
             self._display.warning(text)
             return
         with contextlib.suppress(OSError, ValueError):
-            print(f"holdfast: {text}", file=sys.stderr, flush=True)
+            print(f"holdfast: {printable_lines(text)}", file=sys.stderr, flush=True)
 
     def output(self, name: str, rank: int, line: str) -> None:
         if not self._shows_output:
@@ -130,7 +132,7 @@ class Audience:
             self._display.output_of(name, line)
             return
         with contextlib.suppress(OSError, ValueError):
-            print(f"({name}) {line}", flush=True)
+            print(f"({printable(name)}) {clean(line)}", flush=True)
 
     def recovers(self, trial: Trial) -> None:
         """It has failed and is tried again."""

@@ -14,6 +14,7 @@ from typing import TextIO
 from holdfast.driver.display import BackgroundDisplay, Painter
 from holdfast.driver.display_picture import Failure
 from holdfast.driver.display_streams import Sink, is_foreground, is_terminal, terminal_size
+from holdfast.printable import printable
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
 
 from .display_live import MAX_ROWS, TrialsLivePainter
@@ -104,7 +105,7 @@ class TrialsDisplay(BackgroundDisplay):
             self._look()
 
     def output_of(self, name: str, line: str) -> None:
-        self._print(f"({name}) {line}")
+        self._print(f"({printable(name)}) {line}")
 
     def finish(self, outcome: str, text: str) -> None:
         if self._experiment is not None:

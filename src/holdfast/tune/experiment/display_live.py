@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.driver.display_live import LivePainter
-from holdfast.driver.display_picture import Picture, Rate, ago, clean, headline, is_odd
+from holdfast.driver.display_picture import Picture, Rate, ago, headline, is_odd
 from holdfast.driver.display_plain import PlainPainter
 from holdfast.driver.display_streams import Sink, terminal_size
+from holdfast.printable import printable
 from holdfast.tune.metrics import flat_items, lookup
 from holdfast.tune.progress_reporter import STATUSES, TrialRow
 
@@ -59,9 +60,9 @@ def draw_panel(
     rows = Table.grid(padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row("experiment", Text(clean(picture.path), no_wrap=True, overflow="ellipsis"))
+    rows.add_row("experiment", Text(printable(picture.path), no_wrap=True, overflow="ellipsis"))
     if picture.resumed:
-        rows.add_row("", clean(picture.resumed))
+        rows.add_row("", printable(picture.resumed))
     rows.add_row("state", _state(picture))
     rows.add_row("trials", _trials(picture))
     is_running = picture.state == "running"
@@ -77,7 +78,7 @@ def draw_panel(
     shown = picture.rows[:room] if is_running else ()
     return Panel(
         Group(rows, _table(shown, picture.metric, width)) if shown else rows,
-        title=Text(clean(picture.name), style="bold", no_wrap=True, overflow="ellipsis"),
+        title=Text(printable(picture.name), style="bold", no_wrap=True, overflow="ellipsis"),
         title_align="left",
         subtitle=elapsed_text(picture, now),
         subtitle_align="right",
@@ -94,7 +95,7 @@ def _state(picture: TrialsPicture) -> Text:
     from rich.text import Text
 
     styles = {"running": "green", "finished": "bold green", "failed": "bold red", "stopping": "yellow"}
-    text = Text(clean(picture.state), style=styles.get(picture.state, "cyan"))
+    text = Text(printable(picture.state), style=styles.get(picture.state, "cyan"))
     if picture.detail:
         text.append(f", {headline(picture.detail)}", style="default")
     return text
@@ -145,7 +146,7 @@ def _table(rows: tuple[TrialRow, ...], metric: str | None, width: int) -> Table:
     for heading in (*parameters, *metrics.values()):
         limit = _COLUMN_WIDTH - 2
         table.add_column(
-            Text(clean(heading)),
+            Text(printable(heading)),
             justify="right",
             no_wrap=True,
             overflow="ellipsis",
@@ -154,5 +155,5 @@ def _table(rows: tuple[TrialRow, ...], metric: str | None, width: int) -> Table:
     for row in rows:
         values = [*(lookup(row.parameters, n) for n in parameters), *(lookup(row.metrics, n) for n in metrics)]
         cells = [Text(cell(value), style="bold red" if is_odd(value) else "default") for value in values]
-        table.add_row(Text(clean(row.name)), *cells)
+        table.add_row(Text(printable(row.name)), *cells)
     return table

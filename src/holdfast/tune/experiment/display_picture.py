@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from holdfast.driver.display_picture import Picture, clean, duration, headline, rate_text, value_text
+from holdfast.driver.display_picture import Picture, duration, headline, rate_text, value_text
+from holdfast.printable import printable
 from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION, flat_items, lookup, number
 from holdfast.tune.progress_reporter import ENDED, STATUSES, TrialRow, error_table, trial_table
 
@@ -55,9 +56,9 @@ def best_text(picture: TrialsPicture) -> str:
         return ""
     found = iteration(row)
     when = f" at iteration {found:,}" if found is not None else ""
-    chosen = ", ".join(f"{clean(str(name))}={cell(value)}" for name, value in flat_items(row.parameters))
+    chosen = ", ".join(f"{printable(str(name))}={cell(value)}" for name, value in flat_items(row.parameters))
     value = cell(lookup(row.metrics, picture.metric))
-    return f"{clean(picture.metric)}={value}{when} by {clean(row.name)}{f': {chosen}' if chosen else ''}"
+    return f"{printable(picture.metric)}={value}{when} by {printable(row.name)}{f': {chosen}' if chosen else ''}"
 
 
 def elapsed_text(picture: TrialsPicture, now: float) -> str:
@@ -88,9 +89,8 @@ def closing_text(picture: TrialsPicture, kept: list[TrialRow], failed: list[Tria
         parts.append(trial_table(kept, metric_columns=metric_columns(kept, picture.metric), width=width))
     if kept and len(kept) + len(failed) < picture.trials:
         which = "best" if picture.best is not None else "last"
-        parts.append(
-            f"the {len(kept)} {which} of {picture.trials:,} trials; holdfast show {picture.path} has all of them"
-        )
+        shows = f"holdfast show {printable(picture.path)} has all of them"
+        parts.append(f"the {len(kept)} {which} of {picture.trials:,} trials; {shows}")
     if failed:
         parts.append(error_table(failed, width=width))
         more = picture.counts.get("ERROR", 0) - len(failed)
@@ -100,4 +100,4 @@ def closing_text(picture: TrialsPicture, kept: list[TrialRow], failed: list[Tria
 
 
 def failure_text(row: TrialRow) -> str:
-    return f"{row.name} failed: {headline(row.error or 'it is not known why')}"
+    return f"{printable(row.name)} failed: {headline(row.error or 'it is not known why')}"

@@ -1,0 +1,35 @@
+"""Text that others may have written, on its way to a terminal: it can draw nothing but characters.
+
+Names, metrics, errors and paths are stored by somebody else, maybe. Control characters could move the cursor, change
+the terminal's title or answer in the user's name; bidirectional overrides show a name in another order than it has.
+"""
+
+from __future__ import annotations
+
+import re
+
+# C0, DEL, C1; line and paragraph separators; bidirectional embeddings, overrides and isolates; lone surrogates.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_IN_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str) -> str:
+    """``text`` as one line. What is not safe to print is escaped as in Python; all other Unicode stays."""
+    return UNPRINTABLE.sub(_escaped, text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines, with tabs: of an error, for example."""
+    return _IN_LINES.sub(_escaped, text)
+
+
+def printable_json(text: str) -> str:
+    """JSON that says the same, in characters that are safe to print."""
+    return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    number = ord(character)
+    return _SHORT.get(character) or (f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}")
