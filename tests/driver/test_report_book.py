@@ -22,7 +22,7 @@ def told() -> Told:
 
 @pytest.fixture
 def book(tmp_path: Path, told: Told) -> ReportBook:
-    book = ReportBook(RunLayout(tmp_path), lambda *report: told.append(report))
+    book = ReportBook(lambda: RunLayout(tmp_path), lambda *report: told.append(report))
     book.begin(1, 1, base=0)
     return book
 

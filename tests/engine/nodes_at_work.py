@@ -25,6 +25,7 @@ def configure(run_dir: Path, work: Callable[[], Any], **changes: Any) -> wire.Co
         "node_id": "",
         "run_name": "run",
         "run_dir": str(run_dir),
+        "run_key": str(run_dir),
         "payload": cloudpickle.dumps(work),
         "env": {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()},
         "sys_path": [os.fsencode(path) for path in sys.path],

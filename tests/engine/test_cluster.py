@@ -334,11 +334,13 @@ def test_an_agent_that_can_never_start_ends_the_wait(tmp_path: Path, monkeypatch
 
 def test_what_a_removed_node_had_on_its_disk_is_gone(cluster: LocalCluster, tmp_path: Path) -> None:
     node = cluster.add_node()
-    run = open_run(cluster, tmp_path, storage=b"never opened here")
+    run_dir = tmp_path / "scratch" / "run" / "epoch-000001"
+    scratch = str(tmp_path / "scratch")
+    run = open_run(cluster, run_dir, storage=b"never opened here", scratch=scratch, cwd=os.fsencode(tmp_path))
     run.take(wire.NodeReady, node)
-    (tmp_path / node / "checkpoints").mkdir(parents=True)
+    (run_dir / node / "checkpoints").mkdir(parents=True)
     cluster.remove_node(node)
-    assert not (tmp_path / node).exists()
+    assert not (run_dir / node).exists()
     run.session.close()
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from obstore.store import LocalStore, MemoryStore, S3Store
@@ -38,6 +39,64 @@ def test_local_paths(text: str, path: str) -> None:
     location = parse(text)
     assert (location.path, str(location), location.is_remote) == (Path(path), path, False)
     assert location.name == Path(path).name
+
+
+def s3_store(endpoint: str) -> S3Store:
+    return S3Store("b", endpoint=endpoint, region="us-east-1", client_options={"allow_http": True}, **KEYS)
+
+
+def s3_of_fsspec(**options: Any) -> Any:
+    return SimpleNamespace(protocol="s3", _strip_protocol=str, storage_options=options)
+
+
+@pytest.mark.parametrize(
+    ("url", "filesystem", "environment", "server"),
+    [
+        ("s3://b/x", None, {}, ""),
+        ("s3://b/x?endpoint=http://one/", None, {"AWS_ENDPOINT_URL": "http://two"}, "endpoint=http://one"),
+        ("s3://b/x?endpoint_override=one", None, {}, "endpoint=one"),
+        ("s3://b/x", None, {"AWS_ENDPOINT_URL": "http://two/"}, "endpoint=http://two"),
+        ("s3://b/x", None, {"AWS_ENDPOINT_URL": "a", "AWS_ENDPOINT_URL_S3": "http://s3"}, "endpoint=http://s3"),
+        ("gs://b/x?base_url=http://one", None, {}, "endpoint=http://one"),
+        ("az://c/x", None, {"AZURE_STORAGE_ACCOUNT_NAME": "mine"}, "account_name=mine"),
+        ("az://c/x?account=mine", None, {}, "account_name=mine"),
+        ("x", s3_store("http://one"), {}, "endpoint=http://one"),
+        ("x", DirFileSystem("/d", MemoryFileSystem()), {}, ""),
+        ("x", s3_of_fsspec(endpoint_url="e", key="k"), {}, "endpoint=e"),
+        ("x", s3_of_fsspec(client_kwargs={"endpoint_url": "e"}, key="k"), {}, "endpoint=e"),
+    ],
+)
+def test_a_place_is_known_by_its_server_too_and_without_secrets(
+    url: str, filesystem: Any, environment: dict[str, str], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ACCOUNT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    location = parse(url, filesystem)
+    assert location.identity == f"{location} {server}"
+
+
+ARROW = """
+from pyarrow.fs import S3FileSystem, SubTreeFileSystem
+from holdfast.store.location import Location
+options = {"access_key": "k", "secret_key": "s", "region": "us-east-1", "scheme": "http"}
+filesystem = S3FileSystem(endpoint_override="127.0.0.1:5", **options)
+for given in (filesystem, SubTreeFileSystem("below", filesystem)):
+    print(Location.parse("x", "x", given).identity)
+"""
+
+
+def test_a_place_on_a_file_system_of_pyarrow_is_known_by_its_server() -> None:
+    """In a process of its own, as pyarrow keeps threads and files."""
+    done = subprocess.run([sys.executable, "-c", ARROW], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n") == ["s3://x endpoint=127.0.0.1:5", "subtree://x endpoint=127.0.0.1:5", ""], (
+        done.stderr
+    )
+
+
+def test_a_local_place_is_known_by_its_path() -> None:
+    assert parse("/data/runs").identity == "/data/runs"
 
 
 def test_paths_relative_to_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

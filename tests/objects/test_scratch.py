@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from proxy import Fault, FaultProxy
 from remote_job import expected, run_job
+from servers import KEYS, S3Server, make_bucket, s3_server
 
 STRANGER = 65534
 
@@ -41,3 +43,35 @@ def test_files_in_scratch_are_private(bucket: str, marks: str, tmp_path: Path) -
     assert own.stat().st_mode & 0o077 == 0
     done = run_job(bucket, config)
     assert done.stdout.split()[-1:] == [expected(3)], done.stderr
+
+
+def test_runs_of_one_url_on_two_servers_have_nothing_in_common(
+    bucket: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run on the first server has a pending checkpoint here when one of the same URL starts on the other."""
+
+    def config(name: str, **more: Any) -> dict[str, Any]:
+        (tmp_path / name).mkdir(exist_ok=True)
+        return {"steps": 8, "marks": str(tmp_path / name), **more}
+
+    with s3_server() as other, FaultProxy(s3.port) as proxy:
+        make_bucket(other.url, bucket.split("/")[2], **KEYS)
+        proxy.arm("upload", Fault("503", seconds=3600.0))
+        gathered = str(tmp_path / "scratch" / "**" / "checkpoint_000005.json")
+        here = config("here", blows=[{"what": "driver", "step": 5, "rank": 0, "await": gathered}])
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        assert run_job(bucket, here).returncode == -signal.SIGKILL
+        monkeypatch.setenv("AWS_ENDPOINT_URL", other.url)
+        there = config("there")
+        assert run_job(bucket, there).stdout.split()[-1:] == [expected(8)]
+        assert starts(there) == [0], "it took up a checkpoint of the other run"
+        proxy.disarm()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        done = run_job(bucket, here)
+        assert done.stdout.split()[-1:] == [expected(8)], done.stderr
+        assert starts(here) == [0, 5], "the pending checkpoint of the first run is lost"
+
+
+def starts(config: dict[str, Any]) -> list[int]:
+    lines = (line.split() for line in Path(config["marks"], "notes").read_text().splitlines())
+    return [int(line[2]) for line in lines if line[:2] == ["start", "0"]]

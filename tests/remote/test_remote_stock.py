@@ -56,6 +56,7 @@ class Earlier:
 @dataclass
 class FakeLocation:
     objects: FakeObjects
+    identity = name = "run"
 
     def open(self, patience_s: float) -> FakeObjects:
         return self.objects
@@ -96,6 +97,7 @@ class Later:
         self.storage.acquire()
         self._leads = True
         records, damage = self.storage.open()
+        self.storage.settle("id")
         found, more = self.storage.take_stock(read_past(records))
         assert not [*damage, *more]
         return found

@@ -27,6 +27,7 @@ def configure(run_dir: Path, work: Callable[[], Any] | None = None, **changes: A
         "node_id": "node-0",
         "run_name": run_dir.name,
         "run_dir": str(run_dir),
+        "run_key": str(run_dir),
         "payload": cloudpickle.dumps(work) if work else b"",
         "env": {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()},
         "sys_path": [os.fsencode(path) for path in sys.path],

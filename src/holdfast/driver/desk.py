@@ -47,7 +47,7 @@ class Desk:
     past: Past = field(init=False)
 
     def __post_init__(self) -> None:
-        self.book = ReportBook(self.storage.home, self.plan.on_report)
+        self.book = ReportBook(lambda: self.storage.home, self.plan.on_report)
         self.accounts = Accounts(self.storage.log_address)
         self.requests = Requests(self.fleet.tell, self.list_checkpoints, self.fleet.node_of, self.plan.shards)
         self.verification = Verification(self.fleet, self.storage)

@@ -10,7 +10,6 @@ import math
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -37,6 +36,7 @@ from holdfast.wire.worker_messages import Durable, Pressure
 from .peers import Peers
 from .plan import Plan
 from .roster import Roster
+from .storage import Storage
 
 Report = tuple[int, int]  # (generation, index)
 _NOBODY = ""  # the node of an order that any node may carry out, and none is there
@@ -45,7 +45,6 @@ _NOBODY = ""  # the node of an order that any node may carry out, and none is th
 class Fleet:
     def __init__(self, plan: Plan, engine: Engine, configuration: wire.Configure) -> None:
         self._plan, self._engine, self._configuration = plan, engine, configuration
-        self._layout = RunLayout(Path(configuration.run_dir))
         self._session: Session | None = None
         least = plan.spec.min_workers or plan.spec.num_workers
         self.roster = Roster(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least)
@@ -70,7 +69,9 @@ class Fleet:
 
     # Nodes
 
-    def open(self, inbox: Inbox) -> None:
+    def open(self, inbox: Inbox, storage: Storage) -> None:
+        self._layout = RunLayout(storage.run_dir)
+        self._configuration = configured_for(self._configuration, storage)
         self._session = self._engine.open(self._configuration, inbox)
 
     def close(self) -> None:
@@ -344,11 +345,11 @@ def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:
     return structs.replace(manifest, files=[entry for entry in files if not is_user_metadata(entry.path)])
 
 
-def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes) -> wire.Configure:
-    """What all nodes of the run are told first. ``storage`` is the pickled location, if that is remote."""
+def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Configure:
+    """What all nodes of the run are told first, without its place. ``storage`` is the pickled location, if that is
+    remote."""
     own: dict[str, Any] = {
         "run_name": plan.name,
-        "run_dir": str(run_dir),
         "payload": plan.payload,
         "metadata": dict(plan.metadata),
         "validates": plan.validation is not None,
@@ -362,6 +363,7 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         return structs.replace(plan.like, **own)
     return wire.Configure(
         node_id="",
+        run_dir="",
         env={os.fsencode(name): os.fsencode(value) for name, value in {**os.environ, **plan.env}.items()},
         sys_path=[os.fsencode(path) for path in sys.path],
         argv=[os.fsencode(argument) for argument in sys.argv],
@@ -374,6 +376,11 @@ def configuration(plan: Plan, settings: Settings, run_dir: Path, storage: bytes)
         node_timeout_s=settings.node_timeout_s,
         **own,
     )
+
+
+def configured_for(configuration: wire.Configure, storage: Storage) -> wire.Configure:
+    """With the place of a run that has been taken over."""
+    return structs.replace(configuration, run_dir=str(storage.run_dir), run_key=storage.run_key)
 
 
 def _working_directory() -> bytes:

@@ -30,7 +30,7 @@ class Behind(NamedTuple):
 class Lag:
     """``size`` tells how many bytes are staged for a report; ``where`` is the disk that they fill."""
 
-    def __init__(self, where: Path, limit_gb: float, size: Callable[[int, int], int]) -> None:
+    def __init__(self, where: Callable[[], Path], limit_gb: float, size: Callable[[int, int], int]) -> None:
         self._where, self._size = where, size
         self._limit = int(limit_gb * 1e9)
         self._since: dict[str, float] = {}
@@ -63,7 +63,7 @@ class Lag:
         if self.behind.bytes == 0:
             return 0
         try:
-            found = os.statvfs(self._where)
+            found = os.statvfs(self._where())
         except OSError:
             return 1 << 62
         return (found.f_bavail * found.f_frsize + self.behind.bytes) // 2

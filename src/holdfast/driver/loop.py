@@ -25,6 +25,7 @@ from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError
 from holdfast.node import open_files
 from holdfast.settings import Settings
+from holdfast.store.runfile import id_of
 from holdfast.wire.worker_messages import GoOn
 
 from . import display as displays
@@ -73,10 +74,9 @@ class Driver:
     ) -> None:
         inbox = queue.SimpleQueue() if inbox is None else inbox
         storage = storage or storage_at(plan.location, inbox, settings, plan.score_attribute)
-        home = storage.home.root
         address = cloudpickle.dumps(plan.location) if storage.remote else b""
-        fleet = Fleet(plan, engine, configuration(plan, settings, home.parent if storage.remote else home, address))
-        lag = Lag(home.parent, settings.staging_limit_gb, fleet.size)
+        fleet = Fleet(plan, engine, configuration(plan, settings, address))
+        lag = Lag(lambda: storage.run_dir.parent, settings.staging_limit_gb, fleet.size)
         display = display or displays.make(plan.display)
         self._desk = Desk(plan, inbox, storage, fleet, display, observer or Nobody(), lag)
         self._beginning = Beginning(self._desk, self._work_off)
@@ -110,6 +110,8 @@ class Driver:
                 f"{desk.plan.location} is an experiment of a Tuner, not a training run: "
                 "give another RunConfig(name=...)"
             )
+        self._identity = {**desk.plan.identity, "id": id_of(self._known, desk.past.identity)}
+        desk.storage.settle(self._identity["id"])
         desk.state = desk.past.state
         found, more_damage = desk.storage.take_stock(desk.past)
         desk.queue.extend(found)
@@ -144,7 +146,7 @@ class Driver:
         for warning in self._warnings:
             self._desk.warn(warning)
         self._identify()
-        self._desk.fleet.open(self._desk.inbox)
+        self._desk.fleet.open(self._desk.inbox, self._desk.storage)
         self._beginning.start(lambda: self.take_in(self._heard()))
 
     @property
@@ -188,7 +190,7 @@ class Driver:
 
     def _identify(self) -> None:
         """Write down what the run is, twice, so that damage to one place leaves the other."""
-        storage, identity = self._desk.storage, dict(self._desk.plan.identity)
+        storage, identity = self._desk.storage, self._identity
         if self._known != identity:
             storage.write_identity(identity)
         if self._desk.past.identity != identity:

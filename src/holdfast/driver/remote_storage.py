@@ -4,9 +4,7 @@ hears its workers, shows what they do, and acts on nothing that is not yet writt
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import queue
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +17,7 @@ from msgspec import structs
 from holdfast.core import events as ev
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
+from holdfast.store import scratch
 from holdfast.store.checkpoints import Manifest, manifest_line
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
@@ -38,16 +37,19 @@ _FIRST_PATIENCE_S = 10.0  # a wrong address or key is said soon
 _LAST_PATIENCE_S = 5.0
 _CLEANED_UP_WITHIN_S = 60.0
 _SAVE_REPORTS_EVERY_S = 10.0
+_DRIVER = "driver"  # whose files in scratch they are, beside those of the nodes
 
 
 class RemoteStorage(Storage):
     remote = True
 
     def __init__(
-        self, location: Location, scratch: Path, inbox: Inbox, score_attribute: str | None, patience_s: float
+        self, location: Location, scratch_dir: Path, inbox: Inbox, score_attribute: str | None, patience_s: float
     ) -> None:
-        super().__init__(RunLayout(scratch / "driver"), inbox, score_attribute)
-        self._location = location
+        """``scratch_dir``: the user's private directory on this machine."""
+        super().__init__(inbox, score_attribute)
+        self._location, self._scratch = location, scratch_dir
+        self._run_dir: Path | None = None  # until it is settled
         self._patience_s = patience_s
         self._cleaning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-cleaning")
         self._writer: _JournalWriter | None = None
@@ -78,6 +80,23 @@ class RemoteStorage(Storage):
         self._records.append(self._journal.began)
         return self._journal.epoch
 
+    def settle(self, run_id: str) -> None:
+        self._run_dir = scratch.epoch_directory(self._run_scratch(run_id), self._epoch)
+        self.home = RunLayout(scratch.take_over(self._run_dir, _DRIVER))
+        self._begin_saving()
+
+    def _run_scratch(self, run_id: str) -> Path:
+        return scratch.run_directory(self._scratch, self._location, run_id)
+
+    @property
+    def run_dir(self) -> Path:
+        assert self._run_dir is not None
+        return self._run_dir
+
+    @property
+    def run_key(self) -> str:
+        return self.run_dir.parent.name
+
     def release(self) -> None:
         self._lease.release()
         self._objects.close()
@@ -87,7 +106,6 @@ class RemoteStorage(Storage):
 
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._writer = _JournalWriter(self._journal, self._inbox)
-        self._begin_saving()
         return list(self._records), self._damage
 
     def _begin_saving(self) -> None:
@@ -242,12 +260,12 @@ class RemoteStorage(Storage):
         wait(self._jobs, _CLEANED_UP_WITHIN_S)
         for pool in (self._pool, self._cleaning):
             pool.shutdown(wait=False, cancel_futures=True)
-        if saved:  # a node that was killed at last has not cleared up
-            shutil.rmtree(self.home.root.parent if all_stored else self.home.root, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                self.home.root.parent.rmdir()
+        if saved and self._run_dir is not None:  # a node that was killed at last has not cleared up
+            scratch.remove(self._run_dir, owner=None if all_stored else _DRIVER)
 
     def _save_the_rest(self) -> bool:
+        if self._run_dir is None:
+            return True
         try:
             self.save_reports()
         except (StorageError, OSError) as error:
@@ -291,9 +309,3 @@ class _JournalWriter:
     def close(self) -> None:
         self._queue.put(None)
         self._thread.join(_LAST_PATIENCE_S)
-
-
-def scratch_of(url: str, root: Path) -> Path:
-    """Where this machine keeps what belongs to the run and is not in storage yet. The same for every driver of it."""
-    name = url.rstrip("/").rpartition("/")[2]
-    return root / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"

@@ -19,8 +19,10 @@ class ReportBook:
     """Keeps a rank's lines only as long as a checkpoint or a callback may still need them: beyond the end of its group,
     if a checkpoint of it is still on its way then."""
 
-    def __init__(self, layout: RunLayout, on_report: Callback | None) -> None:
-        self._writer = MetricsWriter(layout)
+    def __init__(self, home: Callable[[], RunLayout], on_report: Callback | None) -> None:
+        """``home`` is asked when the first report has come."""
+        self._home = home
+        self._writer: MetricsWriter | None = None
         self._on_report = on_report
         self._groups = deque([_Group(0, 0, 0)])  # the last is the present one
 
@@ -30,6 +32,8 @@ class ReportBook:
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
+        if self._writer is None:
+            self._writer = MetricsWriter(self._home())
         self._writer.append(reports.generation, reports.rank, b"".join(r.line for r in reports.reports))
         rank, group = reports.rank, self._groups[-1]
         if reports.generation != group.generation:
@@ -68,10 +72,12 @@ class ReportBook:
         return next((group for group in self._groups if group.generation == generation), None)
 
     def sync(self) -> None:
-        self._writer.sync()
+        if self._writer is not None:
+            self._writer.sync()
 
     def close(self, sync: bool = True) -> None:
-        self._writer.close(sync)
+        if self._writer is not None:
+            self._writer.close(sync)
 
 
 class _Group:

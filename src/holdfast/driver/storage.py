@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from holdfast.core import commands as do
@@ -33,13 +34,15 @@ Outcome = ev.Event | Exception | Callable[[], None] | None
 
 
 class Storage(ABC):
-    """``home`` holds what the driver writes on its own machine: all of the run, or what is yet to be uploaded."""
+    """``home`` holds what the driver writes on its own machine: all of the run, or what is yet to be uploaded. With
+    remote storage it is known when ``settle`` was called."""
+
+    home: RunLayout
 
     remote: bool
     has_reports_too = False  # they are also in the journal, so that nobody waits for their files to be on disk
 
-    def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
-        self.home = home
+    def __init__(self, inbox: Inbox, score_attribute: str | None) -> None:
         self._inbox = inbox
         self._score_attribute = score_attribute
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-commit")
@@ -48,6 +51,20 @@ class Storage(ABC):
     @abstractmethod
     def acquire(self) -> int:
         """Take the lease, or raise RunInUseError; the epoch that begins with it."""
+
+    @abstractmethod
+    def settle(self, run_id: str) -> None:
+        """The run's id is known: take over what an earlier driver left on this machine."""
+
+    @property
+    @abstractmethod
+    def run_dir(self) -> Path:
+        """The run's directory; with remote storage, where nodes have theirs for it in this epoch."""
+
+    @property
+    @abstractmethod
+    def run_key(self) -> str:
+        """The same for every driver of the run, and for no other run."""
 
     @abstractmethod
     def open(self) -> tuple[list[Record], list[Damage]]:
@@ -126,7 +143,8 @@ class DiskStorage(Storage):
     remote = False
 
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
-        super().__init__(home, inbox, score_attribute)
+        super().__init__(inbox, score_attribute)
+        self.home = home
         self._checkpoints = CheckpointStore(home, fence=self.check_lease)
         self._journal: Journal | None = None
 
@@ -143,6 +161,17 @@ class DiskStorage(Storage):
 
     def check_lease(self) -> None:
         self._lease.check()
+
+    def settle(self, run_id: str) -> None:
+        """What a run on disk has is in its directory."""
+
+    @property
+    def run_dir(self) -> Path:
+        return self.home.root
+
+    @property
+    def run_key(self) -> str:
+        return str(self.home.root)
 
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._journal, records, damage = Journal.open(self.home, self._lease.epoch)

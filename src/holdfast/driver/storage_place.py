@@ -12,7 +12,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.scratch import make_scratch_root
 
-from .remote_storage import RemoteStorage, scratch_of
+from .remote_storage import RemoteStorage
 from .storage import DiskStorage
 
 D = TypeVar("D", bound=DiskStorage)
@@ -38,5 +38,6 @@ def storage_of(
     """One of these two kinds."""
     if location.path is not None:
         return disk(RunLayout(location.path), inbox, score_attribute)
-    scratch = scratch_of(str(location), make_scratch_root(settings.scratch_dir))
-    return remote(location, scratch, inbox, score_attribute, settings.storage_patience_s)
+    return remote(
+        location, make_scratch_root(settings.scratch_dir), inbox, score_attribute, settings.storage_patience_s
+    )

@@ -135,8 +135,7 @@ class Agent:
         an agent may live without its driver, it is for the driver to know."""
         if self._moves_in_by is None:
             return
-        run = session.storage_url or session.run_dir
-        found = self._lease.move_in(run, session.node_id) if self._lease is not None else True
+        found = self._lease.move_in(session.run_key, session.node_id) if self._lease is not None else True
         if found is False and time.monotonic() < self._moves_in_by:
             return
         self._moves_in_by, self._clear = None, found is True

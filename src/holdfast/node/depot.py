@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
-from holdfast.store import staging
+from holdfast.store import scratch, staging
 from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.objects.base import ObjectStore
@@ -210,9 +210,7 @@ class Depot:
         if objects is not None:
             objects.close()
         if over and not self.unsaved():
-            shutil.rmtree(self.layout.root, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                self.layout.root.parent.rmdir()
+            scratch.remove(self.layout.root.parent, self.layout.root.name)
 
 
 def _write(path: Path, data: bytes) -> None:

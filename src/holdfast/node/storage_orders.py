@@ -14,7 +14,7 @@ from holdfast.errors import CheckpointDamagedError
 from holdfast.private_dirs import make_private
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
-from holdfast.store.scratch import REMEDY
+from holdfast.store.scratch import REMEDY, take_over
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Offer
 
@@ -50,7 +50,7 @@ class StorageOrders:
         self._save_logs_at: float | None = None
         if session.storage:
             make_private(Path(session.scratch), REMEDY)
-            home = home / session.node_id
+            home = take_over(home, session.node_id)
             self._depot = Depot(home, lambda: cloudpickle.loads(session.storage).open(session.patience_s))
             self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
         self.layout = RunLayout(home)

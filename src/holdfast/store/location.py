@@ -87,6 +87,13 @@ class Location:
 
         return opening.open_location(self, patience_s)
 
+    @property
+    def identity(self) -> str:
+        """What tells it from every other place: the same URL may be on several servers."""
+        from holdfast.store.objects import opening
+
+        return f"{self} {opening.server_of(self)}" if self.root else self.key
+
     def __str__(self) -> str:
         return f"{self.root}/{self.key}".rstrip("/") if self.root else self.key
 

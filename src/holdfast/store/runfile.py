@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -51,6 +53,13 @@ def parse(line: bytes, where: str) -> dict[str, Any]:
         return msgspec.convert(fields, _Content).run
     except (ValueError, msgspec.ValidationError):
         raise _damaged(where) from None
+
+
+def id_of(*identities: Mapping[str, Any] | None) -> str:
+    """The id that the run has in one of these, the first that has one; else a new one. It is made once, and tells the
+    run from others that had or will have its name."""
+    ids = (identity.get("id") for identity in identities if identity is not None)
+    return next((id for id in ids if isinstance(id, str) and id), None) or uuid.uuid4().hex
 
 
 def missing(root: str) -> NotARunError:

@@ -1,17 +1,28 @@
 """Where this machine keeps the files of runs on object stores: pending checkpoints, reports, and what was downloaded.
 
 All of it lies below one private directory of the user, so that no other user can read it or put something there.
+
+The files of a run belong to the epoch of a driver, in ``<run>/epoch-<number>``: those of the driver and of each node.
+The next driver takes them over by a rename. So a driver that was stopped, and continues after another one took over,
+finds nothing under the names that it knows, and removes nothing that is not its own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import re
+import shutil
 import tempfile
 from pathlib import Path
 
 from holdfast.private_dirs import make_private
+from holdfast.store.location import Location
 
 REMEDY = "Set HOLDFAST_SCRATCH_DIR to a directory of your own, or remove it."
+_TRIALS = "trials"
+_EPOCH = re.compile(r"epoch-(\d{6,})")
 
 
 def scratch_root(scratch_dir: str) -> Path:
@@ -21,3 +32,58 @@ def scratch_root(scratch_dir: str) -> Path:
 
 def make_scratch_root(scratch_dir: str) -> Path:
     return make_private(scratch_root(scratch_dir), REMEDY)
+
+
+def run_directory(root: Path, location: Location, id: str) -> Path:
+    """The same for every driver of the run, and for no other run."""
+    told_by = f"{location.identity}\0{id}".encode()
+    return root / f"{location.name}-{hashlib.sha256(told_by).hexdigest()[:12]}"
+
+
+def epoch_directory(run: Path, epoch: int) -> Path:
+    return run / f"epoch-{epoch:06d}"
+
+
+def trial_directory(experiment: Path, name: str) -> Path:
+    return experiment / _TRIALS / name
+
+
+def take_over(directory: Path, owner: str) -> Path:
+    """The files of an owner, the driver or a node, in the directory of this epoch: those of the last epoch that has
+    any. What is left of earlier ones is removed."""
+    own = directory / owner
+    directory.mkdir(parents=True, exist_ok=True)
+    earlier = _epochs(directory.parent, before=_number(directory))
+    for epoch in reversed(earlier):
+        if not own.exists():
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(epoch / owner, own)
+        shutil.rmtree(epoch / owner, ignore_errors=True)
+        _remove_if_empty(epoch)
+    return own
+
+
+def remove(directory: Path, owner: str | None = None) -> None:
+    """All that is there of this epoch and of earlier ones, or only what the owner has; of later ones nothing."""
+    if owner is not None:
+        shutil.rmtree(directory / owner, ignore_errors=True)
+        _remove_if_empty(directory)
+    else:
+        for epoch in _epochs(directory.parent, before=_number(directory) + 1):
+            shutil.rmtree(epoch, ignore_errors=True)
+        _remove_if_empty(directory.parent / _TRIALS)
+    _remove_if_empty(directory.parent)
+
+
+def _epochs(run: Path, before: int) -> list[Path]:
+    names = os.listdir(run) if run.is_dir() else []
+    return sorted((run / n for n in names if _EPOCH.fullmatch(n) and _number(Path(n)) < before), key=_number)
+
+
+def _number(directory: Path) -> int:
+    return int(directory.name.rpartition("-")[2])
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        directory.rmdir()

@@ -225,7 +225,7 @@ def _is_in_use(fd: int) -> bool:
 
 def _shared_directory(remote: Remote, identity: str) -> str:
     told_by = remote.manifest or identity.encode()
-    digest = hashlib.sha256(b"%s\0%s" % (str(remote.location).encode(), told_by)).hexdigest()[:20]
+    digest = hashlib.sha256(b"%s\0%s" % (remote.location.identity.encode(), told_by)).hexdigest()[:20]
     return os.path.join(own_directory(), f"checkpoint-{digest}")
 
 

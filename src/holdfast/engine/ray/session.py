@@ -53,7 +53,7 @@ class RaySession:
         self._asked_at = -math.inf  # when room was last asked for
         self._explain_at = time.monotonic() + _EXPLAIN_AFTER_S
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
-        place = hashlib.sha256((configure.storage_url or configure.run_dir).encode()).hexdigest()[:8]
+        place = hashlib.sha256(configure.run_key.encode()).hexdigest()[:8]
         name = f"holdfast:{configure.run_name}:{place}"
         remove_left_behind(name)  # no other driver has the run now
         self._seats: Seats | Rooms = Rooms(name) if demand.by_request else Seats(demand, name)

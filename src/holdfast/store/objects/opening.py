@@ -8,7 +8,7 @@ options, plain http where the endpoint says so, profiles of ``~/.aws``, and no q
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StorageDeniedError
@@ -32,6 +32,8 @@ _ENDPOINTS = {
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
+_ACCOUNTS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
+_SERVER_OPTIONS = frozenset({"endpoint", "base_url", "account_name", "host", "port"})
 _OTHER_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -53,6 +55,34 @@ def open_location(location: Location, patience_s: float) -> ObjectStore:
 
     store = location.filesystem if location.filesystem is not None else _build(location)
     return ObstoreObjects(store, str(location), prefix=location.key, patience_s=patience_s)
+
+
+def server_of(location: Location) -> str:
+    """What tells the servers apart on which its URL may be: the endpoint, and the account on Azure. No secrets."""
+    scheme = location.root.partition(":")[0].replace("abfss", "az")
+    found = dict(_server_options(location.filesystem)) or dict(_server_options(dict(location.options)))
+    found.setdefault("endpoint", found.pop("base_url", "") or _first(os.environ, _ENDPOINTS.get(scheme, ())))
+    if scheme == "az":
+        found.setdefault("account_name", _first(os.environ, _ACCOUNTS))
+    return " ".join(f"{name}={value.rstrip('/')}" for name, value in sorted(found.items()) if value)
+
+
+def _server_options(value: Any) -> Iterator[tuple[str, str]]:
+    """Those among a file system's options, whichever library made it; a wrapper has those of what it wraps."""
+    if isinstance(value, Mapping):
+        for name, option in value.items():
+            known = _ALIASES.get(name, name)
+            if known in _SERVER_OPTIONS and isinstance(option, (str, int)):
+                yield known, str(option)
+            elif name != "proxy_options":
+                yield from _server_options(option)
+    elif hasattr(value, "storage_options"):  # of fsspec
+        yield from _server_options(value.storage_options)
+    elif hasattr(value, "get_file_info"):  # of pyarrow
+        for argument in value.__reduce__()[1]:
+            yield from _server_options(argument)
+    elif hasattr(value, "config"):  # of obstore
+        yield from _server_options(dict(value.config))
 
 
 def _open_fsspec(location: Location, patience_s: float) -> ObjectStore:

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast import settings
 from holdfast.core.state import RunSpec
-from holdfast.driver.fleet import configuration
+from holdfast.driver.fleet import configuration, configured_for
 from holdfast.driver.history import read_records
 from holdfast.driver.plan import Plan
 from holdfast.driver.recovery import IDENTITY
@@ -21,6 +21,7 @@ from holdfast.engine.demand import Demand
 from holdfast.errors import StorageError, StorageUnavailableError, TuneError
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
+from holdfast.store.runfile import id_of
 from holdfast.train.config import RunConfig
 from holdfast.train.context import TRIAL
 from holdfast.train.demand import demand_of
@@ -85,6 +86,8 @@ class Session:
         try:
             records, damage = self._storage.open()
             known = self._known_identity(records)
+            self._id = id_of(known)
+            self._storage.settle(self._id)
             definition = self._definition
             if known is not None:
                 definition = replace(definition, prefix=known["prefix"], seed=known["seed"])
@@ -164,7 +167,7 @@ class Session:
         return identity
 
     def _identify(self, definition: Definition, known: dict[str, Any] | None) -> None:
-        identity = definition.identity()
+        identity = {**definition.identity(), "id": self._id}
         if known != identity:
             self._storage.write_identity(identity)
             self._storage.write([(IDENTITY, identity)], lambda: None)
@@ -310,7 +313,6 @@ class Session:
         return Sent(entry_of(self._trainable, run.checkpoint_config, run.stop, may_pause=may_pause))
 
     def _configure(self, run: RunConfig) -> Any:
-        root = self._storage.home.root
         plan = Plan(
             name=run.name,
             location=self._location,
@@ -320,7 +322,7 @@ class Session:
             essential=("holdfast.train.payload", "holdfast.train.api", "holdfast.tune.trainable"),
             preload=tuple(run.preload),
         )
-        return configuration(plan, self._settings, root.parent if self._storage.remote else root, b"")
+        return configured_for(configuration(plan, self._settings, b""), self._storage)
 
 
 def _callbacks(run: RunConfig) -> list[Callback]:

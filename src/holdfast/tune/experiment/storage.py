@@ -17,6 +17,7 @@ from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.scratch import trial_directory
 from holdfast.store.sealed import Damage
 
 OF_TRIAL = "OfTrial"  # the kind of a record that belongs to a trial's own history
@@ -36,7 +37,7 @@ class Books:
     """
 
     def __init__(self, storage: DiskStorage | RemoteStorage) -> None:
-        self._storage = storage
+        self.storage = storage
         self._entries: list[Entry] = []
         self._thens: list[Then] = []
         self._on_their_way = 0  # writes that are not done yet
@@ -45,7 +46,7 @@ class Books:
         self._sync_at = math.inf
 
     def check_lease(self) -> None:
-        self._storage.check_lease()
+        self.storage.check_lease()
 
     def note(self, entries: Entries, then: Then | None = None) -> None:
         self._entries.extend(entries)
@@ -72,13 +73,13 @@ class Books:
             for then in thens:
                 then()
 
-        if isinstance(self._storage, DiskStorage):
+        if isinstance(self.storage, DiskStorage):
             if entries:
-                self._storage.write_soon(entries)
+                self.storage.write_soon(entries)
                 self._sync_at = min(self._sync_at, time.monotonic() + _SYNC_WITHIN_S)
             done()
         else:
-            self._storage.write(entries, done)
+            self.storage.write(entries, done)
         return True
 
     def write_mark(self) -> None:
@@ -92,9 +93,9 @@ class Books:
         return self._sync_at
 
     def sync_if_due(self, now: float) -> None:
-        if self._sync_at <= now and isinstance(self._storage, DiskStorage):
+        if self._sync_at <= now and isinstance(self.storage, DiskStorage):
             self._sync_at = math.inf
-            self._storage.sync()
+            self.storage.sync()
 
 
 def _now(then: Then) -> None:
@@ -108,6 +109,7 @@ class TrialHistory:
         self._trial, self._books = trial, books
         self.epoch = epoch
         self.records = list(records)
+        self.experiment = books.storage
         self.deliver: Callable[[Then], None] = _now  # to the trial's driver
 
     def check_lease(self) -> None:
@@ -174,12 +176,12 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
         self,
         history: TrialHistory,
         location: Location,
-        scratch: Path,
+        scratch_dir: Path,
         inbox: Inbox,
         score_attribute: str | None,
         patience_s: float,
     ) -> None:
-        super().__init__(location, scratch, inbox, score_attribute, patience_s)
+        super().__init__(location, scratch_dir, inbox, score_attribute, patience_s)
         self._history = history
         self._damage: list[Damage] = []
         self._is_acquired = False
@@ -195,8 +197,10 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
         if self._is_acquired:
             self._objects.close()
 
+    def _run_scratch(self, run_id: str) -> Path:
+        return trial_directory(self._history.experiment.run_dir.parent, self._location.name)
+
     def open(self) -> tuple[list[Record], list[Damage]]:
-        self._begin_saving()
         return self._history.records, []
 
     def write(self, entries: Entries, then: Then) -> None:
