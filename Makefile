@@ -4,6 +4,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BENCH_VENV := .venv-bench
 OLDEST_VENV := .venv-oldest
+DEMO_VENV := .venv-demo
 OLDEST_RAY := 2.49.2
 SECONDS ?= 60
 RUNS ?= 200
@@ -20,8 +21,9 @@ help: ## show the targets
 
 setup: $(VENV)/.ready ## create .venv with everything that development needs
 
-demo: setup ## train a small model, kill a worker on the way, compare with an undisturbed run
-	$(VENV)/bin/python examples/demo.py
+# The demo has a small environment of its own, unless the large one is there already.
+demo: $(or $(wildcard $(VENV)/.ready),$(DEMO_VENV)/.ready) ## train a small model, kill a worker on the way, compare with an undisturbed run
+	$(<D)/bin/python examples/demo.py
 
 test: lint types ## lint, type check and run the tests, the files of them on one process more than there are cores
 	$(VENV)/bin/python -m pytest -n auto --dist loadfile
@@ -59,34 +61,42 @@ benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
-	rm -rf $(VENV) $(BENCH_VENV) $(OLDEST_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
 # uv does not read pip's configuration, so it is told where pip finds local wheels.
-# $(call install,environment,what to install after torch)
+# $(call install,environment,what to install after torch,--system-site-packages to use a torch that $(PYTHON) has)
+HAS_TORCH := import torch; assert [int(n) for n in torch.__version__.split(".")[:2]] >= [2, 4]
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.x")'
 	@set -e; \
 	if command -v uv >/dev/null; then \
-		test -x $(1)/bin/python || uv venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(1); \
+		test -x $(1)/bin/python || uv venv --quiet $(3) --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(1); \
 		links=$$($(PYTHON) -m pip config get global.find-links 2>/dev/null || true); \
 		if [ -n "$$links" ]; then UV_FIND_LINKS=$$(echo $$links | tr ' ' ','); export UV_FIND_LINKS; fi; \
 		add="uv pip install --quiet --python $(1)/bin/python"; \
 	else \
-		test -x $(1)/bin/python || $(PYTHON) -m venv $(1); \
+		test -x $(1)/bin/python || $(PYTHON) -m venv $(3) $(1); \
 		add="$(1)/bin/python -m pip install --quiet"; \
 	fi; \
 	echo '*' > $(1)/.gitignore; \
-	echo "installing $(TORCH) into $(1)"; \
-	$$add "$(TORCH)" || { echo "$(TORCH) is not to be had here; taking the newest"; $$add torch; }; \
-	echo "installing $(2)"; \
+	if [ -n "$(3)" ] && $(1)/bin/python -c '$(HAS_TORCH)' 2>/dev/null; then \
+		echo "using the torch of $(PYTHON) in $(1)"; \
+	else \
+		echo "installing $(TORCH) into $(1)"; \
+		$$add "$(TORCH)" || { echo "$(TORCH) is not to be had here; taking the newest"; $$add torch; }; \
+	fi; \
+	echo 'installing $(2) into $(1)'; \
 	$$add $(2)
 	@touch $@
 endef
 
 $(VENV)/.ready: pyproject.toml
 	$(call install,$(VENV),-e ".[dev]")
+
+$(DEMO_VENV)/.ready: pyproject.toml
+	$(call install,$(DEMO_VENV),-e . numpy,--system-site-packages)
 
 # Ray Data had not heard of pandas 3 yet.
 $(OLDEST_VENV)/.ready: pyproject.toml

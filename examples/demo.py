@@ -139,8 +139,7 @@ def digest_weights(result: train.Result) -> str:
 
 
 def digest_metrics(result: train.Result) -> str:
-    history = result.metrics_dataframe
-    rows = [f"{int(step)} {float(loss).hex()}" for step, loss in zip(history["step"], history["loss"], strict=True)]
+    rows = [f"{metrics['step']} {metrics['loss'].hex()}" for _, metrics in result.best_checkpoints]
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
-from example_shell import Shell
+from example_shell import EXAMPLES, Shell
+
+# What `make demo` does not install.
+BLOCKED = """
+import sys
+
+for name in ("pandas", "optuna", "ray", "scipy", "pyarrow", "tensorboardX", "hypothesis", "pytest"):
+    sys.modules[name] = None
+"""
 
 
 @pytest.mark.timeout(300)
-def test_demo(shell: Shell) -> None:
+def test_demo(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     output = shell.run("demo.py")
     assert "this is my last line: SIGKILL" in output
     assert "I go on" in output
@@ -15,3 +28,21 @@ def test_demo(shell: Shell) -> None:
     assert "DIFFER" not in output
     shell.wait_for_no_process()
     assert shell.temporary_files() == []
+
+
+def planned(*variables: str) -> str:
+    """What `make demo` would do."""
+    command = ["make", "--dry-run", "demo", *variables]
+    return subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_the_demo_has_a_small_environment_of_its_own(tmp_path: Path) -> None:
+    steps = planned(f"VENV={tmp_path / 'missing'}", f"DEMO_VENV={tmp_path / 'demo'}")
+    assert f"{tmp_path / 'demo'}/bin/python examples/demo.py" in steps
+    assert "-e . numpy" in steps
+    assert "[dev]" not in steps
+
+
+def test_the_demo_uses_the_large_environment_if_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / ".ready").touch()
+    assert planned(f"VENV={tmp_path}") == f"{tmp_path}/bin/python examples/demo.py\n"
