@@ -111,6 +111,22 @@ def test_driver_deaths_cost_no_retries_and_retries_used_stay_used(tmp_path: Path
     assert finish(start(tmp_path, max_failures=2, raise_at=[3, 20, 30])) == expected()
 
 
+def test_what_a_person_put_beside_the_checkpoints_stays(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "run" / "checkpoints"
+    project = tmp_path / "another-project"
+    project.mkdir()
+    (project / "file").write_text("theirs")
+    process = start(tmp_path)
+    wait_for_commit(tmp_path, 5)
+    kill(process)
+    newest = max(path.name.removesuffix(".json") for path in checkpoints.glob("*.json"))
+    shutil.copytree(checkpoints / newest, checkpoints / "best")
+    (checkpoints / "linked").symlink_to(project)
+    assert finish(start(tmp_path)) == expected()
+    assert json.loads((checkpoints / "best" / "rank-0.json").read_text())["step"] == int(newest[-6:])
+    assert (checkpoints / "linked" / "file").read_text() == "theirs"
+
+
 def test_a_moved_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     process = start(tmp_path / "old")

@@ -71,6 +71,7 @@ def two_and_a_leftover(layout: RunLayout) -> None:
     two_committed(layout)
     write_file(layout.checkpoint_dir("new") / "model.pt", b"of another generation")
     write_file(layout.checkpoint_dir("new") / "stray" / "file", b"")
+    write_file(layout.unfinished_file("new"), b"")
 
 
 def two_and_a_quarantined(layout: RunLayout) -> None:
@@ -145,7 +146,7 @@ def visible(layout: RunLayout, case: Case, context: object) -> set[str]:
 def leftovers(layout: RunLayout) -> list[str]:
     """Everything that belongs to no committed or quarantined checkpoint."""
     found = [str(path) for path in [layout.staging_dir] if path.exists()]
-    found += [str(path) for path in layout.root.rglob(".*.tmp")]
+    found += [str(path) for pattern in (".*.tmp", ".*.unfinished") for path in layout.root.rglob(pattern)]
     if layout.checkpoints_dir.exists():
         names = {path.name for path in layout.checkpoints_dir.iterdir()}
         for name in names:
@@ -218,7 +219,7 @@ def test_a_disk_that_is_full_at_any_write_of_a_commit(name: str, tmp_path: Path)
         except StorageFullError:
             assert visible(layout, case, at) == case.kept
         else:
-            assert at == disk.writes == 1
+            assert at == disk.writes == 2
             return
         disk.full = False
         store.commit(manifest, shards)

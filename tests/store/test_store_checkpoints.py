@@ -235,6 +235,12 @@ def test_a_directory_whose_manifest_vanished_can_be_quarantined(store: Checkpoin
     assert content(layout.checkpoint_dir("c")) == FILES
 
 
+def test_deleting_works_on_a_full_disk(layout: RunLayout) -> None:
+    commit(layout, "c")
+    CheckpointStore(layout, FullDisk(0)).delete("c")
+    assert list(layout.checkpoints_dir.iterdir()) == []
+
+
 def test_quarantine_works_on_a_full_disk(layout: RunLayout) -> None:
     commit(layout, "c")
     synced: list[Path] = []
@@ -285,6 +291,8 @@ def test_collecting_removes_leftovers_and_nothing_else(store: CheckpointStore, l
     layout.manifest_file("unreadable").write_bytes(b"garbage")
     (layout.checkpoints_dir / "notes.txt").write_text("a user's")
     fill(layout.checkpoint_dir("half"), FILES)
+    layout.unfinished_file("half").touch()
+    layout.unfinished_file("nothing-yet").touch()
     fill(layout.shard_dir(1, 5, 0), FILES)
     layout.run_file.touch()
     for directory in (layout.root, layout.checkpoints_dir):
@@ -292,6 +300,8 @@ def test_collecting_removes_leftovers_and_nothing_else(store: CheckpointStore, l
     assert sorted(store.collect()) == [
         ".staging",
         ".x.json.0a0b0c0d.tmp",
+        "checkpoints/.half.unfinished",
+        "checkpoints/.nothing-yet.unfinished",
         "checkpoints/.x.json.0a0b0c0d.tmp",
         "checkpoints/half",
     ]
@@ -299,3 +309,48 @@ def test_collecting_removes_leftovers_and_nothing_else(store: CheckpointStore, l
     names = {"good", "good.json", "unreadable", "unreadable.json", "notes.txt"}
     assert {path.name for path in layout.checkpoints_dir.iterdir()} == names
     assert content(layout.checkpoint_dir("unreadable")) == FILES
+
+
+def test_collecting_leaves_what_others_put_there(store: CheckpointStore, layout: RunLayout) -> None:
+    commit(layout, "checkpoint_000003", report=3)
+    shutil.copytree(layout.checkpoint_dir("checkpoint_000003"), layout.checkpoints_dir / "best")
+    outside = fill(layout.root.with_name("another-project"), FILES)
+    (layout.checkpoints_dir / "linked").symlink_to(outside)
+    for _ in range(2):
+        assert store.collect() in ([], [".staging"])
+    store.delete("checkpoint_000003")
+    store.collect()
+    assert ids(store) == []
+    assert content(layout.checkpoints_dir / "best") == content(layout.checkpoints_dir / "linked") == FILES
+
+
+def test_a_directory_that_others_put_there_makes_way_for_a_checkpoint(
+    store: CheckpointStore, layout: RunLayout, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(layout.checkpoints_dir / "best", {"theirs": b"1"})
+    commit(layout, "best")
+    store.verify("best")
+    (aside,) = layout.checkpoints_dir.glob("best.set-aside-*")
+    assert aside.name in caplog.text
+    for _ in range(2):
+        store.collect()
+    store.delete("best")
+    assert content(aside) == {"theirs": b"1"}
+
+
+def test_a_checkpoint_that_somebody_moved_elsewhere_and_linked_loses_the_link_alone(
+    store: CheckpointStore, layout: RunLayout
+) -> None:
+    def begin_to_delete(id: str) -> None:
+        layout.manifest_file(id).rename(layout.unfinished_file(id))
+
+    for id, end in (("a", store.delete), ("b", begin_to_delete)):
+        commit(layout, id, report=ord(id))
+        elsewhere = layout.root.with_name(f"elsewhere-{id}")
+        layout.checkpoint_dir(id).rename(elsewhere)
+        layout.checkpoint_dir(id).symlink_to(elsewhere)
+        end(id)
+        store.collect()
+        assert not os.path.lexists(layout.checkpoint_dir(id))
+        assert content(elsewhere) == FILES
+    assert list(layout.checkpoints_dir.iterdir()) == []

@@ -1,27 +1,31 @@
 """Checkpoints: staged by workers, sealed by agents, committed by the driver. The manifest is the commit point.
 
 A checkpoint exists if and only if its manifest does. Files become durable before the manifest, and the manifest goes
-before the files, so whatever is cut off in between is invisible and can be collected.
+before the files. A mark stands beside them from before the first change until after the last one, so that whatever is
+cut off in between is invisible and known to be ours. What has neither was put there by somebody else, and stays.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.errors import CheckpointDamagedError, StorageError, StorageFullError
 from holdfast.store import formats, staging, values
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
 from holdfast.store.formats import FORMAT as FORMAT
-from holdfast.store.layout import RunLayout, check_stored_name, path_problem
+from holdfast.store.layout import UNFINISHED, RunLayout, check_stored_name, is_stored_name, path_problem
 from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.staging import FileEntry as FileEntry
 
+log = logging.getLogger(__name__)
 USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
 
 
@@ -123,14 +127,17 @@ class CheckpointStore:
         )
         data = manifest_line(manifest)
         ensure_dir(self._disk, self._layout.checkpoints_dir)
-        self._clear(manifest.id)
+        self._make_way(manifest.id)
         moved: list[tuple[Path, Path]] = []
         try:
+            self._mark(manifest.id)
             self._merge(manifest.id, chosen, moved)
             write_atomic(self._disk, manifest_file, data, before=self._fence)
         except (StorageError, OSError):
             self._undo(manifest_file, moved)
             raise
+        with contextlib.suppress(StorageError, OSError):  # beside a manifest it means nothing
+            self._disk.unlink(self._layout.unfinished_file(manifest.id))
         self._discard(shards)
         return manifest
 
@@ -156,9 +163,12 @@ class CheckpointStore:
         """Remove a checkpoint; deleting one that is not there is no error."""
         manifest_file = self._layout.manifest_file(id)
         if manifest_file.exists():
+            with contextlib.suppress(StorageFullError):  # to delete must still be possible then
+                self._mark(id)
             self._disk.unlink(manifest_file)
             self._disk.fsync_dir(self._layout.checkpoints_dir)
-        self._clear(id)
+        if self._is_ours(id):
+            self._clear(id)
 
     def quarantine(self, id: str, why: str) -> None:
         """Never offer this checkpoint again. Its files stay to be looked at, until its name is committed anew."""
@@ -192,20 +202,19 @@ class CheckpointStore:
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def collect(self) -> list[str]:
-        """Remove what crashes left, and say what it was. Only for the holder of the lease. Workers of an earlier
-        one may not know yet and still stage files, which nobody wants: the next driver removes them."""
+        """Remove what crashes left, and say what it was: what carries our mark, and nothing that others put there. Only
+        for the holder of the lease. Workers of an earlier one may not know yet and still stage files, which nobody
+        wants: the next driver removes them."""
         leftovers = [self._layout.staging_dir] if self._layout.staging_dir.exists() else []
         for directory in (self._layout.root, self._layout.journal_dir, self._layout.checkpoints_dir):
             if directory.is_dir():
                 leftovers += [path for path in sorted(directory.iterdir()) if is_temporary(path.name)]
-        leftovers += [path for path in self._entries() if self._is_uncommitted(path)]
+        leftovers += self._unfinished()
         for path in leftovers:
             if path == self._layout.staging_dir:
                 self._remove_staged(path)
-            elif path.is_dir() and not path.is_symlink():
-                self._disk.rmtree(path)
             else:
-                self._disk.unlink(path)
+                self._remove(path)
         return [self._layout.relative(path) for path in leftovers]
 
     def _remove_staged(self, path: Path) -> None:
@@ -220,11 +229,28 @@ class CheckpointStore:
         directory = self._layout.checkpoints_dir
         return sorted(directory.iterdir()) if directory.is_dir() else []
 
-    def _is_uncommitted(self, path: Path) -> bool:
-        if path.name.startswith(".") or ".json" in path.name or not path.is_dir():
-            return False
-        kept = self._layout.manifest_file(path.name), self._layout.quarantine_file(path.name)
-        return not any(file.exists() for file in kept)
+    def _unfinished(self) -> list[Path]:
+        """The directory of each checkpoint that was being committed or deleted, and then its mark."""
+        found: list[Path] = []
+        for path in self._entries():
+            id = path.name.removeprefix(".").removesuffix(UNFINISHED)
+            if path.name != f".{id}{UNFINISHED}" or not is_stored_name(id):
+                continue
+            kept = self._layout.manifest_file(id).exists() or self._layout.quarantine_file(id).exists()
+            directory = self._layout.checkpoint_dir(id)
+            found += [path] if kept or not os.path.lexists(directory) else [directory, path]
+        return found
+
+    def _is_ours(self, id: str) -> bool:
+        marks = self._layout.manifest_file, self._layout.unfinished_file, self._layout.quarantine_file
+        return any(mark(id).exists() for mark in marks)
+
+    def _remove(self, path: Path) -> None:
+        """A link goes, and what it leads to stays."""
+        if path.is_dir() and not path.is_symlink():
+            self._disk.rmtree(path)
+        else:
+            self._disk.unlink(path)
 
     def _directory(self, id: str) -> Path:
         directory = self._layout.checkpoint_dir(id)
@@ -258,16 +284,35 @@ class CheckpointStore:
             for source, destination in reversed(moved):
                 self._disk.rename(destination, source)
 
+    def _mark(self, id: str) -> None:
+        """What has this name from now on is ours, and is collected unless it is committed."""
+        mark = self._layout.unfinished_file(id)
+        if not mark.exists():
+            self._disk.write_new(mark, b"")
+        self._disk.fsync_dir(self._layout.checkpoints_dir)
+
+    def _make_way(self, id: str) -> None:
+        """Remove what is left of an earlier checkpoint of that name. What somebody else put there is kept beside it."""
+        directory = self._layout.checkpoint_dir(id)
+        if self._is_ours(id) or not os.path.lexists(directory):
+            self._clear(id)
+            return
+        aside = directory.with_name(f"{id}.set-aside-{os.urandom(4).hex()}")
+        self._disk.rename(directory, aside)
+        log.warning(
+            "%s is not a checkpoint of this run, and was in the way of one: it is now %s", directory, aside.name
+        )
+
     def _clear(self, id: str) -> None:
         """Remove the files of a checkpoint that has no manifest: a leftover, or quarantined and now replaced."""
         directory = self._layout.checkpoint_dir(id)
-        if directory.is_symlink():
-            self._disk.unlink(directory)
-        elif directory.exists():
-            self._disk.rmtree(directory)
-        for path in (self._layout.quarantine_file(id), self._layout.quarantine_reason_file(id)):
-            if path.exists():
-                self._disk.unlink(path)
+        if os.path.lexists(directory):
+            self._remove(directory)
+            self._disk.fsync_dir(self._layout.checkpoints_dir)
+        marks = self._layout.quarantine_file, self._layout.quarantine_reason_file, self._layout.unfinished_file
+        for mark in marks:  # last, as long as there is something to be known by it
+            if mark(id).exists():
+                self._disk.unlink(mark(id))
 
     def _discard(self, shards: Sequence[Shard]) -> None:
         """Remove what is left of the shards; what cannot be removed now is collected later."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from holdfast.printable import UNPRINTABLE
 
+UNFINISHED = ".unfinished"
 _MAX_NAME_BYTES = 200
 
 
@@ -61,6 +62,11 @@ class RunLayout:
         check_stored_name(id)
         return self.checkpoints_dir / f"{id}.json"
 
+    def unfinished_file(self, id: str) -> Path:
+        """Marks a checkpoint whose files are being put together, or deleted: what has its name is ours."""
+        check_stored_name(id)
+        return self.checkpoints_dir / f".{id}{UNFINISHED}"
+
     def quarantine_file(self, id: str) -> Path:
         """The former manifest of a damaged checkpoint."""
         check_stored_name(id)
@@ -106,6 +112,10 @@ def _refuse(name: str, argument: str, problem: str | None) -> None:
             f"{argument}={name[:60]!r} cannot be the name of a run or checkpoint: {problem}. "
             "Use letters, digits, '-', '_' and '.', for example 'epoch-0005'."
         )
+
+
+def is_stored_name(name: str) -> bool:
+    return _name_problem(name) is None
 
 
 def path_problem(path: str) -> str | None:

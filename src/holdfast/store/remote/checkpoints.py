@@ -18,7 +18,7 @@ import xxhash
 from holdfast.errors import CheckpointDamagedError, ObjectExistsError, ObjectMissingError, StorageError
 from holdfast.store import formats
 from holdfast.store.checkpoints import FORMAT, FileEntry, Manifest, is_user_metadata, manifest_line, parse_manifest
-from holdfast.store.layout import check_stored_name
+from holdfast.store.layout import check_stored_name, is_stored_name
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.remote.runfile import KEY as RUN_FILE
@@ -255,12 +255,4 @@ def _key(id: str, suffix: str) -> str:
 def _ids(keys: Iterable[str], suffix: str) -> list[str]:
     """The checkpoints that these are keys of; what is named like none was put there by somebody else."""
     names = [key.removeprefix(DIRECTORY).removesuffix(suffix) for key in keys if key.endswith(suffix)]
-    return [name for name in names if _is_name(name)]
-
-
-def _is_name(id: str) -> bool:
-    try:
-        check_stored_name(id)
-    except ValueError:
-        return False
-    return True
+    return [name for name in names if is_stored_name(name)]
