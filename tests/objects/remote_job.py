@@ -99,7 +99,10 @@ def wait_for(pattern: str | None) -> None:
 
 
 def note(config: dict[str, Any], line: str) -> None:
-    with open(Path(config["marks"], "notes"), "a") as file:
+    """For all drivers of the run, or for each its own."""
+    marks = Path(config["marks"]) if "marks" in config else Path(config["marks_by_driver"], str(config["driver"]))
+    marks.mkdir(exist_ok=True)
+    with open(marks / "notes", "a") as file:
         file.write(line + "\n")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,12 +99,84 @@ def test_a_silent_driver_on_another_machine_is_relieved_after_its_time(run: Run)
     assert new.renew()
 
 
-def test_what_expired_long_ago_is_taken_at_once(run: Run) -> None:
+def test_a_driver_elsewhere_is_watched_for_its_whole_time_whatever_the_clocks_say(run: Run) -> None:
+    """A clock that is ahead would find every note expired long ago."""
     run.acquire()
     run.rewrite(host="elsewhere")
-    run.time += 20.0 + 60.0 + 1.0
+    run.time += 1e6
+    assert run.acquire().epoch == 2
+    assert run.waits == 20
+
+
+def test_a_living_driver_elsewhere_is_not_relieved_by_a_clock_that_is_ahead(run: Run) -> None:
+    lease = run.acquire()
+    run.rewrite(host="elsewhere")
+    waited = run.wait
+
+    def renewing(seconds: float) -> None:
+        waited(seconds)
+        if run.waits == 19:
+            assert lease.renew()
+
+    run.wait = renewing  # type: ignore[method-assign]
+    run.time += 1e6
+    with pytest.raises(RunInUseError):
+        run.acquire()
+    assert run.lost == []
+
+
+def test_a_driver_that_runs_here_is_not_relieved_by_a_clock_that_is_ahead(run: Run) -> None:
+    lease = run.acquire()
+    run.time += 1e6
+    with pytest.raises(RunInUseError, match=f"driven by process {os.getpid()} on"):
+        run.acquire()
+    assert run.waits == 0
+    assert lease.renew()
+
+
+def test_a_process_that_could_not_release_its_run_may_have_it_again(run: Run) -> None:
+    """As in a notebook, whose process lives on when storage was unavailable at the end."""
+    objects = FakeObjects(run.bucket)
+    lease = run.acquire(objects)
+    for request in range(20):
+        objects.fail(objects.steps + request, Fault.REFUSED)
+    lease.release()
     assert run.acquire().epoch == 2
     assert run.waits == 0
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(["sleep", "600"])
+    yield child
+    child.kill()
+    child.wait(timeout=10)
+
+
+def test_another_process_here_is_watched_only_while_it_is_stopped(run: Run, other: subprocess.Popen[bytes]) -> None:
+    run.acquire()
+    run.rewrite(pid=other.pid, started=holders._started(other.pid))
+    run.time += 1e6
+    with pytest.raises(RunInUseError, match=f"process {other.pid} on"):
+        run.acquire()
+    assert run.waits == 0
+    other.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
+    waited = run.wait
+
+    def continuing(seconds: float) -> None:
+        waited(seconds)
+        if run.waits == 5:
+            other.send_signal(signal.SIGCONT)
+            os.waitid(os.P_PID, other.pid, os.WCONTINUED)
+
+    run.wait = continuing  # type: ignore[method-assign]
+    with pytest.raises(RunInUseError, match=f"process {other.pid} on"):
+        run.acquire()
+    other.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
+    assert run.acquire().epoch == 2
+    assert run.waits == 5 + 20
 
 
 @pytest.mark.parametrize("change", [{"pid": 2**22 + 1}, {"started": "1"}])

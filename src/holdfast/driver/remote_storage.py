@@ -101,6 +101,11 @@ class RemoteStorage(Storage):
         self._lease.release()
         self._objects.close()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another driver has the run, or may have it. Asks storage. What is on this machine is then its."""
+        return self._journal.is_out or self._lease.is_lost
+
     def check_lease(self) -> None:
         """A lost lease comes through the inbox, and the journal refuses what a relieved driver writes."""
 
@@ -260,7 +265,8 @@ class RemoteStorage(Storage):
         wait(self._jobs, _CLEANED_UP_WITHIN_S)
         for pool in (self._pool, self._cleaning):
             pool.shutdown(wait=False, cancel_futures=True)
-        if saved and self._run_dir is not None:  # a node that was killed at last has not cleared up
+        # Also what a node left that was killed at last. A driver that was relieved removes nothing.
+        if saved and self._run_dir is not None and not self.is_lost:
             scratch.remove(self._run_dir, owner=None if all_stored else _DRIVER)
 
     def _save_the_rest(self) -> bool:

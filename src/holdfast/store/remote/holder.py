@@ -33,6 +33,15 @@ class Holder(msgspec.Struct, frozen=True):
         return self._is_of_this_machine and _started(self.pid) == self.started
 
     @property
+    def is_running(self) -> bool:
+        """Whether it is alive and not stopped (SIGSTOP): a stopped one does nothing until somebody continues it."""
+        return self.is_alive and _state(self.pid) not in (b"T", b"t")
+
+    @property
+    def is_this_process(self) -> bool:
+        return self.pid == os.getpid() and self.is_alive
+
+    @property
     def _is_of_this_machine(self) -> bool:
         return bool(self.boot) and (self.host, self.boot) == (socket.gethostname(), _boot())
 
@@ -53,8 +62,17 @@ def _boot() -> str:
 
 def _started(pid: int) -> str:
     """ "" if there is no such process, or none that still runs."""
+    fields = _stat(pid)
+    return "" if fields[0] in (b"", b"Z", b"X") else fields[19].decode()
+
+
+def _state(pid: int) -> bytes:
+    return _stat(pid)[0]
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What /proc/PID/stat has behind the name: the state, the parent, ..., the start time; else an empty state."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+        return [b""]

@@ -110,6 +110,11 @@ class RemoteJournal:
         if merged:
             self._remove(merged, added)
 
+    @property
+    def is_out(self) -> bool:
+        """Whether an append has met another driver's claim."""
+        return self._out is not None
+
     def close(self) -> None:
         """Nothing is held open. What an append that failed may have left is decided by whoever opens the run next."""
 

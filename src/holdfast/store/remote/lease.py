@@ -1,7 +1,8 @@
 """Who drives a run on an object store, as far as can be told: a note that is renewed as long as its writer lives.
 
 The lease keeps nobody from writing; the journal's claim does. It spares a living driver from being relieved by mistake,
-and a new one from waiting for a dead driver longer than it must.
+and a new one from waiting for a dead driver longer than it must. No time that another clock wrote decides anything:
+whether a driver lives is seen by its process, on this machine, or by its renewals, while this one watches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from holdfast.store.sealed import seal, unseal
 KEY = "lease.json"
 _CLOCKS_DIFFER_S = 60.0
 _LOOKS = 20
+_held: set[str] = set()  # the tokens of this process's leases
 
 
 class _Note(msgspec.Struct, frozen=True):
@@ -77,12 +79,17 @@ class RemoteLease:
     ) -> RemoteLease:
         """Take the run when nobody drives it, or raise RunInUseError that says who does. ``claim`` is called with a new
         token, begins the journal's epoch and returns it. ``on_lost`` is called in another thread, once."""
-        _await_turn(objects, duration_s, now, wait)
+        _await_turn(objects, duration_s, wait)
         token = uuid.uuid4().hex
         lease = cls(objects, this_process(token, now()), claim(token), on_lost, renew_s, duration_s, now)
-        with contextlib.suppress(StorageError):
-            lease._write()
-        lease._thread.start()
+        _held.add(token)
+        try:
+            with contextlib.suppress(StorageError):
+                lease._write()
+            lease._thread.start()
+        except BaseException:
+            _held.discard(token)
+            raise
         return lease
 
     def renew(self) -> bool:
@@ -96,10 +103,20 @@ class RemoteLease:
             self._write()
         return True
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another driver has begun, or may have: the store does not say."""
+        try:
+            found = _parse(_content(self._objects))
+        except StorageError:
+            return True
+        return found is not None and found.epoch > self.epoch
+
     def release(self) -> None:
         """Let another driver in at once. In a forked child this changes nothing."""
         if self._holder.pid != os.getpid():
             return
+        _held.discard(self.token)
         lost = self._over.is_set()
         self._over.set()
         self._thread.join(3 * self._renew_s)
@@ -124,20 +141,21 @@ class RemoteLease:
 def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) -> Holder | None:
     """Who drives the run, as far as its note tells; only to be shown to people."""
     note = _parse(_content(objects))
-    return None if note is None or _is_free(note, now()) else note.holder
+    if note is None or _is_free(note) or (not note.holder.is_alive and now() > note.expires + _CLOCKS_DIFFER_S):
+        return None
+    return note.holder
 
 
-def _await_turn(
-    objects: ObjectStore, duration_s: float, now: Callable[[], float], wait: Callable[[float], None]
-) -> None:
-    """Return when the run is free: given back, or its driver dead, or silent for as long as no living one is."""
+def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float], None]) -> None:
+    """Return when the run is free: given back, its driver seen to be dead, or its note unchanged for as long as no
+    living driver leaves it. RunInUseError if its driver runs on this machine, or renews the note."""
     first = _content(objects)
     note = _parse(first)
-    if note is not None and not note.released and note.holder.is_alive and now() < note.expires:
-        raise _in_use(objects, note.holder)  # its clock is ours
     for _ in range(_LOOKS):
-        if first is None or (note is not None and _is_free(note, now())):
+        if first is None or (note is not None and _is_free(note)):
             return
+        if note is not None and note.holder.is_running:
+            raise _in_use(objects, note.holder)
         wait(duration_s / _LOOKS)
         content = _content(objects)
         if content != first:
@@ -147,8 +165,9 @@ def _await_turn(
             raise _in_use(objects, changed.holder if changed else None)
 
 
-def _is_free(note: _Note, now: float) -> bool:
-    return note.released or note.holder.is_dead or now > note.expires + _CLOCKS_DIFFER_S
+def _is_free(note: _Note) -> bool:
+    given_up = note.holder.is_this_process and note.holder.token not in _held  # the store did not take the release
+    return note.released or note.holder.is_dead or given_up
 
 
 def _content(objects: ObjectStore) -> bytes | None:

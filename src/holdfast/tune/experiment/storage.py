@@ -197,6 +197,11 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
         if self._is_acquired:
             self._objects.close()
 
+    @property
+    def is_lost(self) -> bool:
+        experiment = self._history.experiment
+        return isinstance(experiment, RemoteStorage) and experiment.is_lost
+
     def _run_scratch(self, run_id: str) -> Path:
         return trial_directory(self._history.experiment.run_dir.parent, self._location.name)
 
