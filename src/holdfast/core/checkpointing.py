@@ -35,7 +35,7 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
 def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     state = turn.state
     report = state.base + event.index + 1
-    id = _free_id(state, event.name, report)
+    id = free_id(state, event.name, report)
     if state.spec.remote:
         turn.change(names=state.names | {id})
     if state.spec.missing_warning_s > 0:
@@ -43,7 +43,7 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     return Pending(id, report, event.generation, event.index, world_size=len(state.ranks))
 
 
-def _free_id(state: RunState, name: str | None, report: int) -> str:
+def free_id(state: RunState, name: str | None, report: int) -> str:
     """The name asked for; with the generation behind it where an earlier checkpoint has that name already.
 
     In remote storage no name is used twice in a run, not even after a deletion: a request that was on its way when a

@@ -100,3 +100,6 @@ class Beginning:
         clear = tuple(desk.fleet.roster.clear_among(desk.state.leases))
         desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
         self._work_off()
+        if desk.plan.on_report is not None:
+            for late in desk.storage.late_reports:
+                desk.plan.on_report(*late)

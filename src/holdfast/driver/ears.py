@@ -11,7 +11,9 @@ import msgspec
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
 from holdfast.core.state import HandoverReason, ValidationStatus
+from holdfast.store import report_log, values
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Report
 
 from .accounts import evidence_of
 from .beginning import Beginning
@@ -19,11 +21,14 @@ from .desk import Desk
 from .recovery import score_of
 from .reports import metrics_in
 
+_WRITERS_END_WITHIN_S = 1.0
+
 
 class Ears:
     def __init__(self, desk: Desk, beginning: Beginning, work_off: Callable[[], None]) -> None:
         """``work_off`` steps all that has been heard so far."""
         self._desk, self._beginning, self._work_off = desk, beginning, work_off
+        self._unheard: set[tuple[int, int]] = set()  # (generation, rank) of ranks whose node was lost
 
     def hear(self, node: str, message: wire.Message) -> None:
         desk = self._desk
@@ -47,7 +52,7 @@ class Ears:
                 desk.queue.append(ev.WorkerStopped(generation, rank, stopped))
             case wire.WorkersGone(generation):
                 if desk.fleet.is_gone(node, generation):
-                    desk.queue.append(ev.GroupGone(generation))
+                    self._group_is_gone(generation)
             case wire.WorkerNoticed():
                 desk.handing_over.noticed(message, desk.state)
                 desk.queue.extend(filter(None, [desk.handing_over.settle(desk.state)]))
@@ -195,11 +200,28 @@ class Ears:
         if ranks and desk.state.minds_lost_nodes:
             self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
         self._tell_of_room()  # before the next group is decided
+        self._unheard |= {(generation, rank) for rank in ranks}
         if ranks and desk.fleet.is_gone(node, generation):
-            desk.queue.append(ev.GroupGone(generation))
+            self._group_is_gone(generation)
         for pending in desk.state.unsaved:
             if (pending.generation, pending.index) in left_with and not pending.is_uploaded:
                 desk.queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
+
+    def _group_is_gone(self, generation: int) -> None:
+        """What ranks had reported when their agent was killed, and it did not pass on, is in their logs."""
+        desk = self._desk
+        ranks, self._unheard = sorted(rank for of, rank in self._unheard if of == generation), set()
+        logs = {rank: log for rank in ranks if (log := desk.fleet.report_log(generation, rank)) is not None}
+        report_log.await_writers(logs.values(), _WRITERS_END_WITHIN_S)
+        for rank, path in logs.items():
+            logged = report_log.read(path)
+            first = desk.book.count(generation, rank)
+            unheard = [_report(logged, index) for index in sorted(logged.lines) if index >= first]
+            if unheard:
+                self._hear_reports(desk.fleet.node_of(generation, rank), wire.Reports(generation, rank, unheard))
+            if logged.returned:
+                desk.queue.append(ev.WorkerReturned(generation, rank))
+        desk.queue.append(ev.GroupGone(generation))
 
     def _hear_stacks(self, message: wire.Stacks) -> None:
         desk = self._desk
@@ -233,3 +255,13 @@ class Ears:
         has_begun, has_room = any(rank.reports for rank in state.ranks), state.world_size is not None
         if state.group_lives and has_room and not has_begun and not desk.fleet.is_well_placed(state.generation):
             desk.queue.append(ev.HandedOver(state.generation, HandoverReason.RESIZE))
+
+
+def _report(logged: report_log.RankReports, index: int) -> Report:
+    """As the worker said it."""
+    staged = logged.staged.get(index)
+    if staged is None:
+        return Report(index, logged.lines[index])
+    arguments = b"" if staged.validation is None else values.encode(staged.validation)
+    elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in staged.files if entry.at]
+    return Report(index, logged.lines[index], True, staged.name, arguments, elsewhere=elsewhere)

@@ -219,8 +219,17 @@ class Fleet:
 
     # Checkpoints
 
+    def report_log(self, generation: int, rank: int) -> Path | None:
+        """Where the rank logs its reports, if this machine has that."""
+        if not self.is_remote:
+            return self._layout.report_log(generation, rank)
+        node = self.node_of(generation, rank)
+        return None if self.grows else RunLayout(self._layout.root / node).report_log(generation, rank)
+
     def seal(self, node: str, generation: int, rank: int, index: int) -> None:
         """Have a staged shard hashed, and forced to disk where that makes it durable."""
+        if not self.is_remote and node not in self.roster.ids:
+            node = next(iter(self.roster.usable()), _NOBODY)
         self._order(node, "seal", (generation, rank, index), wire.Seal(generation, rank, index))
 
     def sealed(self, message: wire.Sealed) -> None:
@@ -303,7 +312,7 @@ class Fleet:
     def is_durable(self, generation: int, index: int, id: str) -> None:
         """A checkpoint is committed."""
         self._drop(generation, index)
-        self.tell(Durable(generation, id))
+        self.tell(Durable(generation, id, index))
 
     def stall(self, on: bool) -> None:
         self._stalled = on

@@ -323,11 +323,11 @@ class Driver:
 
     def _is_durable(self, event: ev.Committed) -> None:
         desk = self._desk
+        if event.validation is not None:
+            desk.past.validations[event.record.id] = event.validation
         if event.index < 0:
             return
         desk.fleet.is_durable(event.generation, event.index, event.record.id)
-        if event.validation is not None:
-            desk.past.validations[event.record.id] = event.validation
         desk.book.committed(event.generation, event.index, event.record.id)
 
 

@@ -27,7 +27,8 @@ class Past:
     ended: ev.RunEnded | None = None
     identity: dict[str, Any] | None = None
     failures: list[tuple[float, ev.WorkerFailed]] = field(default_factory=list)
-    given_up: set[tuple[int, int]] = field(default_factory=set)  # commits that failed, by (generation, index)
+    given_up: set[tuple[int, int]] = field(default_factory=set)  # what storage failed on, by (generation, index)
+    last_group: ev.GroupStarted | None = None  # unless the run has taken another's checkpoint since
     committed: set[str] = field(default_factory=set)  # the ids of all that ever were
 
     @property
@@ -66,9 +67,12 @@ def _remember(past: Past, event: ev.Event, time: float) -> None:
             past.ended = None
         case ev.GroupStarted():
             past.groups.append(event)
+            past.last_group = event
+        case ev.Adopted():
+            past.last_group = None
         case ev.WorkerFailed():
             past.failures.append((time, event))
-        case ev.CommitFailed():
+        case ev.CommitFailed() | ev.ShardFailed():
             past.given_up.add((event.generation, event.index))
         case ev.Committed() if event.validation is not None:
             past.validations[event.record.id] = event.validation

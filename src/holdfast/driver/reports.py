@@ -43,6 +43,11 @@ class ReportBook:
             group.lines[rank].extend(r.line for r in reports.reports)
         return reports.reports[-1].line if rank == 0 else None
 
+    def count(self, generation: int, rank: int) -> float:
+        """How many reports of the rank are written down; endless if it has returned, or if its group is long gone."""
+        group = self._groups[-1]
+        return group.counts[rank] if group.generation == generation else math.inf
+
     def returned(self, rank: int) -> None:
         self._groups[-1].counts[rank] = math.inf
 

@@ -26,6 +26,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
 from holdfast.store.sealed import Damage
 
+from .late_reports import LateReport, take_up
 from .recovery import Past, committed, reconcile
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Storage(ABC):
         self._score_attribute = score_attribute
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-commit")
         self._jobs: set[Future[None]] = set()
+        self.late_reports: list[LateReport] = []  # what the last driver did not hear, and is safe now
 
     @abstractmethod
     def acquire(self) -> int:
@@ -208,8 +210,10 @@ class DiskStorage(Storage):
         runfile.write(self.home, Disk(), identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
+        found, damage = reconcile(past, self._checkpoints, self._score_attribute)
+        late, self.late_reports = take_up(past, found, self._checkpoints, self.home, self._score_attribute)
         self._checkpoints.collect()
-        return reconcile(past, self._checkpoints, self._score_attribute)
+        return [*found, *late], damage
 
     def read_manifest(self, id: str) -> Manifest:
         return self._checkpoints.read_manifest(id)

@@ -63,7 +63,7 @@ class Run:
                 self.crew.tell(order, order.generation, order.rank)
             case Durable(generation, id):
                 self._storage.is_durable(id)
-                self.crew.tell(Durable(generation, id, self._storage.offer(id)), generation)
+                self.crew.tell(structs.replace(order, offer=self._storage.offer(id)), generation)
             case Pressure():
                 self.crew.press(order)
             case Notice() | HandoverAt():

@@ -103,12 +103,13 @@ class CheckpointStore:
         self._disk = disk or Disk()
         self._fence = fence
 
-    def stage(self, source: Path, target: Path, move: bool) -> None:
-        """Take a rank's directory into staging. A checkpoint of this run is copied even if it may be moved."""
+    def stage(self, source: Path, target: Path, move: bool) -> list[FileEntry]:
+        """Take a rank's directory into staging; its files with their sizes. A checkpoint of this run is copied even if
+        it may be moved."""
         source = source.resolve()
         may_move = move and not source.is_relative_to(self._layout.root.resolve())
         self._disk.make_private_dir(self._layout.staging_dir)
-        staging.stage(self._disk, source, target.resolve(), may_move)
+        return staging.stage(self._disk, source, target.resolve(), may_move)
 
     def seal(self, directory: Path) -> list[FileEntry]:
         """Make a staged directory's files durable and take their digests."""
@@ -140,6 +141,17 @@ class CheckpointStore:
             self._disk.unlink(self._layout.unfinished_file(manifest.id))
         self._discard(shards)
         return manifest
+
+    def take_back(self, id: str, shard: Path, entries: Sequence[FileEntry]) -> None:
+        """Give a shard back what a commit that was cut off had moved into the checkpoint. For each rank in turn."""
+        directory = self._layout.checkpoint_dir(id)
+        if self._layout.manifest_file(id).exists() or not directory.is_dir():
+            return
+        for entry in entries:
+            moved, place = directory / _safe(entry.path), shard / entry.path
+            if moved.is_file() and not place.exists():
+                self._disk.makedirs(place.parent)
+                self._disk.rename(moved, place)
 
     def read_manifest(self, id: str) -> Manifest:
         path = self._layout.manifest_file(id)

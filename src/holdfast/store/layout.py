@@ -79,6 +79,10 @@ class RunLayout:
     def shard_dir(self, generation: int, index: int, rank: int) -> Path:
         return self.staging_dir / f"attempt-{generation:04d}-report-{index:06d}" / f"rank-{rank}"
 
+    def report_log(self, generation: int, rank: int) -> Path:
+        """What the rank has reported in that attempt; lies beside what it staged."""
+        return self.staging_dir / f"attempt-{generation:04d}" / f"rank-{rank}.jsonl"
+
     def metrics_file(self, generation: int, rank: int) -> Path:
         return self.metrics_dir / f"attempt-{generation:04d}" / f"rank-{rank}.jsonl"
 

@@ -34,14 +34,16 @@ class FileEntry(msgspec.Struct, frozen=True):
         return f"{self.at or f'checkpoints/{id}'}/{self.path}"
 
 
-def stage(disk: Disk, source: Path, target: Path, move: bool) -> None:
-    """Take what is in ``source`` into ``target``: by renames if it may be moved, else as a copy.
+def stage(disk: Disk, source: Path, target: Path, move: bool) -> list[FileEntry]:
+    """Take what is in ``source`` into ``target``: by renames if it may be moved, else as a copy. Returns each file with
+    its size.
 
-    It blocks the training loop, so nothing is synced here: ``seal`` does that.
+    It blocks the training loop, so nothing is synced or hashed here: ``seal`` does that.
     """
     if target.is_relative_to(source):
         raise StorageError(f"{source} cannot be a checkpoint: the run itself is stored below it")
-    movable = _check_tree(source, frozenset())
+    entries: list[FileEntry] = []
+    movable = _check_tree(source, "", frozenset(), entries)
     if target.exists():
         disk.rmtree(target)
     disk.makedirs(target)
@@ -58,6 +60,7 @@ def stage(disk: Disk, source: Path, target: Path, move: bool) -> None:
                 disk.rename(target / name, source / name)
             disk.rmtree(target)
         raise
+    return entries
 
 
 def seal(disk: Disk, directory: Path) -> list[FileEntry]:
@@ -173,8 +176,9 @@ def files(directory: Path) -> Iterator[str]:
             yield Path(parent, name).relative_to(directory).as_posix()
 
 
-def _check_tree(directory: Path, above: frozenset[tuple[int, int]]) -> bool:
-    """Whether renames take the whole content along; what no checkpoint can hold is an error.
+def _check_tree(directory: Path, below: str, above: frozenset[tuple[int, int]], found: list[FileEntry]) -> bool:
+    """Whether renames take the whole content along; what no checkpoint can hold is an error. Each file is added to
+    ``found``, its path relative to where ``below`` began.
 
     A symlink's target stays behind, and a file with a second name can still be changed through it: both are copied.
     """
@@ -193,11 +197,12 @@ def _check_tree(directory: Path, above: frozenset[tuple[int, int]]) -> bool:
             if stat.S_ISDIR(status.st_mode):
                 if (status.st_dev, status.st_ino) in above:
                     raise _unfit(entry.path, "it links to a directory above it")
-                movable &= _check_tree(Path(entry.path), above)
+                movable &= _check_tree(Path(entry.path), f"{below}{entry.name}/", above, found)
             elif not stat.S_ISREG(status.st_mode):
                 raise _unfit(entry.path, "it is no regular file or directory")
-            elif status.st_nlink > 1:
-                movable = False
+            else:
+                found.append(FileEntry(f"{below}{entry.name}", status.st_size, ""))
+                movable &= status.st_nlink == 1
             if entry.is_symlink():
                 movable = False
     return movable

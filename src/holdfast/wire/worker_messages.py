@@ -69,6 +69,7 @@ class Durable(Message, frozen=True, tag=True):
 
     generation: int
     id: str
+    index: int = -1  # of the report that it came with
     offer: Offer | None = None
 
 

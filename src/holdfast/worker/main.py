@@ -60,6 +60,7 @@ def perform(
     finally:
         sessions.install(before)
         _flush()
+    session.returned()
     channel.send(Returned(_sendable(value if assignment.place.rank == 0 else None)))
     return 0
 

@@ -1,27 +1,29 @@
 """The train function's tie to its run: one session in a training process, reached through ``current()``.
 
-``report`` never waits for other ranks: it stages the files, says so, and returns; in lockstep, when the driver says so.
+``report`` never waits for other ranks: it stages the files, logs the report beside them, tells the agent, and returns;
+in lockstep, when the driver says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
-from holdfast.errors import CollectiveError, HoldfastError
+from holdfast.errors import CollectiveError, HoldfastError, StorageError
 from holdfast.store import values
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.metrics import line as metrics_line
+from holdfast.store.report_log import ReportLog, StagedReport
 from holdfast.store.staging import FileEntry
 from holdfast.wire.channel import Channel
 from holdfast.wire.worker_messages import (
@@ -79,6 +81,7 @@ class Session:
         self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
+        self._log = ReportLog(self._layout.report_log(self.generation, self.rank))
         self._channel = channel
         self._on_lost = on_lost
         self._reports = 0
@@ -121,12 +124,14 @@ class Session:
             index = self._reports
             line = metrics_line(index, time.time(), metrics)
             arguments = b"" if validation is None else values.encode(validation)
+            entries = list(elsewhere)
             if directory is not None:
                 self._wait_for_storage()
                 target = self._layout.shard_dir(self.generation, index, self.rank)
-                self._store.stage(Path(directory), target, move)
+                entries = self._store.stage(Path(directory), target, move)
+            staged = directory is not None or bool(elsewhere)
+            self._log.append(line, StagedReport(index, entries, name, validation) if staged else None)
             files = [(entry.path, entry.size, entry.digest, entry.at) for entry in elsewhere]
-            staged = directory is not None or bool(files)
             self._channel.send(Report(index, line, staged, name, arguments, wait, files))
             self._reports = index + 1
         if staged and self._handover_at is not None and index >= self._handover_at:
@@ -135,6 +140,11 @@ class Session:
             self.request("durable", None, None)
         if self._lockstep:
             self._await_go_on(index)
+
+    def returned(self) -> None:
+        """The train function has returned: this rank makes no more reports."""
+        with self._report_lock, contextlib.suppress(StorageError):
+            self._log.returned()
 
     def notice(self) -> Notice | None:
         """That the group is about to end. Every rank hears of it at the same place in its loop: before the same report.
@@ -167,7 +177,7 @@ class Session:
         with self._answers:
             self._answers.wait_for(lambda: self._closed)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _as_reporter(self) -> Iterator[None]:
         self._reporting = threading.get_ident()
         try:
@@ -212,6 +222,7 @@ class Session:
         for message in self._channel.receive():
             if isinstance(message, Durable):
                 self._newest = message.offer
+                self._log.durable = max(self._log.durable, message.index)
             elif isinstance(message, GoOn):
                 with self._answers:
                     self._may_return = max(self._may_return, message.index)

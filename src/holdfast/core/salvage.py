@@ -1,0 +1,51 @@
+"""Reports that no driver heard before it died: which of them bring a checkpoint that can still be committed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from . import commands as do
+from .checkpointing import free_id
+from .state import RunState
+
+
+class RankLog(Struct, frozen=True):
+    """What one rank of the last attempt logged."""
+
+    reports: int  # so many it made
+    staged: Mapping[int, str | None]  # the reports that brought files, with the name asked for, by index
+    returned: bool = False
+    lost: frozenset[int] = frozenset()  # the reports whose files are not what they were
+
+
+def committable(
+    state: RunState, logs: Sequence[RankLog], given_up: Collection[tuple[int, int]], newest: int
+) -> list[do.Commit]:
+    """The checkpoints of the last attempt that all its ranks had staged, beyond report ``newest``, by report.
+
+    ``logs`` has every rank's. A checkpoint is complete when every rank has made that report or has returned, as it is
+    for a living driver. What an earlier driver gave up stays given up.
+    """
+    found: list[do.Commit] = []
+    for index in sorted({index for log in logs for index in log.staged}):
+        report = state.base + index + 1
+        if not all(log.reports > index or log.returned for log in logs):
+            break  # and so for all later ones
+        unusable = (state.generation, index) in given_up or any(index in log.lost for log in logs)
+        if report <= newest or unusable:
+            continue
+        ranks = tuple(rank for rank, log in enumerate(logs) if index in log.staged)
+        id = _id_of(state, logs[ranks[0]].staged[index], report)
+        state = structs.replace(state, names=state.names | {id})
+        found.append(do.Commit(state.generation, index, id, report, len(logs), ranks, validate=False))
+    return found
+
+
+def _id_of(state: RunState, name: str | None, report: int) -> str:
+    """Which names the driver that died had given, and to what, is not known. In remote storage no other checkpoint may
+    get one of them."""
+    if state.spec.remote and name is not None:
+        return f"{name}-g{state.generation}-r{report}"
+    return free_id(state, name, report)

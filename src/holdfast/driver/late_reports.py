@@ -1,0 +1,134 @@
+"""What the last attempt reported and the driver that died did not hear, taken up where the run is on a disk.
+
+Every rank logged its reports beside what it staged. What all of them had staged is committed here, as if it had been
+heard in time, with the metrics of all reports up to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.core import commands as do
+from holdfast.core import events as ev
+from holdfast.core import run as core
+from holdfast.core.salvage import RankLog, committable
+from holdfast.core.state import RunState
+from holdfast.errors import StorageError
+from holdfast.store import report_log
+from holdfast.store.checkpoints import FORMAT, CheckpointStore, FileEntry, Manifest, Shard, choose
+from holdfast.store.layout import RunLayout
+from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics
+from holdfast.store.report_log import RankReports
+
+from .recovery import Past, committed
+
+log = logging.getLogger(__name__)
+_WRITERS_END_WITHIN_S = 5.0
+
+
+class LateReport(NamedTuple):
+    """A report that is safe with a checkpoint, for those who are told of reports."""
+
+    number: int
+    metrics: list[dict[str, Any]]  # by rank
+    checkpoint: str | None
+
+
+def take_up(
+    past: Past, found: Sequence[ev.Event], store: CheckpointStore, layout: RunLayout, score_attribute: str | None
+) -> tuple[list[ev.Committed], list[LateReport]]:
+    """Commit what the last attempt's ranks had all staged. ``found``: what is known beyond the journal."""
+    group = past.last_group
+    if group is None:
+        return [], []
+    paths = [layout.report_log(group.generation, rank) for rank in range(group.world_size)]
+    if not any(path.exists() for path in paths):
+        return [], []
+    report_log.await_writers(paths, _WRITERS_END_WITHIN_S)
+    ranks = [report_log.read(path) for path in paths]
+    state = functools.reduce(core.replay, found, past.state)
+    newest = state.newest.report if state.newest is not None else 0
+    taken: list[Manifest] = []
+    for command in committable(state, [_log_of(reports) for reports in ranks], past.given_up, newest):
+        for rank in command.ranks:
+            shard = layout.shard_dir(command.generation, command.index, rank)
+            store.take_back(command.id, shard, ranks[rank].staged[command.index].files)
+        shards = _shards(command, ranks, store, layout)
+        if shards is not None:
+            append_missing(layout, command.generation, ranks, command.index)
+            taken.append(store.commit(_manifest(command, ranks), shards))
+    late = late_reports(state, ranks, newest, taken)
+    return [committed(manifest, score_attribute, index=-1) for manifest in taken], late
+
+
+def _log_of(reports: RankReports) -> RankLog:
+    staged = {index: report.name for index, report in reports.staged.items()}
+    return RankLog(reports.count, staged, reports.returned)
+
+
+def _shards(
+    command: do.Commit, ranks: Sequence[RankReports], store: CheckpointStore, layout: RunLayout
+) -> list[Shard] | None:
+    """Each rank's files, hashed; None, with a warning, if they are not what was reported or do not go together."""
+    shards: list[Shard] = []
+    try:
+        for rank in command.ranks:
+            expected = ranks[rank].staged[command.index].files
+            directory = layout.shard_dir(command.generation, command.index, rank)
+            sealed = expected if all(entry.at for entry in expected) else store.seal(directory)
+            if _sizes(sealed) != _sizes(expected):
+                raise StorageError(f"the files of rank {rank} have changed since they were reported")
+            shards.append(Shard(rank, str(directory), sealed))
+        choose(command.id, shards)
+    except (StorageError, FileNotFoundError) as error:
+        log.warning("%s, which the last driver had not committed, is not used: %s", command.id, error)
+        return None
+    return shards
+
+
+def _sizes(entries: Sequence[FileEntry]) -> dict[str, int]:
+    return {entry.path: entry.size for entry in entries}
+
+
+def _manifest(command: do.Commit, ranks: Sequence[RankReports]) -> Manifest:
+    where = (command.id, command.generation, command.index, command.report, command.world_size)
+    asked = (ranks[rank].staged[command.index].validation for rank in command.ranks)
+    validation = next((arguments for arguments in asked if arguments is not None), None)
+    metrics = metrics_of(ranks[0], command.index)
+    return Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
+
+
+def metrics_of(reports: RankReports, index: int) -> dict[str, Any]:
+    parsed = parse_line(reports.lines[index]) if index in reports.lines else None
+    return parsed["metrics"] if parsed else {}
+
+
+def append_missing(layout: RunLayout, generation: int, ranks: Sequence[RankReports], last: int) -> None:
+    """The metrics of every report up to that one, durable."""
+    writer = MetricsWriter(layout)
+    try:
+        for rank, reports in enumerate(ranks):
+            row = read_last_metrics(layout, generation, rank)
+            known = row["index"] if row is not None else -1
+            lines = [reports.lines[index] for index in sorted(reports.lines) if known < index <= last]
+            if lines:
+                writer.append(generation, rank, b"".join(lines))
+    finally:
+        writer.close()
+
+
+def late_reports(
+    state: RunState, ranks: Sequence[RankReports], newest: int, taken: Sequence[Manifest]
+) -> list[LateReport]:
+    """The reports behind number ``newest`` that are safe now."""
+    ids = {manifest.report: manifest.id for manifest in taken}
+    numbers = range(newest + 1, max(ids, default=newest) + 1)
+    return [
+        LateReport(number, [metrics_of(reports, number - state.base - 1) for reports in ranks], ids.get(number))
+        for number in numbers
+        if number - state.base - 1 in ranks[0].lines
+    ]

@@ -1,0 +1,175 @@
+"""What each rank has reported, written beside what it staged before ``report()`` returns.
+
+So a report that returned is on this machine, whichever process is killed in the next moment: the next driver reads here
+what the last one did not hear. Nothing is synced, as only the metrics and the commit must survive a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.store import values
+from holdfast.store.disk import Disk
+from holdfast.store.metrics import parse_line
+from holdfast.store.sealed import seal, unseal
+from holdfast.store.staging import FileEntry
+
+_PRUNED_ABOVE = 4 << 20  # bytes
+_RETURNED = seal(b'{"returned":true}')
+_LOOK_EVERY_S = 0.005
+
+
+class StagedReport(msgspec.Struct, frozen=True):
+    """A report that brought files."""
+
+    index: int
+    files: list[FileEntry]  # with their sizes; a digest only where the user stored the file himself
+    name: str | None = None
+    validation: Any = None  # the arguments of the validation that was asked for
+
+
+@dataclass
+class RankReports:
+    """What one rank reported in one attempt, as far as the log has it: older reports are with the driver."""
+
+    lines: dict[int, bytes] = field(default_factory=dict)  # of the metrics file, by index
+    staged: dict[int, StagedReport] = field(default_factory=dict)  # by index
+    returned: bool = False
+
+    @property
+    def count(self) -> int:
+        return max(self.lines, default=-1) + 1
+
+
+class ReportLog:
+    """Written by the rank's own process. Not for several threads at once."""
+
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+        self._path = path
+        self._disk = disk or Disk()
+        self._file: io.FileIO | None = None
+        self._size = 0
+        self._torn = False
+        self._look_at = _PRUNED_ABOVE
+        self.durable = -1  # reports up to this one need not be kept
+
+    def append(self, line: bytes, staged: StagedReport | None = None) -> None:
+        """``line`` is the report's line of the metrics file. It counts as reported when that is there."""
+        self._write(line if staged is None else _staged_line(staged) + line)
+        if self._size > self._look_at:
+            self._prune()
+
+    def returned(self) -> None:
+        self._write(_RETURNED)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            self._open()
+        assert self._file is not None
+        if self._torn:
+            data = b"\n" + data  # half a line must not swallow the next one
+        self._torn = True
+        self._disk.append(self._file, data)
+        self._torn = False
+        self._size += len(data)
+
+    def _open(self) -> None:
+        self._disk.makedirs(self._path.parent)
+        self._file = self._disk.open_append(self._path, new=False)
+        # Held as long as this process lives, so that a reader knows when nothing more will come. Not every file
+        # system has locks.
+        with contextlib.suppress(OSError):
+            fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _prune(self) -> None:
+        """Drop the reports that the driver has made durable."""
+        known = read(self._path)
+        kept = [known.staged[index] for index in sorted(known.staged) if index > self.durable]
+        data = b"".join(map(_staged_line, kept))
+        data += b"".join(known.lines[index] for index in sorted(known.lines) if index > self.durable)
+        self.close()
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
+        self._disk.unlink(temporary)
+        self._disk.write_new(temporary, data)
+        self._disk.rename(temporary, self._path)
+        self._size, self._look_at = len(data), max(_PRUNED_ABOVE, 2 * len(data))
+
+
+def _staged_line(staged: StagedReport) -> bytes:
+    return seal(values.encode({"staged": msgspec.to_builtins(staged)}))
+
+
+def read(path: Path) -> RankReports:
+    """What the log has, without lines that are torn or damaged."""
+    found = RankReports()
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return found
+    for content in data.split(b"\n"):
+        row = parse_line(content)
+        if row is not None and isinstance(row["index"], int):
+            found.lines[row["index"]] = content + b"\n"
+            continue
+        note = _parse_note(content)
+        if note is None:
+            continue
+        found.returned = found.returned or note.returned
+        if note.staged is not None:
+            found.staged[note.staged.index] = note.staged
+    found.staged = {index: staged for index, staged in found.staged.items() if index in found.lines}
+    return found
+
+
+class _Note(msgspec.Struct):
+    staged: StagedReport | None = None
+    returned: bool = False
+
+
+def _parse_note(content: bytes) -> _Note | None:
+    data = unseal(content)
+    try:
+        return None if data is None else msgspec.convert(values.decode(data), _Note)
+    except (ValueError, msgspec.ValidationError):
+        return None
+
+
+def await_writers(paths: Iterable[Path], timeout_s: float) -> None:
+    """Wait until the processes that write these logs have ended, but not longer than that."""
+    deadline = time.monotonic() + timeout_s
+    waiting = [path for path in paths if _is_written(path)]
+    while waiting and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY_S)
+        waiting = [path for path in waiting if _is_written(path)]
+
+
+def _is_written(path: Path) -> bool:
+    """Whether its writer lives."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no locks here
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,115 @@
+"""A script whose processes are killed the moment ``report()`` has returned on every rank.
+
+``python returned_job.py STORAGE NAME CONFIG``, with CONFIG as JSON: at step ``at`` rank 0 stops the processes in
+``stopped`` ("driver", "agent") before it reports, so that they cannot hear of it, and kills those in ``killed``
+("driver", "agent", "workers") once every rank's report has returned. Each rank writes down every step that it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import holdfast.train as train
+
+STEPS = 6
+RANKS = 2
+_PATIENCE_S = 30.0
+
+
+def train_fn(config: dict[str, Any]) -> None:
+    rank = train.get_context().get_world_rank()
+    notes = Path(config["notes"])
+    step = 0
+    checkpoint = train.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint.as_directory() as directory:
+            step = json.loads(Path(directory, "rank-0.json").read_text())["step"]
+    while step < STEPS:
+        step += 1
+        with (notes / f"steps-{rank}").open("a") as file:
+            file.write(f"{step}\n")
+        disturbs = step == config["at"] and not (notes / "disturbed").exists()
+        if disturbs:
+            _meet(notes, "before", rank)
+            if rank == 0:
+                _signal(config, config["stopped"], signal.SIGSTOP)
+            _meet(notes, "stopped", rank)
+        with tempfile.TemporaryDirectory() as directory:
+            saves = rank == 0 or config.get("all_save", True)
+            if saves:
+                Path(directory, f"rank-{rank}.json").write_text(json.dumps({"step": step}))
+            saved = train.Checkpoint.from_directory(directory) if saves and step % config.get("every", 1) == 0 else None
+            train.report({"step": step, "rank": rank}, checkpoint=saved)
+        if disturbs:
+            _meet(notes, "returned", rank)
+            if rank == 0:
+                (notes / "disturbed").touch()
+                _signal(config, config["killed"], signal.SIGKILL)
+            signal.pause()
+
+
+def _meet(notes: Path, what: str, rank: int) -> None:
+    (notes / f"{what}-{rank}").touch()
+    deadline = time.monotonic() + _PATIENCE_S
+    while not all((notes / f"{what}-{other}").exists() for other in range(RANKS)):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.001)
+
+
+def _signal(config: dict[str, Any], targets: list[str], number: int) -> None:
+    pids = {"driver": config["driver"], "agent": _agent(config["driver"]), "workers": os.getpid()}
+    for target in [target for target in pids if target in targets]:  # this worker, which may not outlive them, last
+        if target == "workers":
+            _kill_workers(number)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pids[target], number)
+
+
+def _agent(driver: int) -> int:
+    """The last process on the way from this one up to the driver."""
+    pid = os.getpid()
+    while (parent := _parent(pid)) != driver:
+        assert parent > 1, "this worker does not descend from its driver"
+        pid = parent
+    return pid
+
+
+def _kill_workers(number: int) -> None:
+    zygote = os.getppid()
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and int(path.name) != os.getpid():
+            try:
+                if _parent(int(path.name)) == zygote:
+                    os.kill(int(path.name), number)
+            except (OSError, ValueError):
+                continue
+    os.kill(os.getpid(), number)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def trainer(storage: str, name: str, config: dict[str, Any]) -> train.DataParallelTrainer:
+    return train.DataParallelTrainer(
+        train_fn,
+        train_loop_config={**config, "driver": os.getpid()},
+        scaling_config=train.ScalingConfig(num_workers=RANKS),
+        run_config=train.RunConfig(
+            name=name, storage_path=storage, failure_config=train.FailureConfig(max_failures=1), verbose=0
+        ),
+    )
+
+
+if __name__ == "__main__":
+    result = trainer(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])).fit()
+    print(json.dumps(list(result.metrics_dataframe["step"])))
