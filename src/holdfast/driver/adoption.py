@@ -1,19 +1,22 @@
-"""What an earlier driver had whole on its nodes when it died: brought into storage before anything else is done.
+"""What an earlier driver's nodes had and storage has not: brought there before anything else is done.
 
 Each node has what its own workers saved. A checkpoint is committed when storage has all of it, whoever brought it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core import events as ev
+from holdfast.core.state import RunState
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store.checkpoints import Manifest, parse_manifest_line
 from holdfast.wire import messages as wire
 
 from .fleet import Fleet
+from .late_reports import late_reports
+from .late_shards import LateShards
 from .recovery import Past
 from .remote_storage import RemoteStorage
 
@@ -39,23 +42,27 @@ class Adoption:
         self,
         fleet: Fleet,
         storage: RemoteStorage,
+        past: Past,
+        state: RunState,
         then: Callable[[list[ev.Event]], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``then`` is called when no more can be brought into storage, with what the machine is to know of it; again if
-        a node brings more."""
+        """``state``: the past one, with what was found in storage. ``then`` is called when no more can be brought
+        there, with what the machine is to know of it; again if a node brings more."""
         self._fleet, self._storage, self._then, self._warn = fleet, storage, then, warn
+        self._past, self._state = past, state
+        self._late = LateShards(fleet, past, state, self._gathered, warn)
         self._open: dict[tuple[int, int], _Left] = {}
         self._done: list[ev.Committed] = []
+        self._adopted: list[Manifest] = []
 
     @property
     def is_busy(self) -> bool:
-        return not all(left.lacks for left in self._open.values())
+        return self._late.is_busy or not all(left.lacks for left in self._open.values())
 
-    def begin(self, node: str, unsaved: Sequence[bytes], past: Past, stored: Collection[str]) -> None:
+    def begin(self, node: str, unsaved: Sequence[bytes], left_there: Sequence[wire.LeftReports]) -> None:
         """May be called again: for another node, or for one that was lost on the way and is back."""
-        self._fleet.tell(wire.Sweep())
-        stored = {*stored, *(event.record.id for event in self._done)}
+        stored = {*(c.id for c in self._state.checkpoints), *(event.record.id for event in self._done)}
         for line in unsaved:
             try:
                 manifest = parse_manifest_line(line)
@@ -63,14 +70,33 @@ class Adoption:
                 continue  # half written: it was never whole
             if manifest.id in stored:
                 self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
-            elif _is_wanted(manifest, past):
-                left = self._open.setdefault((manifest.generation, manifest.index), _Left(manifest))
-                left.uploading.add(node)
-                left.lacks = ()
-                self._fleet.upload_from(node, manifest)
+            elif _is_wanted(manifest, self._past, self._state):
+                self._bring(manifest, {node})
             else:
                 self._fleet.forget(manifest)
+        self._late.add(node, left_there, [left.manifest for left in self._open.values()])
         self._finish_if_idle()
+
+    def _bring(self, manifest: Manifest, nodes: set[str]) -> _Left:
+        left = self._open.setdefault((manifest.generation, manifest.index), _Left(manifest))
+        left.uploading |= nodes
+        left.lacks = ()
+        for node in sorted(nodes):
+            self._fleet.upload_from(node, manifest)
+        return left
+
+    def _gathered(self, manifest: Manifest, nodes: set[str]) -> None:
+        """Nodes have gathered now what they had only staged."""
+        left = self._bring(manifest, nodes)
+        if not left.uploading and not left.is_looked_at:
+            self._look(left)  # its user has stored all of it
+
+    def sealed(self, message: wire.Sealed) -> bool:
+        """Whether it was something that an earlier driver left."""
+        known = self._late.sealed(message)
+        if known:
+            self._finish_if_idle()
+        return known
 
     def uploaded(self, node: str, generation: int, index: int, error: str) -> bool:
         """Whether it was one of these."""
@@ -94,6 +120,7 @@ class Adoption:
         return True
 
     def node_lost(self, node: str) -> None:
+        self._late.node_lost(node)
         for left in list(self._open.values()):
             if node in left.uploading:
                 self._brings_no_more(node, left)
@@ -113,11 +140,12 @@ class Adoption:
 
     def _look(self, left: _Left) -> None:
         left.is_looked_at, left.is_looked_at_too_early = True, False
-        self._storage.adopt(left.manifest, self._committed, self._lacks)
+        self._storage.adopt(left.manifest, self._late.reports, self._committed, self._lacks)
 
     def _committed(self, event: ev.Committed, manifest: Manifest) -> None:
         del self._open[manifest.generation, manifest.index]
         self._done.append(event)
+        self._adopted.append(manifest)
         self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
         self._finish_if_idle()
 
@@ -138,12 +166,14 @@ class Adoption:
 
     def _finish_if_idle(self) -> None:
         if not self.is_busy:
+            newest = self._state.newest.report if self._state.newest is not None else 0
+            if ranks := self._late.reports:
+                self._storage.late_reports = late_reports(self._state, ranks, newest, self._adopted)
             self._then([*sorted(self._done, key=lambda event: event.record.report)])
 
 
-def _is_wanted(manifest: Manifest, past: Past) -> bool:
-    """Only of the last group: after an earlier one the run has gone another way. And only what is ahead of the rest."""
-    newest = past.state.newest
-    ahead = newest is None or manifest.report > newest.report
-    given_up = (manifest.generation, manifest.index) in past.given_up or manifest.id in past.state.damaged
-    return manifest.generation == past.state.generation and ahead and not given_up
+def _is_wanted(manifest: Manifest, past: Past, state: RunState) -> bool:
+    """Only of the last attempt, as the run has gone another way since the earlier ones; only what is ahead of the rest."""
+    ahead = state.newest is None or manifest.report > state.newest.report
+    given_up = (manifest.generation, manifest.index) in past.given_up or manifest.id in state.damaged
+    return past.last_group is not None and manifest.generation == state.generation and ahead and not given_up

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from holdfast.core import events as ev
+from holdfast.wire import messages as wire
 
 from .adoption import Adoption
 from .desk import Desk
@@ -32,7 +33,8 @@ class Beginning:
         if desk.fleet.grows:
             desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
         if isinstance(desk.storage, RemoteStorage):
-            self._adoption = Adoption(desk.fleet, desk.storage, self._took_stock, desk.warn)
+            self._work_off()  # what was found in storage is known before nodes say what they have
+            self._adoption = Adoption(desk.fleet, desk.storage, desk.past, desk.state, self._took_stock, desk.warn)
         else:
             hear_first()
             self._took_stock([])
@@ -41,14 +43,18 @@ class Beginning:
         if self._found is not None:
             self._took_stock(self._found)
 
-    def take_over(self, node: str, unsaved: list[bytes]) -> None:
+    def take_over(self, node: wire.NodeReady) -> None:
         """What a node has that is not in storage, as far as it knows."""
         desk = self._desk
         if self._adoption is not None:
             self._found = None
-            self._adoption.begin(node, unsaved, desk.past, desk.stored())
+            self._adoption.begin(node.node_id, node.unsaved, node.left)
         elif not self.left_on_nodes:
-            desk.fleet.sort_out(unsaved, desk.stored())
+            desk.fleet.sort_out(node.unsaved, desk.stored())
+
+    def sealed(self, message: wire.Sealed) -> bool:
+        """Whether it was something that an earlier driver left."""
+        return self._adoption is not None and self._adoption.sealed(message)
 
     def uploaded(self, node: str, generation: int, index: int, error: str) -> bool:
         """Whether it was something that an earlier driver left."""
@@ -94,6 +100,8 @@ class Beginning:
         desk.queue.extend(self._found or [])
         if isinstance(desk.storage, RemoteStorage):
             desk.storage.collect(keep=desk.stored())
+            if not self.left_on_nodes:
+                desk.fleet.tell(wire.Sweep(desk.state.generation))
         if desk.fleet.grows:
             desk.queue.append(ev.Capacity(desk.fleet.slots()))
         spec = structs.replace(desk.plan.spec, lease_s=desk.fleet.lease_s)

@@ -11,13 +11,13 @@ import msgspec
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
 from holdfast.core.state import HandoverReason, ValidationStatus
-from holdfast.store import report_log, values
+from holdfast.store import report_log
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Report
 
 from .accounts import evidence_of
 from .beginning import Beginning
 from .desk import Desk
+from .late_reports import as_said
 from .recovery import score_of
 from .reports import metrics_in
 
@@ -91,7 +91,7 @@ class Ears:
                 if fleet.grows:
                     fleet.probe(node)
                 self._settle_doubts()
-                self._beginning.take_over(node, message.unsaved)
+                self._beginning.take_over(message)
             case wire.NodeSeats(_, seats):
                 fleet.roster.seat(node, seats)
             case wire.NodeDraining(_, deadline_s):
@@ -140,6 +140,8 @@ class Ears:
     def _hear_sealed(self, message: wire.Sealed) -> None:
         desk = self._desk
         desk.fleet.sealed(message)
+        if self._beginning.sealed(message):
+            return
         where = (message.generation, message.rank, message.index)
         desk.queue.append(ev.ShardFailed(*where, message.error) if message.error else ev.ShardSealed(*where))
 
@@ -214,9 +216,9 @@ class Ears:
         logs = {rank: log for rank in ranks if (log := desk.fleet.report_log(generation, rank)) is not None}
         report_log.await_writers(logs.values(), _WRITERS_END_WITHIN_S)
         for rank, path in logs.items():
-            logged = report_log.read(path)
+            logged = report_log.parse(report_log.read(path))
             first = desk.book.count(generation, rank)
-            unheard = [_report(logged, index) for index in sorted(logged.lines) if index >= first]
+            unheard = [report for report in as_said(logged) if report.index >= first]
             if unheard:
                 self._hear_reports(desk.fleet.node_of(generation, rank), wire.Reports(generation, rank, unheard))
             if logged.returned:
@@ -255,13 +257,3 @@ class Ears:
         has_begun, has_room = any(rank.reports for rank in state.ranks), state.world_size is not None
         if state.group_lives and has_room and not has_begun and not desk.fleet.is_well_placed(state.generation):
             desk.queue.append(ev.HandedOver(state.generation, HandoverReason.RESIZE))
-
-
-def _report(logged: report_log.RankReports, index: int) -> Report:
-    """As the worker said it."""
-    staged = logged.staged.get(index)
-    if staged is None:
-        return Report(index, logged.lines[index])
-    arguments = b"" if staged.validation is None else values.encode(staged.validation)
-    elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in staged.files if entry.at]
-    return Report(index, logged.lines[index], True, staged.name, arguments, elsewhere=elsewhere)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -259,11 +260,15 @@ class Fleet:
         for entry, shard in chosen:
             if not entry.at:  # else it is in storage already
                 parts[self.node_of(command.generation, shard.rank)][shard.rank].append(entry.path)
-        report = command.generation, command.index
-        self._gathered[report] = manifest
+        self._gathered[command.generation, command.index] = manifest
         for node, by_rank in parts.items():
-            order = wire.Gather(command.id, *report, manifest_line(manifest), list(by_rank.items()))
-            self._order(node, "gather", report, order)
+            self.gather_on(node, manifest, by_rank)
+
+    def gather_on(self, node: str, manifest: Manifest, parts: Mapping[int, list[str]]) -> None:
+        """``parts``: by rank, the files that this node is to put together."""
+        report = manifest.generation, manifest.index
+        order = wire.Gather(manifest.id, *report, manifest_line(manifest), list(parts.items()))
+        self._order(node, "gather", report, order)
 
     def gathered(self, generation: int, index: int) -> Manifest:
         return self._gathered[generation, index]

@@ -1,4 +1,4 @@
-"""What the last attempt reported and the driver that died did not hear, taken up where the run is on a disk.
+"""What the last attempt reported and the driver that died did not hear; taken up here where the run is on a disk.
 
 Every rank logged its reports beside what it staged. What all of them had staged is committed here, as if it had been
 heard in time, with the metrics of all reports up to it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.core import commands as do
@@ -18,11 +18,12 @@ from holdfast.core import run as core
 from holdfast.core.salvage import RankLog, committable
 from holdfast.core.state import RunState
 from holdfast.errors import StorageError
-from holdfast.store import report_log
-from holdfast.store.checkpoints import FORMAT, CheckpointStore, FileEntry, Manifest, Shard, choose
+from holdfast.store import report_log, values
+from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard, choose
 from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics
-from holdfast.store.report_log import RankReports
+from holdfast.store.report_log import RankReports, StagedReport
+from holdfast.wire.worker_messages import Report
 
 from .recovery import Past, committed
 
@@ -49,25 +50,39 @@ def take_up(
     if not any(path.exists() for path in paths):
         return [], []
     report_log.await_writers(paths, _WRITERS_END_WITHIN_S)
-    ranks = [report_log.read(path) for path in paths]
+    ranks = [report_log.parse(report_log.read(path)) for path in paths]
     state = functools.reduce(core.replay, found, past.state)
     newest = state.newest.report if state.newest is not None else 0
     taken: list[Manifest] = []
-    for command in committable(state, [_log_of(reports) for reports in ranks], past.given_up, newest):
+    for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, newest):
         for rank in command.ranks:
             shard = layout.shard_dir(command.generation, command.index, rank)
             store.take_back(command.id, shard, ranks[rank].staged[command.index].files)
         shards = _shards(command, ranks, store, layout)
         if shards is not None:
             append_missing(layout, command.generation, ranks, command.index)
-            taken.append(store.commit(_manifest(command, ranks), shards))
+            taken.append(store.commit(manifest_of(command, ranks), shards))
     late = late_reports(state, ranks, newest, taken)
     return [committed(manifest, score_attribute, index=-1) for manifest in taken], late
 
 
-def _log_of(reports: RankReports) -> RankLog:
+def log_of(reports: RankReports, lost: Collection[int] = ()) -> RankLog:
+    """As the core knows it."""
     staged = {index: report.name for index, report in reports.staged.items()}
-    return RankLog(reports.count, staged, reports.returned)
+    return RankLog(reports.count, staged, reports.returned, frozenset(lost))
+
+
+def as_said(reports: RankReports) -> list[Report]:
+    """The messages of the rank's worker."""
+    return [_said(reports.lines[index], index, reports.staged.get(index)) for index in sorted(reports.lines)]
+
+
+def _said(line: bytes, index: int, staged: StagedReport | None) -> Report:
+    if staged is None:
+        return Report(index, line)
+    arguments = b"" if staged.validation is None else values.encode(staged.validation)
+    elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in staged.files if entry.at]
+    return Report(index, line, True, staged.name, arguments, elsewhere=elsewhere)
 
 
 def _shards(
@@ -79,22 +94,20 @@ def _shards(
         for rank in command.ranks:
             expected = ranks[rank].staged[command.index].files
             directory = layout.shard_dir(command.generation, command.index, rank)
+            problem = ranks[rank].damage(command.index, directory)
+            if problem is not None:
+                raise StorageError(f"rank {rank}: {problem}")
             sealed = expected if all(entry.at for entry in expected) else store.seal(directory)
-            if _sizes(sealed) != _sizes(expected):
-                raise StorageError(f"the files of rank {rank} have changed since they were reported")
             shards.append(Shard(rank, str(directory), sealed))
         choose(command.id, shards)
-    except (StorageError, FileNotFoundError) as error:
+    except StorageError as error:
         log.warning("%s, which the last driver had not committed, is not used: %s", command.id, error)
         return None
     return shards
 
 
-def _sizes(entries: Sequence[FileEntry]) -> dict[str, int]:
-    return {entry.path: entry.size for entry in entries}
-
-
-def _manifest(command: do.Commit, ranks: Sequence[RankReports]) -> Manifest:
+def manifest_of(command: do.Commit, ranks: Sequence[RankReports]) -> Manifest:
+    """Of a checkpoint that was reported and not heard of, without its files."""
     where = (command.id, command.generation, command.index, command.report, command.world_size)
     asked = (ranks[rank].staged[command.index].validation for rank in command.ranks)
     validation = next((arguments for arguments in asked if arguments is not None), None)

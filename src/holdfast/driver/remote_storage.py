@@ -27,9 +27,11 @@ from holdfast.store.remote import runfile
 from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints
 from holdfast.store.remote.journal import RemoteJournal
 from holdfast.store.remote.lease import RemoteLease
-from holdfast.store.remote.parts import PartUploader
+from holdfast.store.remote.parts import PartUploader, fetch
+from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
+from .late_reports import append_missing
 from .recovery import Past, committed
 from .storage import Entries, Outcome, Storage, log
 
@@ -201,23 +203,35 @@ class RemoteStorage(Storage):
     def adopt(
         self,
         manifest: Manifest,
+        ranks: Sequence[RankReports],
         then: Callable[[ev.Committed, Manifest], None],
         lacks: Callable[[Manifest, Sequence[str]], None],
     ) -> None:
         """Commit what an earlier driver had on its nodes, and call ``then`` in the loop; or ``lacks``, with the files
-        that are not all here."""
+        that are not all here. ``ranks``: what the last attempt logged, which that driver may not have heard."""
 
         def job() -> Outcome:
             try:
                 missing = self._checkpoints.missing(manifest)
                 if missing:
                     return lambda: lacks(manifest, missing)
+                self._write_down(manifest, ranks)
                 event = committed(self._commit(manifest), self._score_attribute, index=-1)
             except Exception as error:
                 return error
             return lambda: then(event, manifest)
 
         self._submit(self._pool, job)
+
+    def _write_down(self, manifest: Manifest, ranks: Sequence[RankReports]) -> None:
+        """The metrics of all reports up to that checkpoint's, behind those that storage has already."""
+        for rank in range(len(ranks)):
+            path = self.home.metrics_file(manifest.generation, rank)
+            stored = b"" if path.exists() else fetch(self._objects, self.home.relative(path))
+            if stored:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(stored)
+        append_missing(self.home, manifest.generation, ranks, manifest.index)
 
     def _commit(self, manifest: Manifest) -> Manifest:
         self.save_reports()  # the history up to a checkpoint is as durable as the checkpoint

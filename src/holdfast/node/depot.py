@@ -8,19 +8,18 @@ that outlives the agent and the driver, and the next driver on this node uploads
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
-from holdfast.store import scratch, staging
+from holdfast.store import report_log, scratch, staging
 from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.objects.base import ObjectStore
@@ -30,7 +29,29 @@ from holdfast.store.staging import FileEntry
 T = TypeVar("T")
 _FILES_AT_ONCE = 8  # large ones go in parallel parts besides
 _LOG_PATIENCE_S = 5.0
+_WRITERS_END_WITHIN_S = 5.0
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """What of a checkpoint was gathered on this node: by rank, from which report."""
+
+    generation: int
+    index: int
+    parts: list[tuple[int, list[str]]]
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for _, paths in self.parts for path in paths]
+
+
+class Left(NamedTuple):
+    """What one rank of an earlier attempt reported, as its log has it."""
+
+    generation: int
+    rank: int
+    log: bytes
+    lost: list[int]  # the reports whose files are not here, or not as they were
 
 
 class Depot:
@@ -59,7 +80,7 @@ class Depot:
         """Renames only. Done again after a crash in the middle, it goes on where that left it."""
         target = self.layout.checkpoint_dir(id)
         target.mkdir(parents=True, exist_ok=True)
-        _write(self._mark(id), json.dumps([path for _, paths in parts for path in paths]).encode())
+        _write(self._mark(id), msgspec.json.encode(_Mark(generation, index, parts)))
         for rank, paths in parts:
             source = self.layout.shard_dir(generation, index, rank)
             for path in paths:
@@ -76,7 +97,7 @@ class Depot:
         What storage has already in its full size was brought there by an earlier try: no other content has its name.
         """
         directory = self.layout.checkpoint_dir(id)
-        paths = self._paths_in_mark(id)
+        paths = self._read_mark(id).paths
         there = {info.key: info.size for info in self.objects.list(f"checkpoints/{id}/")}
 
         def upload_file(path: str) -> None:
@@ -166,27 +187,63 @@ class Depot:
         files = [self.layout.manifest_file(id) for id in sorted(self._marked())]
         return [file.read_bytes() for file in files if file.exists()]
 
-    def sweep(self) -> None:
-        """Remove what is not gathered, or only in part, as an earlier driver left it."""
-        shutil.rmtree(self.layout.staging_dir, ignore_errors=True)
+    def take_back(self) -> None:
+        """Undo each gathering that was cut off, so that what its ranks staged is all in one place again."""
         for id in self._marked():
-            if not self.layout.manifest_file(id).exists():
-                self._remove(id)
+            if self.layout.manifest_file(id).exists():
+                continue
+            with contextlib.suppress(CheckpointDamagedError, OSError):
+                self._undo(id)
+            self._remove(id)
+
+    def _undo(self, id: str) -> None:
+        mark = self._read_mark(id)
+        for rank, paths in mark.parts:
+            shard = self.layout.shard_dir(mark.generation, mark.index, rank)
+            for path in paths:
+                moved = self.layout.checkpoint_dir(id) / path
+                if moved.exists() and not (shard / path).exists():
+                    (shard / path).parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(moved, shard / path)
+
+    def left(self) -> list[Left]:
+        """What the ranks of the last attempt here reported."""
+        logs = sorted(self.layout.staging_dir.glob("attempt-*/rank-*.jsonl"))
+        logs = [log for log in logs if log.parent == logs[-1].parent]
+        report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
+        found: list[Left] = []
+        for log in logs:
+            generation, rank = int(log.parent.name.rpartition("-")[2]), int(log.stem.rpartition("-")[2])
+            content = report_log.read(log)
+            reports = report_log.parse(content)
+            shards = {index: self.layout.shard_dir(generation, index, rank) for index in reports.staged}
+            lost = [index for index, shard in shards.items() if reports.damage(index, shard) is not None]
+            found.append(Left(generation, rank, content, lost))
+        return found
+
+    def sweep(self, until: int) -> None:
+        """Remove what attempts up to that one staged and no driver wants."""
+        for path in self.layout.staging_dir.glob("attempt-*"):
+            number = path.name.split("-")[1]
+            if number.isdigit() and int(number) <= until:
+                shutil.rmtree(path, ignore_errors=True)
 
     def _mark(self, id: str) -> Path:
         return self.layout.checkpoints_dir / f".{id}.unsaved"
 
-    def _paths_in_mark(self, id: str) -> list[str]:
+    def _read_mark(self, id: str) -> _Mark:
         """What was gathered. Only files of the checkpoint's own directory leave this machine, whatever a mark says."""
         try:
-            paths = msgspec.json.decode(self._mark(id).read_bytes(), type=list[str])
+            mark = msgspec.json.decode(self._mark(id).read_bytes(), type=_Mark | list[str])
         except msgspec.DecodeError as error:
             raise CheckpointDamagedError(f"the list of its files is damaged: {error}") from None
+        if isinstance(mark, list):  # as earlier versions wrote it
+            mark = _Mark(0, 0, [(0, mark)])
         directory = self.layout.checkpoint_dir(id)
-        for path in paths:
+        for path in mark.paths:
             if path_problem(path) or staging.link_on_the_way(directory, path):
                 raise CheckpointDamagedError(f"{path[:200]!r} is not a file of {id}")
-        return paths
+        return mark
 
     def _marked(self) -> set[str]:
         if not self.layout.checkpoints_dir.is_dir():

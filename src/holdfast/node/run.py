@@ -44,7 +44,8 @@ class Run:
         self._node_id = session.node_id
 
     def say_ready(self, leased: bool, clear: bool) -> None:
-        ready = wire.NodeReady(self._node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved())
+        left = self._storage.left()  # first: it puts back what a gathering that was cut off had moved
+        ready = wire.NodeReady(self._node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved(), left)
         if leased:
             ready = structs.replace(ready, machine=lease.machine(), clear=clear)
         self._line.say(ready)

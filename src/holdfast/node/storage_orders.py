@@ -62,6 +62,13 @@ class StorageOrders:
     def unsaved(self) -> list[bytes]:
         return [] if self._depot is None else self._depot.unsaved()
 
+    def left(self) -> list[wire.LeftReports]:
+        """What the last attempt here reported. On a disk that the driver reaches, it looks itself."""
+        if self._depot is None:
+            return []
+        self._depot.take_back()
+        return [wire.LeftReports(*left) for left in self._depot.left()]
+
     def offer(self, id: str) -> Offer:
         here = self._depot is None or self._depot.has(id)
         return Offer(id, str(self.layout.checkpoint_dir(id)) if here else "")
@@ -88,8 +95,8 @@ class StorageOrders:
             case wire.Forget(generation, index, id) if self._depot is not None:
                 depot = self._depot
                 self.submit(lambda: depot.forget(generation, index, id))
-            case wire.Sweep() if self._depot is not None:
-                self._depot.sweep()
+            case wire.Sweep(generation) if self._depot is not None:
+                self._depot.sweep(generation)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do something with files, soon."""

@@ -148,7 +148,7 @@ class CheckpointStore:
         if self._layout.manifest_file(id).exists() or not directory.is_dir():
             return
         for entry in entries:
-            moved, place = directory / _safe(entry.path), shard / entry.path
+            moved, place = directory / entry.path, shard / entry.path
             if moved.is_file() and not place.exists():
                 self._disk.makedirs(place.parent)
                 self._disk.rename(moved, place)

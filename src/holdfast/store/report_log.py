@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.store import values
+from holdfast.store import staging, values
 from holdfast.store.disk import Disk
+from holdfast.store.layout import path_problem
 from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import seal, unseal
 from holdfast.store.staging import FileEntry
@@ -49,6 +50,11 @@ class RankReports:
     @property
     def count(self) -> int:
         return max(self.lines, default=-1) + 1
+
+    def damage(self, index: int, shard: Path) -> str | None:
+        """What is wrong with the files that came with a report, compared with its note; None if nothing is."""
+        here = [entry for entry in self.staged[index].files if not entry.at]
+        return next(filter(None, (staging.difference(shard, entry) for entry in here)), None)
 
 
 class ReportLog:
@@ -98,7 +104,7 @@ class ReportLog:
 
     def _prune(self) -> None:
         """Drop the reports that the driver has made durable."""
-        known = read(self._path)
+        known = parse(read(self._path))
         kept = [known.staged[index] for index in sorted(known.staged) if index > self.durable]
         data = b"".join(map(_staged_line, kept))
         data += b"".join(known.lines[index] for index in sorted(known.lines) if index > self.durable)
@@ -114,13 +120,17 @@ def _staged_line(staged: StagedReport) -> bytes:
     return seal(values.encode({"staged": msgspec.to_builtins(staged)}))
 
 
-def read(path: Path) -> RankReports:
-    """What the log has, without lines that are torn or damaged."""
-    found = RankReports()
+def read(path: Path) -> bytes:
+    """A log as it is; empty if there is none."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError:
-        return found
+        return b""
+
+
+def parse(data: bytes) -> RankReports:
+    """What a log has, without lines that are torn or damaged; nothing if it names a file outside of what was staged."""
+    found = RankReports()
     for content in data.split(b"\n"):
         row = parse_line(content)
         if row is not None and isinstance(row["index"], int):
@@ -131,6 +141,8 @@ def read(path: Path) -> RankReports:
             continue
         found.returned = found.returned or note.returned
         if note.staged is not None:
+            if any(path_problem(entry.path) for entry in note.staged.files):
+                return RankReports()
             found.staged[note.staged.index] = note.staged
     found.staged = {index: staged for index, staged in found.staged.items() if index in found.lines}
     return found

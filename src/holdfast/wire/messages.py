@@ -101,7 +101,9 @@ class Forget(Message, frozen=True, tag=True):
 
 
 class Sweep(Message, frozen=True, tag=True):
-    """An earlier driver is gone: remove what it left staged and not gathered, which can never be whole."""
+    """An earlier driver is gone, and what it left is taken up: remove what attempts up to this one staged."""
+
+    generation: int
 
 
 class RunTask(Message, frozen=True, tag=True):
@@ -281,6 +283,15 @@ class Seat(Message, frozen=True, tag=True):
     gpus: list[str] = field(default_factory=list)
 
 
+class LeftReports(Message, frozen=True, tag=True):
+    """What a rank of an earlier driver's last attempt reported; the driver may not have heard of it."""
+
+    generation: int
+    rank: int
+    log: bytes  # as the rank wrote it
+    lost: list[int]  # reports whose files are not here, or not as they were
+
+
 class NodeReady(Message, frozen=True, tag=True):
     """What the node has to give, the engine adds. ``cpus`` may be infinite: as many workers as are asked for.
     ``seats``: the room for workers, whatever the machine has; None where no cluster shares it out."""
@@ -289,6 +300,7 @@ class NodeReady(Message, frozen=True, tag=True):
     pid: int
     cpus: float
     unsaved: list[bytes] = field(default_factory=list)  # manifests that an earlier driver's node gathered, not uploaded
+    left: list[LeftReports] = field(default_factory=list)
     gpus: float = 0.0
     labels: dict[str, str] = field(default_factory=dict)
     address: str = "127.0.0.1"  # where other nodes can reach it

@@ -53,6 +53,7 @@ def perform(
         with contextlib.suppress(Exception):  # the function may have closed its streams
             traceback.print_exception(error)
         _flush()
+        session.end(returned=False)
         channel.send(_raised(error, session.started))
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
@@ -60,7 +61,7 @@ def perform(
     finally:
         sessions.install(before)
         _flush()
-    session.returned()
+    session.end(returned=True)
     channel.send(Returned(_sendable(value if assignment.place.rank == 0 else None)))
     return 0
 

@@ -141,10 +141,12 @@ class Session:
         if self._lockstep:
             self._await_go_on(index)
 
-    def returned(self) -> None:
-        """The train function has returned: this rank makes no more reports."""
+    def end(self, returned: bool) -> None:
+        """The train function has ended: this rank makes no more reports."""
         with self._report_lock, contextlib.suppress(StorageError):
-            self._log.returned()
+            if returned:
+                self._log.returned()
+            self._log.close()
 
     def notice(self) -> Notice | None:
         """That the group is about to end. Every rank hears of it at the same place in its loop: before the same report.
