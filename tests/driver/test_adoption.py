@@ -19,6 +19,7 @@ from holdfast.driver.recovery import Past
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.store.checkpoints import FORMAT, Manifest, manifest_line
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.report_log import RankReports
 from holdfast.store.staging import FileEntry
 from holdfast.testing.fake_objects import FakeObjects
 from holdfast.wire import messages as wire
@@ -41,6 +42,7 @@ class Told:
     def adopt(
         self,
         manifest: Manifest,
+        ranks: Sequence[RankReports],
         then: Callable[[ev.Committed, Manifest], None],
         lacks: Callable[[Manifest, Sequence[str]], None],
     ) -> None:
@@ -57,7 +59,9 @@ class Nodes:
         self.told = Told()
         self.ended: list[list[str]] = []
         fleet: Any = self.told
-        self.adoption = Adoption(fleet, fleet, self._end, self.told.warnings.append)
+        state = RunState(generation=1)
+        past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0))
+        self.adoption = Adoption(fleet, fleet, past, state, self._end, self.told.warnings.append)
 
     def _end(self, events: list[Any]) -> None:
         self.ended.append([event.record.id for event in events])
@@ -65,7 +69,7 @@ class Nodes:
     def come(self, *names: str, with_it: bool = True) -> None:
         for name in names:
             unsaved = [manifest_line(MANIFEST)] if with_it else []
-            self.adoption.begin(name, unsaved, Past(state=RunState(generation=1)), stored=())
+            self.adoption.begin(name, unsaved, [])
 
     def upload(self, name: str) -> bool:
         self.told.stored.add(name)
@@ -172,7 +176,7 @@ def test_a_node_that_comes_back_after_that_is_told_that_it_is_stored(nodes: Node
     nodes.look()
     nodes.told.calls.clear()
     nodes.come("n2")
-    assert nodes.told.calls == ["tell", "is_durable"]
+    assert nodes.told.calls == ["is_durable"]
     assert not nodes.upload("n2")
     assert not nodes.told.looks
 
@@ -184,6 +188,7 @@ class Start:
         plan: Any = SimpleNamespace(
             spec=RunSpec(num_workers=1, remote=True), cpus_per_worker=1, gpus_per_worker=0, placement="PACK"
         )
+        plan.on_report = None
         engine: Any = SimpleNamespace(grows=True)
         configuration: Any = SimpleNamespace(run_dir="run", storage=b"storage", node_timeout_s=10.0)
         fleet: Any = Fleet(plan, engine, configuration)
@@ -191,11 +196,12 @@ class Start:
         self.looks: list[Callable[[], None]] = []
         storage: Any = object.__new__(RemoteStorage)
         monkeypatch.setattr(storage, "collect", lambda **_: None, raising=False)
-        monkeypatch.setattr(storage, "adopt", lambda m, _, lacks: self.looks.append(lambda: lacks(m, ["n1"])))
-        state = RunState(generation=1)
-        self.desk: Any = SimpleNamespace(
-            fleet=fleet, storage=storage, timers={}, past=Past(state=state), state=state, queue=deque(), plan=plan
+        monkeypatch.setattr(
+            storage, "adopt", lambda m, _ranks, _then, lacks: self.looks.append(lambda: lacks(m, ["n1"]))
         )
+        state = RunState(generation=1)
+        self.desk: Any = SimpleNamespace(fleet=fleet, storage=storage, timers={}, state=state, queue=deque(), plan=plan)
+        self.desk.past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0))
         self.desk.epoch, self.desk.stored, self.desk.warn = 2, set, lambda _: None
         self.beginning = Beginning(self.desk, lambda: None)
         self.ears = Ears(self.desk, self.beginning, lambda: None)

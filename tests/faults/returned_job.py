@@ -47,7 +47,9 @@ def train_fn(config: dict[str, Any]) -> None:
             if saves:
                 Path(directory, f"rank-{rank}.json").write_text(json.dumps({"step": step}))
             saved = train.Checkpoint.from_directory(directory) if saves and step % config.get("every", 1) == 0 else None
-            train.report({"step": step, "rank": rank}, checkpoint=saved)
+            train.report(
+                {"step": step, "rank": rank}, saved, checkpoint_dir_name=config.get("named") if saved else None
+            )
         if disturbs:
             _meet(notes, "returned", rank)
             if rank == 0:

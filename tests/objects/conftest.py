@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from obstore.store import MemoryStore
 from proxy import FaultProxy
 from servers import S3Server, s3_server, unconditional_s3_server
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "faults"))  # the jobs of the tests there
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -173,7 +173,7 @@ class Adoption:
 
 
 def _is_wanted(manifest: Manifest, past: Past, state: RunState) -> bool:
-    """Only of the last attempt, as the run has gone another way since the earlier ones; only what is ahead of the rest."""
+    """Only of the last attempt: after an earlier one the run has gone another way. And only what is ahead."""
     ahead = state.newest is None or manifest.report > state.newest.report
     given_up = (manifest.generation, manifest.index) in past.given_up or manifest.id in state.damaged
     return past.last_group is not None and manifest.generation == state.generation and ahead and not given_up

@@ -95,6 +95,7 @@ class ReportLog:
         self._size += len(data)
 
     def _open(self) -> None:
+        self._disk.make_private_dir(self._path.parent.parent)
         self._disk.makedirs(self._path.parent)
         self._file = self._disk.open_append(self._path, new=False)
         # Held as long as this process lives, so that a reader knows when nothing more will come. Not every file

@@ -1,0 +1,34 @@
+"""A report that returned on every rank is never done again, where the run is on an object store too."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from returned_runs import assert_nothing_was_done_twice, run
+
+
+@pytest.mark.parametrize("killed", [["driver"], ["agent", "driver", "workers"]])
+def test_the_next_driver_takes_up_what_the_last_one_did_not_hear(
+    killed: list[str], bucket: str, tmp_path: Path
+) -> None:
+    """Stopped before the report, the driver cannot have had it gathered."""
+    config = {"stopped": ["agent", "driver"] if "agent" in killed else ["driver"], "killed": killed}
+    assert run(bucket, tmp_path, **config).returncode == -signal.SIGKILL
+    assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, **config))
+    assert [*(tmp_path / "scratch").rglob("*")] == [tmp_path / "scratch" / f"holdfast-{os.geteuid()}"], "files are left"
+
+
+@pytest.mark.parametrize("config", [{"all_save": False}, {"every": 2}, {"named": "best"}])
+def test_ranks_without_files_reports_without_checkpoints_and_names(
+    config: dict[str, object], bucket: str, tmp_path: Path
+) -> None:
+    config = {"stopped": ["driver"], "killed": ["driver"], **config}
+    assert run(bucket, tmp_path, **config).returncode == -signal.SIGKILL
+    assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, **config))
+
+
+def test_a_driver_that_lives_takes_up_what_a_killed_agent_did_not_pass_on(bucket: str, tmp_path: Path) -> None:
+    assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, stopped=["agent"], killed=["agent"]))
