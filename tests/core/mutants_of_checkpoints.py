@@ -11,6 +11,7 @@ from holdfast.core import checkpointing, ending, failing, hanging, run, starting
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core.state import Pending, Phase, RunState, Verdict
+from holdfast.testing import fake_driver
 
 
 def commits_before_all_ranks_have_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +252,39 @@ def goes_back_to_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "newest", property(lambda _self: None))
 
 
+def takes_up_nothing_that_a_driver_did_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_driver, "committable", lambda *_: [])
+
+
+def takes_up_what_not_all_ranks_have_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(state: Any, logs: Any, *others: Any) -> Any:
+        return good(state, [structs.replace(log, returned=True) for log in logs], *others)
+
+    good = fake_driver.committable
+    monkeypatch.setattr(fake_driver, "committable", broken)
+
+
+def takes_up_files_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(state: Any, logs: Any, *others: Any) -> Any:
+        return good(state, [structs.replace(log, lost=frozenset()) for log in logs], *others)
+
+    good = fake_driver.committable
+    monkeypatch.setattr(fake_driver, "committable", broken)
+
+
+def takes_up_the_files_of_some_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*situation: Any) -> Any:
+        return [structs.replace(command, ranks=command.ranks[:1]) for command in good(*situation)]
+
+    good = fake_driver.committable
+    monkeypatch.setattr(fake_driver, "committable", broken)
+
+
+def gives_what_it_takes_up_a_name_that_storage_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = fake_driver.committable
+    monkeypatch.setattr(fake_driver, "committable", lambda state, logs, failed, _stored: good(state, logs, failed, ()))
+
+
 MUTANTS = [
     commits_before_all_ranks_have_reported,
     commits_before_the_files_are_on_disk,
@@ -282,4 +316,9 @@ MUTANTS = [
     forgets_that_storage_was_away,
     takes_waiting_for_storage_for_a_hang,
     lets_workers_wait_for_ever,
+    takes_up_nothing_that_a_driver_did_not_hear,
+    takes_up_what_not_all_ranks_have_reported,
+    takes_up_files_that_are_gone,
+    takes_up_the_files_of_some_ranks,
+    gives_what_it_takes_up_a_name_that_storage_has,
 ]

@@ -21,13 +21,16 @@ class RankLog(Struct, frozen=True):
 
 
 def committable(
-    state: RunState, logs: Sequence[RankLog], given_up: Collection[tuple[int, int]], newest: int
+    state: RunState, logs: Sequence[RankLog], given_up: Collection[tuple[int, int]], stored: Collection[str]
 ) -> list[do.Commit]:
-    """The checkpoints of the last attempt that all its ranks had staged, beyond report ``newest``, by report.
+    """The checkpoints of the last attempt that all its ranks had staged, beyond the newest that is known, by report.
 
     ``logs`` has every rank's. A checkpoint is complete when every rank has made that report or has returned, as it is
-    for a living driver. What an earlier driver gave up stays given up.
+    for a living driver. What an earlier driver gave up stays given up. ``stored``: ids that storage has, also of what
+    is yet to be deleted.
     """
+    newest = state.newest.report if state.newest is not None else 0
+    state = structs.replace(state, names=state.names.union(stored))
     found: list[do.Commit] = []
     for index in sorted({index for log in logs for index in log.staged}):
         report = state.base + index + 1

@@ -107,7 +107,7 @@ class Beginning:
         spec = structs.replace(desk.plan.spec, lease_s=desk.fleet.lease_s)
         clear = tuple(desk.fleet.roster.clear_among(desk.state.leases))
         desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
-        self._work_off()
         if desk.plan.on_report is not None:
-            for late in desk.storage.late_reports:
+            for late in desk.storage.late_reports:  # before an attempt of this driver makes others
                 desk.plan.on_report(*late)
+        self._work_off()

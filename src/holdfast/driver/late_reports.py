@@ -54,7 +54,7 @@ def take_up(
     state = functools.reduce(core.replay, found, past.state)
     newest = state.newest.report if state.newest is not None else 0
     taken: list[Manifest] = []
-    for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, newest):
+    for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, store.ids()):
         for rank in command.ranks:
             shard = layout.shard_dir(command.generation, command.index, rank)
             store.take_back(command.id, shard, ranks[rank].staged[command.index].files)

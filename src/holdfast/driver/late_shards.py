@@ -74,9 +74,8 @@ class LateShards:
 
     def _take_up(self, ranks: list[RankReports], gathered: set[int]) -> None:
         """Have hashed what all ranks had staged."""
-        newest = self._state.newest.report if self._state.newest is not None else 0
         logs = [log_of(reports, self._left[rank][1].lost) for rank, reports in enumerate(ranks)]
-        for command in committable(self._state, logs, self._past.given_up, newest):
+        for command in committable(self._state, logs, self._past.given_up, self._past.committed):
             if command.index in gathered | self._taken:
                 continue
             self._taken.add(command.index)

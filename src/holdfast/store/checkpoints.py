@@ -197,6 +197,10 @@ class CheckpointStore:
         with contextlib.suppress(StorageError):
             write_atomic(self._disk, self._layout.quarantine_reason_file(id), f"{why}\n".encode(errors="replace"))
 
+    def ids(self) -> set[str]:
+        """Of all that have a manifest, intact or not."""
+        return {path.name.removesuffix(".json") for path in self._entries() if path.suffix == ".json"}
+
     def scan(self) -> tuple[list[Manifest], list[Damage]]:
         """The checkpoints whose manifests are intact, by report number. Their files are not looked into."""
         manifests: list[Manifest] = []

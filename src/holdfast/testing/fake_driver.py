@@ -7,6 +7,7 @@ Where storage is far away it goes on hearing while the journal is written, and a
 
 from __future__ import annotations
 
+import functools
 from random import Random
 
 from msgspec import structs
@@ -14,11 +15,13 @@ from msgspec import structs
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
+from holdfast.core.salvage import RankLog, committable
 from holdfast.core.state import Outcome, Phase, RankStatus, RunState
 
 from .clock import Clock
 from .fake_cluster import FakeCluster
 from .fake_engine import FakeEngine, News
+from .fake_group import Group, Status, Worker
 from .fake_hands import FakeHands
 from .fake_store import FakeStore, Manifest
 from .fates import Violation
@@ -118,17 +121,17 @@ class FakeDriver:
                 found_out.append(ev.Committed(found.record, found.generation, index=-1))
         for id in sorted(known - self._store.manifests.keys()):
             found_out.append(ev.Damaged(id, "its manifest is gone"))
-        return found_out + self._adopt(failed)
+        group = self._engine.groups.get(self.state.generation)
+        if group is None or (self._schedule.spec.remote and self._rng.random() < 0.4):  # it is on another machine
+            return found_out
+        return self._take_up(group, failed, found_out + self._adopt(group, failed))
 
     def _is_late(self, found: Manifest) -> bool:
         """Whether a driver that was relieved before the last one committed it; far away that may come to light late."""
         return self._schedule.spec.remote and found.epoch < self.state.epoch
 
-    def _adopt(self, failed: set[tuple[int, int]]) -> list[ev.Event]:
+    def _adopt(self, group: Group, failed: set[tuple[int, int]]) -> list[ev.Event]:
         """What the last group had whole on its nodes when the driver died goes to storage first of all."""
-        group = self._engine.groups.get(self.state.generation)
-        if not self._schedule.spec.remote or group is None or self._rng.random() < 0.4:
-            return []
         newest = self.state.newest.report if self.state.newest is not None else 0
         taken: list[ev.Event] = []
         for index, what in sorted(group.gathered.items()):
@@ -142,6 +145,31 @@ class FakeDriver:
             self._faults.count("the next driver took over what was staged")
             taken.append(ev.Committed(record, what.generation, index=-1))
         return taken
+
+    def _take_up(self, group: Group, failed: set[tuple[int, int]], found: list[ev.Event]) -> list[ev.Event]:
+        """What its ranks had reported, and that driver had not heard of."""
+        state = functools.reduce(run.replay, found, self.state)
+        logs = [self._log_of(group, worker) for worker in group.workers]
+        taken: list[ev.Event] = []
+        for command in committable(state, logs, failed, self._store.manifests):
+            self.die_here()
+            for rank in command.ranks:
+                self._store.put(command.id, command.generation, rank)
+            record = self._store.add_manifest(command, self.judge.takes_up(command), self._epoch)
+            self._faults.count("the next driver took up what the last one had not heard")
+            taken.append(ev.Committed(record, command.generation, index=-1))
+        self.judge.took_up(group, failed, functools.reduce(run.replay, taken, state))
+        return found + taken
+
+    def _log_of(self, group: Group, worker: Worker) -> RankLog:
+        """What a rank left on its machine, if that can be reached."""
+        if self._schedule.spec.remote and not group.is_reachable(worker, self._clock.now):
+            return RankLog(0, {})
+        numbers = {index: group.base + index + 1 for index in range(worker.reports)}
+        workload = self._schedule.workload
+        staged = {i: workload.name(n) for i, n in numbers.items() if workload.has_files(worker.rank, n)}
+        lost = frozenset(index for index in staged if not self._store.has_shard(group, index))
+        return RankLog(worker.reports, staged, worker.status is Status.RETURNED, lost)
 
     def die(self) -> None:
         """Everything that the driver started ends with it, as far as it hears of that."""

@@ -43,6 +43,10 @@ class FakeEngine:
         self._bugs = 0  # how often the script will raise at that report
 
     @property
+    def now(self) -> float:
+        return self._clock.now
+
+    @property
     def group_lives(self) -> bool:
         return self.group is not None and not self.group.over
 
@@ -232,6 +236,7 @@ class FakeEngine:
         worker.reports += 1
         self.reported(group.generation, report)
         if self._workload.has_files(worker.rank, report):
+            group.staged.setdefault(index, set()).add(worker.rank)
             if not worker.is_silent:
                 group.files.setdefault(index, set()).add(worker.rank)
             name, validate = self._workload.name(report), self._workload.validates(report)

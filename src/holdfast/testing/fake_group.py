@@ -63,7 +63,8 @@ class Group:
         self.base = command.base
         self.resume = command.resume
         self.workers = [Worker(rank, homes[rank]) for rank in range(command.world_size)]
-        self.files: dict[int, set[int]] = {}  # index -> the ranks that brought files
+        self.staged: dict[int, set[int]] = {}  # index -> the ranks that brought files
+        self.files: dict[int, set[int]] = {}  # those of them that the driver can hear of
         self.sealed: set[tuple[int, int]] = set()  # (rank, index)
         self.discarded: set[int] = set()
         self.gathered: dict[int, do.Gather] = {}
@@ -77,6 +78,11 @@ class Group:
 
     def is_whole(self, index: int) -> bool:
         return self.reported_by_all(index) and all((rank, index) in self.sealed for rank in self.files[index])
+
+    def is_reachable(self, worker: Worker, now: float) -> bool:
+        """Whether what the rank left on its node can be had."""
+        node = self.homes[worker.rank]
+        return node is None or (node.lives and not node.is_cut_off(now))
 
     def has_staged(self, index: int) -> bool:
         return index not in self.lost and index not in self.discarded

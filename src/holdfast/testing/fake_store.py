@@ -16,6 +16,7 @@ from holdfast.core import events as ev
 from holdfast.core.state import CheckpointRecord, ValidationStatus
 
 from .clock import Clock
+from .fake_group import Group
 from .schedule import Faults, Workload
 
 PATIENCE_S = 3.0  # how long storage may be away before a request has failed
@@ -42,6 +43,7 @@ class FakeStore:
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
         self._busy_until = 0.0
         self._away_until = 0.0
+        self._merged: set[tuple[int, int]] = set()  # (generation, index) of what was moved into a checkpoint
 
     def driver_died(self) -> None:
         self.validating.clear()
@@ -52,6 +54,10 @@ class FakeStore:
         slow = 8.0 if self._rng.random() < 0.1 else 0.2
         self._busy_until = max(self._busy_until, self._clock.now) + slow * self._rng.random()
         self._clock.at(self._busy_until, work, *args)
+
+    def has_shard(self, group: Group, index: int) -> bool:
+        """Whether what the ranks staged for that report still lies where they staged it."""
+        return group.has_staged(index) and index not in group.gathered and (group.generation, index) not in self._merged
 
     def put(self, id: str, generation: int, rank: int) -> None:
         self.files.setdefault(id, set()).add((generation, rank))
@@ -106,6 +112,7 @@ class FakeStore:
         status = ValidationStatus.PENDING if command.validate else ValidationStatus.NONE
         record = CheckpointRecord(command.id, command.report, score, status)
         self.manifests[command.id] = Manifest(record, command.generation, command.index, lineage, epoch)
+        self._merged.add((command.generation, command.index))
         return record
 
     def maybe_damage(self) -> None:

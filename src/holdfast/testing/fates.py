@@ -112,7 +112,7 @@ class Fates:
             if event.validate:
                 self._validated.add(where)
             if event.generation == after.generation and event.index in after.pending:
-                self._name(after.pending[event.index].id, where, after.spec.remote)
+                self.name(after.pending[event.index].id, where, after.spec.remote)
         elif isinstance(event, ev.ShardUploaded):
             self._uploading.get((event.generation, event.index), set()).discard(event.rank)
         elif isinstance(event, ev.UploadFailed):
@@ -123,7 +123,7 @@ class Fates:
         elif isinstance(event, ev.StagedLost) and not any(p.id == event.id for p in after.unsaved):
             self._lose(self._owners[event.id])
 
-    def _name(self, id: str, where: Where, remote: bool) -> None:
+    def name(self, id: str, where: Where, remote: bool) -> None:
         owner = self._owners.get(id, where)
         twice = remote and owner != where
         expect(not twice, "1 far away no name is used twice", f"{id} for {where}, and for {owner} before")

@@ -250,6 +250,29 @@ class Judge:
     def adopts(self, found: do.Gather) -> tuple[int, ...]:
         return self.fates.lineage((found.generation, found.index))
 
+    def takes_up(self, command: do.Commit) -> tuple[int, ...]:
+        """A checkpoint of a driver that has died: judged by what the workers did, and not by what anybody heard."""
+        group, invariant = self._engine.groups[command.generation], "1 a committed checkpoint is complete"
+        made = all(w.reports > command.index or w.status is Status.RETURNED for w in group.workers)
+        expect(made, invariant, f"not all ranks have made report {command.index}: {command}")
+        expect(set(command.ranks) == group.staged[command.index], invariant, f"ranks are missing: {command}")
+        there = self._store.has_shard(group, command.index)
+        expect(there, invariant, f"shards are not on disk: {command}")
+        expect(command.report == group.base + command.index + 1, "7 history is contiguous", str(command))
+        where = command.generation, command.index
+        self.fates.name(command.id, where, self.shadow.spec.remote)
+        return self.fates.lineage(where)
+
+    def took_up(self, group: Group, failed: Collection[tuple[int, int]], state: RunState) -> None:
+        """A driver is about to begin: what the ranks of the last attempt had all reported is safe."""
+        newest = state.newest.report if state.newest is not None else 0
+        for index in group.staged:
+            made = all(w.reports > index or w.status is Status.RETURNED for w in group.workers)
+            wanted = made and (group.generation, index) not in failed and self._store.has_shard(group, index)
+            if wanted and all(group.is_reachable(w, self._engine.now) or not state.spec.remote for w in group.workers):
+                safe = newest >= group.base + index + 1
+                expect(safe, "2 a report that returned on all ranks survives", f"report {index} of {group.generation}")
+
     def commits(self, command: do.Commit) -> tuple[int, ...]:
         """Judge a commit by what the workers really did; returns the generations that made its history."""
         invariant = "1 a committed checkpoint is complete"

@@ -67,6 +67,7 @@ OCCASIONS = (  # not planned: they come with the faults
     "a group resumed from what was staged",
     "a checkpoint was superseded before its upload",
     "the next driver took over what was staged",
+    "the next driver took up what the last one had not heard",
     "workers waited for storage",
     "a worker waited at a hand-over",
     "a group was handed over to resize",

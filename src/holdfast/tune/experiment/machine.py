@@ -224,7 +224,7 @@ class Experiment:
         if trial.status != RUNNING or trial.awaits:
             return  # it was told to stop before it said that
         result = self._result(trial, event)
-        trial.last_result, trial.results = result, trial.results + 1
+        trial.last_result, trial.results, trial.heard = result, trial.results + 1, event.iteration
         if event.checkpoint is not None:
             trial.checkpoint_number = event.checkpoint
         decision = self._decide(trial, result)
@@ -329,7 +329,7 @@ class Experiment:
             trial.life += 1
             trial.directory = f"{trial.directory.partition('.restart-')[0]}.restart-{trial.life}"
             trial.last_result, trial.results, trial.time_total_s = {}, 0, 0.0
-            trial.checkpoint_number = None
+            trial.checkpoint_number, trial.heard = None, 0
         self._live[trial.trial_id] = trial
         self.searcher.on_trial_resume(trial.trial_id, trial.config)
         self._carry_out(self.scheduler.on_trial_add(self, trial))

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.events import GroupStarted
 from holdfast.core.state import Outcome
 from holdfast.driver.history import LocalReports, RemoteReports, ReportReader, manifests_of
 from holdfast.driver.recovery import read_past
@@ -63,6 +64,9 @@ def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str
         if record.kind == OF_TRIAL:
             body = record.body
             kept.setdefault(body["trial"], []).append(Record(0, record.time, body["kind"], body["body"]))
+            if body["kind"] == GroupStarted.__name__:
+                trial = experiment.trial(body["trial"])
+                trial.heard = min(trial.heard, body["body"]["base"])
             continue
         if record.kind == TOLD:
             backlog.is_told(record.body["count"])
@@ -103,8 +107,7 @@ def unheard(trial: Trial, home: Location, records: list[Record], patience_s: flo
     last = max(stored, default=0)
     if past.ended is not None and past.ended.outcome is Outcome.FINISHED:
         last = 1 << 62
-    known = int(trial.last_result.get("training_iteration", 0))
-    if last <= known or not past.groups:
+    if last <= trial.heard or not past.groups:
         return []
     reader: ReportReader = RemoteReports(home, patience_s) if home.path is None else LocalReports(RunLayout(home.path))
     rows: dict[int, dict[str, Any]] = {}
@@ -112,7 +115,7 @@ def unheard(trial: Trial, home: Location, records: list[Record], patience_s: flo
         rows = {number: row for number, row in rows.items() if number <= group.base}
         rows.update({group.base + row["index"] + 1: row for row in reader.all(group.generation)})
     found = []
-    for number in sorted(number for number in rows if known < number <= last):
+    for number in sorted(number for number in rows if trial.heard < number <= last):
         id = stored.get(number)
         metrics = dict(rows[number]["metrics"]) | ({"checkpoint_dir_name": id} if id is not None else {})
         moment = rows[number]["time"]

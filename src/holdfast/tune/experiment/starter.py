@@ -190,6 +190,7 @@ class Starter:
             self._audience.warn,
             self._audience.output,
             partial(self._audience.recovers, trial),
+            trial.heard,
         )
         self.runs[trial.trial_id] = run
         self._audience.started(trial)

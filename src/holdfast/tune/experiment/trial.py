@@ -25,6 +25,7 @@ class Trial:
         "donor",
         "error",
         "exploits",
+        "heard",
         "life",
         "name",
         "reason",
@@ -58,6 +59,7 @@ class Trial:
         self.exploits = 0
         self.results = 0
         self.time_total_s = 0.0
+        self.heard = 0  # the number of its last report in the journal, of those that its last attempt builds upon
         self.restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
         self.awaits = ""  # what becomes of it when its processes are gone: "STOP", "PAUSE", "EXPLOIT", "ERROR"
         self.donor: Any = None  # the exploit that waits for its next start

@@ -100,8 +100,11 @@ class TrialRun:
         tell: Callable[[str], None],
         output: Callable[[str, int, str], None] | None = None,
         retry: Callable[[], None] | None = None,
+        heard: int = 0,
     ) -> None:
+        """``heard``: the last report that the experiment knows."""
         self.trial_id = trial_id
+        self._heard = heard
         history.deliver = lambda then: self.take_in([then])
         self.ending: Ending | None = None
         self.error: Exception | None = None  # of the driver itself
@@ -179,6 +182,9 @@ class TrialRun:
         self._generation = generation
 
     def _reported(self, iteration: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
+        is_late = self._generation == 0  # an earlier driver's attempt made it
+        if is_late and iteration <= self._heard:
+            return
         self.said.append(Said(iteration, metrics[0], checkpoint))
 
     def _failed(self, error: Exception) -> None:

@@ -1,0 +1,55 @@
+"""Which checkpoints of an attempt that lost its driver can still be committed."""
+
+from __future__ import annotations
+
+from holdfast.core.salvage import RankLog, committable
+from holdfast.core.state import CheckpointRecord, RunSpec, RunState
+
+STATE = RunState(generation=3, base=10)
+
+
+def log(
+    reports: int, *staged: int, returned: bool = False, lost: tuple[int, ...] = (), name: str | None = None
+) -> RankLog:
+    return RankLog(reports, dict.fromkeys(staged, name), returned, frozenset(lost))
+
+
+def ids(
+    *logs: RankLog, state: RunState = STATE, given_up: tuple[int, ...] = (), stored: tuple[str, ...] = ()
+) -> list[str]:
+    return [command.id for command in committable(state, logs, {(3, index) for index in given_up}, stored)]
+
+
+def test_what_every_rank_has_reported_is_committed_in_order() -> None:
+    found = committable(STATE, [log(3, 0, 2), log(3, 2)], (), ())
+    assert [(c.index, c.report, c.ranks, c.world_size) for c in found] == [(0, 11, (0,), 2), (2, 13, (0, 1), 2)]
+    assert [c.id for c in found] == ["checkpoint_000011", "checkpoint_000013"]
+
+
+def test_a_rank_that_has_not_reported_holds_up_all_that_follows() -> None:
+    assert ids(log(3, 0, 1, 2), log(2)) == ["checkpoint_000011", "checkpoint_000012"]
+    assert ids(log(3, 0, 1, 2), log(0)) == []
+
+
+def test_a_rank_that_has_returned_does_not() -> None:
+    assert ids(log(2, 1), log(1, returned=True)) == ["checkpoint_000012"]
+
+
+def test_what_is_known_was_given_up_or_is_lost_is_left_alone() -> None:
+    known = RunState(generation=3, base=10, checkpoints=(CheckpointRecord("checkpoint_000011", 11),))
+    logs = (log(4, 0, 1, 2, 3), log(4, 3, lost=(3,)))
+    assert ids(*logs, state=known) == ["checkpoint_000012", "checkpoint_000013"]
+    assert ids(*logs, state=known, given_up=(1,)) == ["checkpoint_000013"]
+
+
+def test_a_name_that_storage_has_is_not_used_twice() -> None:
+    """It may belong to a checkpoint that is yet to be deleted, which the state does not know any more."""
+    assert ids(log(2, 0, 1, name="best")) == ["best", "best-g3"]
+    assert ids(log(1, 0, name="best"), stored=("best",)) == ["best-g3"]
+
+
+def test_in_remote_storage_a_given_name_gets_the_number_of_its_report() -> None:
+    """Which names the driver that died had given is not known there."""
+    remote = RunState(spec=RunSpec(remote=True), generation=3, base=10)
+    assert ids(log(1, 0, name="best"), state=remote) == ["best-g3-r11"]
+    assert ids(log(1, 0), state=remote) == ["checkpoint_000011-g3"]

@@ -1,0 +1,139 @@
+"""What a rank logs of its reports is there however its process ends, and nothing else is read from a log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import StorageFullError
+from holdfast.store import report_log
+from holdfast.store.disk import Disk
+from holdfast.store.metrics import line
+from holdfast.store.report_log import RankReports, ReportLog, StagedReport
+from holdfast.store.staging import FileEntry
+
+WRITER = """
+import sys
+from pathlib import Path
+from holdfast.store.metrics import line
+from holdfast.store.report_log import ReportLog
+log = ReportLog(Path(sys.argv[1]))
+log.append(line(0, 1.0, {}))
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".staging" / "attempt-0001" / "rank-0.jsonl"
+
+
+def read(path: Path) -> RankReports:
+    return report_log.parse(report_log.read(path))
+
+
+def staged(index: int, path: str = "model.pt", size: int = 3) -> StagedReport:
+    return StagedReport(index, [FileEntry(path, size, "")], "best", {"split": "test"})
+
+
+def test_a_log_is_read_as_it_was_written(path: Path) -> None:
+    log = ReportLog(path)
+    lines = [line(index, 1.5, {"loss": float("nan")}) for index in range(3)]
+    for index, content in enumerate(lines):
+        log.append(content, staged(index) if index == 1 else None)
+    assert not read(path).returned
+    log.returned()
+    log.close()
+    found = read(path)
+    assert found.lines == dict(enumerate(lines))
+    assert found.staged == {1: staged(1)}
+    assert (found.count, found.returned) == (3, True)
+    assert path.parent.parent.stat().st_mode & 0o077 == 0
+
+
+def test_no_log_is_no_report(path: Path) -> None:
+    assert (read(path).count, read(path).returned) == (0, False)
+
+
+def test_a_torn_report_was_not_made(path: Path) -> None:
+    log = ReportLog(path)
+    log.append(line(0, 1.0, {}))
+    log.append(line(1, 1.0, {}), staged(1))
+    log.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:-5])
+    found = read(path)
+    assert found.count == 1
+    assert found.staged == {}, "its files are there, but not all of its report"
+
+
+def test_a_write_that_fails_halfway_does_not_spoil_the_next(path: Path) -> None:
+    class Full(Disk):
+        fails = False
+
+        def append(self, file: object, data: bytes) -> None:  # type: ignore[override]
+            if self.fails:
+                super().append(file, data[:10])  # type: ignore[arg-type]
+                raise StorageFullError("no space")
+            super().append(file, data)  # type: ignore[arg-type]
+
+    disk = Full()
+    log = ReportLog(path, disk)
+    log.append(line(0, 1.0, {}))
+    disk.fails = True
+    with pytest.raises(StorageFullError):
+        log.append(line(1, 1.0, {}))
+    disk.fails = False
+    log.append(line(1, 2.0, {}))
+    log.close()
+    assert read(path).count == 2
+
+
+def test_a_log_that_names_a_file_outside_is_not_used(path: Path) -> None:
+    log = ReportLog(path)
+    log.append(line(0, 1.0, {}), staged(0, "../../../run.json"))
+    log.close()
+    assert read(path).count == 0
+
+
+def test_durable_reports_are_dropped_when_a_log_has_grown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_log, "_PRUNED_ABOVE", 1000)
+    log = ReportLog(path)
+    for index in range(100):
+        log.durable = index - 3
+        log.append(line(index, 1.0, {}), staged(index) if index % 2 else None)
+    log.close()
+    found = read(path)
+    assert path.stat().st_size < 3000
+    assert found.count == 100
+    assert set(range(97, 100)) <= found.lines.keys()
+    assert {97, 99} <= found.staged.keys()
+
+
+def test_files_that_changed_after_the_report_are_noticed(tmp_path: Path) -> None:
+    reports = RankReports({0: b""}, {0: staged(0)})
+    shard = tmp_path / "shard"
+    shard.mkdir()
+    assert reports.damage(0, shard) == "model.pt is missing"
+    (shard / "model.pt").write_bytes(b"abc")
+    assert reports.damage(0, shard) is None
+    (shard / "model.pt").write_bytes(b"abcd")
+    assert reports.damage(0, shard) == "model.pt has 4 bytes instead of 3"
+
+
+def test_a_reader_waits_for_a_writer_that_lives(path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        assert report_log._is_written(path)
+        report_log.await_writers([path], timeout_s=0.05)  # gives up
+        os.kill(writer.pid, signal.SIGKILL)
+        report_log.await_writers([path], timeout_s=30.0)
+        assert not report_log._is_written(path)
