@@ -145,13 +145,13 @@ class CheckpointStore:
     def take_back(self, id: str, shard: Path, entries: Sequence[FileEntry]) -> None:
         """Give a shard back what a commit that was cut off had moved into the checkpoint. For each rank in turn."""
         directory = self._layout.checkpoint_dir(id)
-        if self._layout.manifest_file(id).exists() or not directory.is_dir():
+        if self._layout.manifest_file(id).exists() or directory.is_symlink():
             return
         for entry in entries:
-            moved, place = directory / entry.path, shard / entry.path
-            if moved.is_file() and not place.exists():
+            place = shard / entry.path
+            if not place.exists() and staging.difference(directory, entry) is None:
                 self._disk.makedirs(place.parent)
-                self._disk.rename(moved, place)
+                self._disk.rename(directory / entry.path, place)
 
     def read_manifest(self, id: str) -> Manifest:
         path = self._layout.manifest_file(id)
