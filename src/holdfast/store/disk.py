@@ -62,6 +62,14 @@ class Disk:
         with _named("write", file.name):
             _write_all(file, data)
 
+    def reserve(self, file: io.FileIO, size: int) -> None:
+        """Give a file at least that size, with its space on disk, behind what it has."""
+        with _named("reserve space for", file.name):
+            missing = size - os.fstat(file.fileno()).st_size
+            if missing > 0:
+                file.seek(0, io.SEEK_END)
+                _write_all(file, bytes(missing))
+
     def sync(self, file: io.FileIO) -> None:
         with _named("sync", file.name):
             _flush(file.fileno())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import mmap
 import os
 import time
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ from holdfast.store.sealed import seal, unseal
 from holdfast.store.staging import FileEntry
 
 _PRUNED_ABOVE = 4 << 20  # bytes
+_RESERVED = 64 << 10  # bytes, or a multiple of it
 _RETURNED = seal(b'{"returned":true}')
 _LOOK_EVERY_S = 0.005
 
@@ -58,14 +60,15 @@ class RankReports:
 
 
 class ReportLog:
-    """Written by the rank's own process. Not for several threads at once."""
+    """Written by the rank's own process, through a mapping of the file: a report must not cost a system call. Not for
+    several threads at once."""
 
     def __init__(self, path: Path, disk: Disk | None = None) -> None:
         self._path = path
         self._disk = disk or Disk()
         self._file: io.FileIO | None = None
+        self._mapped: mmap.mmap | None = None
         self._size = 0
-        self._torn = False
         self._look_at = _PRUNED_ABOVE
         self.durable = -1  # reports up to this one need not be kept
 
@@ -79,25 +82,36 @@ class ReportLog:
         self._write(_RETURNED)
 
     def close(self) -> None:
+        if self._mapped is not None:
+            self._mapped.close()
         if self._file is not None:
             self._file.close()
-            self._file = None
+        self._mapped = self._file = None
 
     def _write(self, data: bytes) -> None:
+        end = self._size + len(data)
+        if self._mapped is None or end > len(self._mapped):
+            self._reserve(end)
+        assert self._mapped is not None
+        self._mapped[self._size : end] = data
+        self._size = end
+
+    def _reserve(self, size: int) -> None:
+        """Map the file with room for so many bytes, all of them on disk: a write into a mapping cannot be refused."""
         if self._file is None:
             self._open()
         assert self._file is not None
-        if self._torn:
-            data = b"\n" + data  # half a line must not swallow the next one
-        self._torn = True
-        self._disk.append(self._file, data)
-        self._torn = False
-        self._size += len(data)
+        if self._mapped is not None:
+            self._mapped.close()
+            self._mapped = None
+        size += -size % _RESERVED
+        self._disk.reserve(self._file, size)
+        self._mapped = mmap.mmap(self._file.fileno(), size)
 
     def _open(self) -> None:
         self._disk.make_private_dir(self._path.parent.parent)
         self._disk.makedirs(self._path.parent)
-        self._file = self._disk.open_append(self._path, new=False)
+        self._file = self._disk.open_in_place(self._path)
         # Held as long as this process lives, so that a reader knows when nothing more will come. Not every file
         # system has locks.
         with contextlib.suppress(OSError):
@@ -122,9 +136,9 @@ def _staged_line(staged: StagedReport) -> bytes:
 
 
 def read(path: Path) -> bytes:
-    """A log as it is; empty if there is none."""
+    """A log as it is, without the space reserved behind it; empty if there is none."""
     try:
-        return path.read_bytes()
+        return path.read_bytes().rstrip(b"\0")
     except OSError:
         return b""
 
