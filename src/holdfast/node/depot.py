@@ -29,7 +29,6 @@ from holdfast.store.staging import FileEntry
 T = TypeVar("T")
 _FILES_AT_ONCE = 8  # large ones go in parallel parts besides
 _LOG_PATIENCE_S = 5.0
-_WRITERS_END_WITHIN_S = 5.0
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
 
 
@@ -210,7 +209,6 @@ class Depot:
         """What the ranks of the last attempt here reported."""
         logs = sorted(self.layout.staging_dir.glob("attempt-*/rank-*.jsonl"))
         logs = [log for log in logs if log.parent == logs[-1].parent]
-        report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
         found: list[Left] = []
         for log in logs:
             generation, rank = int(log.parent.name.rpartition("-")[2]), int(log.stem.rpartition("-")[2])

@@ -12,6 +12,7 @@ import cloudpickle
 
 from holdfast.errors import CheckpointDamagedError
 from holdfast.private_dirs import make_private
+from holdfast.store import report_log
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
 from holdfast.store.scratch import REMEDY, take_over
@@ -21,6 +22,7 @@ from holdfast.wire.worker_messages import Offer
 from .depot import Depot
 
 _SAVE_LOGS_EVERY_S = 10.0
+_WRITERS_END_WITHIN_S = 5.0
 
 
 class Hands:
@@ -50,6 +52,9 @@ class StorageOrders:
         self._save_logs_at: float | None = None
         if session.storage:
             make_private(Path(session.scratch), REMEDY)
+            # An earlier driver's workers may have a moment to live: what they report until then is taken over, too.
+            logs = home.parent.glob(f"epoch-*/{session.node_id}/.staging/attempt-*/rank-*.jsonl")
+            report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
             home = take_over(home, session.node_id)
             self._depot = Depot(home, lambda: cloudpickle.loads(session.storage).open(session.patience_s))
             self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
