@@ -150,7 +150,7 @@ class Case:
         """Nothing. Of what was killed while it left, or while it read the result, an empty directory or such a copy."""
         scratch, temporary = self.directory / "scratch", self.directory / "tmp"
         files = [path for path in temporary.rglob("*") if path.is_file() and "holdfast-history-" not in str(path)]
-        left = [*scratch.rglob("*"), *files]
+        left = [*scratch.rglob("holdfast-*/*"), *files]
         assert not left, f"{self}: {left} are left"
 
     def __str__(self) -> str:

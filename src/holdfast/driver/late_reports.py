@@ -56,8 +56,8 @@ def take_up(
     taken: list[Manifest] = []
     for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, store.ids()):
         for rank in command.ranks:
-            shard = layout.shard_dir(command.generation, command.index, rank)
-            store.take_back(command.id, shard, ranks[rank].staged[command.index].files)
+            files = ranks[rank].staged[command.index].files
+            store.take_back(command.generation, command.index, rank, files)
         shards = _shards(command, ranks, store, layout)
         if shards is not None:
             append_missing(layout, command.generation, ranks, command.index)

@@ -6,6 +6,7 @@ inbox: events of the core, things to do in the loop, or the error that ends the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -277,5 +278,9 @@ class DiskStorage(Storage):
 
     def close(self, all_stored: bool) -> None:
         self._pool.shutdown(wait=True)
+        if all_stored:
+            with contextlib.suppress(HoldfastError):
+                self.check_lease()  # without it, what is staged is another driver's
+                self._checkpoints.remove_staged()
         if self._journal is not None:
             self._journal.close()

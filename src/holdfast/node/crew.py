@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from holdfast.store import report_log
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import (
@@ -70,6 +71,7 @@ class Crew:
 
     def start_group(self, order: wire.StartWorkers, offer: Offer | None) -> None:
         self._nursery.warm_later()
+        self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.generation))
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)

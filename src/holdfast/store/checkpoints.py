@@ -95,6 +95,13 @@ def _check_entry(entry: FileEntry) -> None:
         raise ValueError(f"{entry.path!r} cannot have {entry.size} bytes")
 
 
+class _Unfinished(msgspec.Struct, frozen=True):
+    """The report whose checkpoint was being committed."""
+
+    generation: int
+    index: int
+
+
 class CheckpointStore:
     """The checkpoints of one run. ``fence`` raises if they are not this process's to change any more."""
 
@@ -131,7 +138,7 @@ class CheckpointStore:
         self._make_way(manifest.id)
         moved: list[tuple[Path, Path]] = []
         try:
-            self._mark(manifest.id)
+            self._mark(manifest.id, _Unfinished(manifest.generation, manifest.index))
             self._merge(manifest.id, chosen, moved)
             write_atomic(self._disk, manifest_file, data, before=self._fence)
         except (StorageError, OSError):
@@ -142,16 +149,20 @@ class CheckpointStore:
         self._discard(shards)
         return manifest
 
-    def take_back(self, id: str, shard: Path, entries: Sequence[FileEntry]) -> None:
-        """Give a shard back what a commit that was cut off had moved into the checkpoint. For each rank in turn."""
-        directory = self._layout.checkpoint_dir(id)
-        if self._layout.manifest_file(id).exists() or directory.is_symlink():
-            return
-        for entry in entries:
-            place = shard / entry.path
-            if not place.exists() and staging.difference(directory, entry) is None:
-                self._disk.makedirs(place.parent)
-                self._disk.rename(directory / entry.path, place)
+    def take_back(self, generation: int, index: int, rank: int, entries: Sequence[FileEntry]) -> None:
+        """Give a shard back what a commit that was cut off had moved into a checkpoint. For each rank in turn."""
+        shard = self._layout.shard_dir(generation, index, rank)
+        for id in self._unfinished_ids():
+            directory = self._layout.checkpoint_dir(id)
+            mark = self._layout.unfinished_file(id).read_bytes()
+            of_another = mark != msgspec.json.encode(_Unfinished(generation, index))
+            if of_another or self._layout.manifest_file(id).exists() or directory.is_symlink():
+                continue
+            for entry in entries:
+                place = shard / entry.path
+                if not place.exists() and staging.difference(directory, entry) is None:
+                    self._disk.makedirs(place.parent)
+                    self._disk.rename(directory / entry.path, place)
 
     def read_manifest(self, id: str) -> Manifest:
         path = self._layout.manifest_file(id)
@@ -228,12 +239,13 @@ class CheckpointStore:
         leftovers += self._unfinished()
         for path in leftovers:
             if path == self._layout.staging_dir:
-                self._remove_staged(path)
+                self.remove_staged()
             else:
                 self._remove(path)
         return [self._layout.relative(path) for path in leftovers]
 
-    def _remove_staged(self, path: Path) -> None:
+    def remove_staged(self) -> None:
+        path = self._layout.staging_dir
         self._disk.rmdir(path)  # a colleague's can be removed if it is empty, though not entered
         try:
             self._disk.rmtree(path)
@@ -248,14 +260,15 @@ class CheckpointStore:
     def _unfinished(self) -> list[Path]:
         """The directory of each checkpoint that was being committed or deleted, and then its mark."""
         found: list[Path] = []
-        for path in self._entries():
-            id = path.name.removeprefix(".").removesuffix(UNFINISHED)
-            if path.name != f".{id}{UNFINISHED}" or not is_stored_name(id):
-                continue
+        for id in self._unfinished_ids():
             kept = self._layout.manifest_file(id).exists() or self._layout.quarantine_file(id).exists()
-            directory = self._layout.checkpoint_dir(id)
-            found += [path] if kept or not os.path.lexists(directory) else [directory, path]
+            directory, mark = self._layout.checkpoint_dir(id), self._layout.unfinished_file(id)
+            found += [mark] if kept or not os.path.lexists(directory) else [directory, mark]
         return found
+
+    def _unfinished_ids(self) -> list[str]:
+        marks = [path.name for path in self._entries() if path.name.startswith(".") and path.name.endswith(UNFINISHED)]
+        return [id for mark in marks if is_stored_name(id := mark[1 : -len(UNFINISHED)])]
 
     def _is_ours(self, id: str) -> bool:
         marks = self._layout.manifest_file, self._layout.unfinished_file, self._layout.quarantine_file
@@ -300,11 +313,11 @@ class CheckpointStore:
             for source, destination in reversed(moved):
                 self._disk.rename(destination, source)
 
-    def _mark(self, id: str) -> None:
+    def _mark(self, id: str, report: _Unfinished | None = None) -> None:
         """What has this name from now on is ours, and is collected unless it is committed."""
         mark = self._layout.unfinished_file(id)
         if not mark.exists():
-            self._disk.write_new(mark, b"")
+            self._disk.write_new(mark, b"" if report is None else msgspec.json.encode(report))
         self._disk.fsync_dir(self._layout.checkpoints_dir)
 
     def _make_way(self, id: str) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import io
 import mmap
 import os
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -200,3 +201,11 @@ def _is_written(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def remove_before(staging_dir: Path, generation: int) -> None:
+    """The logs of attempts before that one, whose reports are with the driver."""
+    for path in staging_dir.glob("attempt-*"):
+        number = path.name.removeprefix("attempt-")
+        if number.isdigit() and int(number) < generation:
+            shutil.rmtree(path, ignore_errors=True)
