@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from job import expected, trainer
 
 from holdfast.driver.history import load
+from holdfast.errors import ControllerError
 from holdfast.store import journal, values
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal
@@ -69,12 +71,26 @@ def links_the_directory(run: Path, outside: Path) -> None:
     directory.symlink_to(outside / LAST)
 
 
+def makes_the_manifest_a_device(run: Path, outside: Path) -> None:
+    manifest = run / "checkpoints" / f"{LAST}.json"
+    manifest.rename(outside / "manifest")
+    manifest.symlink_to("/dev/zero")
+
+
+def makes_the_manifest_a_fifo(run: Path, outside: Path) -> None:
+    manifest = run / "checkpoints" / f"{LAST}.json"
+    manifest.rename(outside / "manifest")
+    os.mkfifo(manifest)
+
+
 PLANTED = {
     "absolute": names_a_path("OUTSIDE/precious"),
     "up": names_a_path("../../../../outside/precious"),
     "nul": names_a_path("a\0b"),
     "link to a file": links_a_file,
     "link to a directory": links_the_directory,
+    "link to a device": makes_the_manifest_a_device,
+    "FIFO": makes_the_manifest_a_fifo,
 }
 
 
@@ -90,3 +106,29 @@ def test_the_checkpoint_is_set_aside_and_the_run_resumes_from_the_one_before(
     assert {path: path.read_bytes() for path in sorted(outside.rglob("*")) if path.is_file()} == before
     records, _ = journal.read(RunLayout(run))
     assert [record.body["id"] for record in records if record.kind == "Damaged"] == [LAST]
+
+
+@pytest.mark.parametrize("kind", ["device", "fifo", "directory"])
+@pytest.mark.parametrize("file", ["run.json", "journal/000001.jsonl", "metrics/attempt-0001/rank-0.jsonl"])
+def test_a_run_resumes_although_a_file_of_it_can_never_be_read(run: Path, file: str, kind: str) -> None:
+    path = run / file
+    path.unlink()
+    make: dict[str, Callable[[Path], object]] = {"fifo": os.mkfifo, "directory": os.mkdir}
+    make.get(kind, lambda path: path.symlink_to("/dev/zero"))(path)
+    if (file, kind) == ("run.json", "directory"):
+        with pytest.raises(ControllerError, match=r"run\.json: Is a directory"):
+            trainer(str(run.parent), "run", {"steps": STEPS, "pause_s": 0}).fit()
+        return
+    result = trainer(str(run.parent), "run", {"steps": STEPS, "pause_s": 0}).fit()
+    assert result.return_value == expected(STEPS)
+
+
+@pytest.mark.parametrize("time", [1e300, float("nan"), float("-inf"), -5.0])
+def test_a_run_resumes_although_a_record_has_no_true_time(run: Path, time: float) -> None:
+    segment = run / "journal" / "000001.jsonl"
+    number = len(segment.read_bytes().splitlines()) + 1
+    with segment.open("ab") as file:
+        file.write(journal.line(number, time, "Nothing", {}))
+    result = trainer(str(run.parent), "run", {"steps": STEPS, "pause_s": 0}).fit()
+    assert result.return_value == expected(STEPS)
+    assert result.ledger is not None

@@ -13,8 +13,10 @@ import struct
 import sys
 from dataclasses import dataclass
 
+from holdfast.errors import StorageError
 from holdfast.store import values
 from holdfast.store.layout import RunLayout
+from holdfast.store.regular import open_regular
 from holdfast.store.sealed import unseal
 
 _IS_BSD = sys.platform == "darwin"
@@ -32,14 +34,16 @@ def living_driver(layout: RunLayout) -> LivingDriver | None:
     if "holdfast.driver.loop" in sys.modules:
         raise RuntimeError("a process that trains must not look at leases: run holdfast as a command of its own")
     try:
-        fd = os.open(layout.lease_file, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_regular(layout.lease_file)
     except FileNotFoundError:
         return None
-    try:
-        owner = _lock_owner(fd)
-        return None if owner is None else _describe(owner, os.read(fd, 1 << 16))
-    finally:
-        os.close(fd)
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{layout.lease_file} cannot be read: {error.strerror}") from error
+    with file:
+        owner = _lock_owner(file.fileno())
+        return None if owner is None else _describe(owner, file.read(1 << 16) or b"")
 
 
 def _lock_owner(fd: int) -> int | None:

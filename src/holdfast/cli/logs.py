@@ -41,10 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
         is_driven = stored.driver() is not None
         if not arguments.attempt:
             # An attempt is over when the next has begun: what is left of it is there by now.
-            for over in range(max(attempt, 1), _latest(stored)):
-                printer.print_new(over, final=True)
-                attempt = over + 1
-            attempt = max(attempt, _latest(stored))
+            latest = _latest(stored)
+            for over in stored.attempts():
+                if attempt <= over < latest:
+                    printer.print_new(over, final=True)
+            attempt = max(attempt, latest)
     if attempt:
         printer.print_new(attempt, final=True)
     return 0
@@ -98,15 +99,19 @@ class _Printer:
 
     def _new_lines(self, attempt: int, rank: int, final: bool) -> Iterator[bytes]:
         done = self._done.get((attempt, rank), 0)
-        rest = b""
+        rest: list[bytes] = []  # of a line that has not ended yet
         for piece in self._run.log(attempt, rank, done):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
+            *lines, last = piece.split(b"\n")
+            for end in lines:
+                line = b"".join([*rest, end])
+                rest = []
                 done += len(line) + 1
                 yield line
-        if final and rest:
-            done += len(rest)
-            yield rest
+            rest.append(last)
+        if final and any(rest):
+            line = b"".join(rest)
+            done += len(line)
+            yield line
         self._done[attempt, rank] = done
 
 

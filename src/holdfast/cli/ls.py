@@ -82,6 +82,8 @@ def _row(location: Location) -> dict[str, Any]:
             row["problem"] = f"what it is was lost; holdfast verify {location} says more"
     except (HoldfastError, OSError) as error:
         row["problem"] = str(error)
+    except Exception as error:  # whatever somebody has made of this one, the others are listed
+        row["problem"] = f"it cannot be read ({type(error).__name__}: {error})"
     return row
 
 

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
+import msgspec
+
 import holdfast
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 from holdfast.printable import printable
@@ -57,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{error.filename} cannot be read: {error.strerror}. Run this as a user who may read it.", 1)
     except HoldfastError as error:
         return _complain(error, 1)
+    except msgspec.ValidationError as error:
+        return _complain(f"a record of the journal is not one that this version of Holdfast reads: {error}", 1)
     except OSError as error:
         with open(os.devnull, "w") as nowhere:  # what stdout did not take must not be tried again at the end
             os.dup2(nowhere.fileno(), 1)

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.driver.display_picture import duration, pick_metrics, value_text
 from holdfast.printable import printable, printable_json, printable_lines
 from holdfast.store.sealed import Damage
+from holdfast.store.times import is_time
 
 _SHOWN_METRICS = 6
 
@@ -55,11 +56,13 @@ def note(text: str, *, lines: bool = False) -> None:
 
 
 def local_time(seconds: float | None) -> str:
-    return "-" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    if seconds is None or not is_time(seconds):
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def iso_time(seconds: float | None) -> str | None:
-    if seconds is None:
+    if seconds is None or not is_time(seconds):
         return None
     milliseconds = round(seconds * 1000)
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))

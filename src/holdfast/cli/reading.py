@@ -25,6 +25,7 @@ from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import Damage
+from holdfast.store.times import is_time
 
 _P = ParamSpec("_P")
 
@@ -62,7 +63,7 @@ class Reading:
     def last_change(self) -> float | None:
         _, row = self.last_report
         times = [self.records[-1].time] if self.records else []
-        return max([*times, row["time"]] if row else times, default=None)
+        return max(filter(is_time, [*times, row["time"]] if row else times), default=None)
 
     def validation(self, manifest: Manifest) -> ValidationStatus:
         for record in self.past.state.checkpoints:

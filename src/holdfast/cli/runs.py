@@ -19,6 +19,7 @@ from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.metrics import read_metrics
+from holdfast.store.regular import LINE, open_regular, read_whole
 from holdfast.store.sealed import Damage
 
 NO_REASON = "the reason was not written down"
@@ -26,6 +27,7 @@ ATTEMPT = re.compile(r"attempt-(\d+)")
 LOG = re.compile(r"rank-(\d+)\.log")
 _METRICS = re.compile(r"metrics/attempt-(\d+)/rank-(\d+)\.jsonl")
 _BLOCK = 1 << 16
+_REASON = 1 << 20  # bytes
 
 
 class Run(Protocol):
@@ -121,7 +123,7 @@ class LocalRun:
         for path in sorted(self._layout.checkpoints_dir.glob("*.json.damaged")):
             id = path.name.removesuffix(".json.damaged")
             try:
-                why = self._layout.quarantine_reason_file(id).read_text(errors="replace").strip()
+                why = read_whole(self._layout.quarantine_reason_file(id), _REASON).decode(errors="replace").strip()
             except OSError:
                 why = ""
             found.append((id, why or NO_REASON))
@@ -145,9 +147,13 @@ class LocalRun:
 
     def log(self, attempt: int, rank: int, start: int) -> Iterator[bytes]:
         try:
-            file = open(self._layout.log_file(attempt, rank), "rb")
+            file = open_regular(path := self._layout.log_file(attempt, rank))
         except FileNotFoundError:
             return
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror}") from error
         with file:
             file.seek(start)
             while block := file.read(_BLOCK):
@@ -187,20 +193,34 @@ def numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
 
 
 def lines_backwards(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file whose blocks come from its end."""
-    rest = b""
+    """The lines of a file whose blocks come from its end; one that is too long for a report comes as an empty one."""
+    rest: list[bytes] = []  # of the line whose beginning has not come yet, from its end
+    size = 0
     for block in blocks:
-        first, *lines = (block + rest).split(b"\n")
-        yield from reversed(lines)
-        rest = first
-    yield rest
+        first, *lines = block.split(b"\n")
+        if lines:
+            rest.append(lines.pop())
+            yield _joined(rest, size + len(rest[-1]))
+            yield from reversed(lines)
+            rest, size = [], 0
+        size += len(first)
+        rest.append(first)
+        if size > LINE:
+            rest.clear()
+    yield _joined(rest, size)
+
+
+def _joined(backwards: list[bytes], size: int) -> bytes:
+    return b"".join(reversed(backwards)) if size <= LINE else b""
 
 
 def _blocks_backwards(path: Path) -> Iterator[bytes]:
     try:
-        file = open(path, "rb", buffering=0)
-    except FileNotFoundError:
-        return
+        file = open_regular(path)
+    except PermissionError:
+        raise
+    except OSError:
+        return  # verify names it
     with file:
         position = file.seek(0, io.SEEK_END)
         while position:

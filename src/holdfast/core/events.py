@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from msgspec import Struct
+from msgspec.json import Decoder
 
 from .failures import Evidence
 from .state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
@@ -262,3 +263,5 @@ class RunEnded(Event, frozen=True):
 
 
 DURABLE: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__() if kind.durable}
+for _kind in DURABLE.values():
+    Decoder(_kind)  # learns the type now: two threads that first meet one at the same time would crash

@@ -12,6 +12,7 @@ from holdfast.printable import printable
 
 MAX_LINE = 4_000
 MAX_VALUE = 24
+_AGES = 1e11  # seconds: what lasts longer has no true times
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _ESCAPE = re.compile(
@@ -110,6 +111,8 @@ def ago(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
+    if not -_AGES < seconds < _AGES:
+        return "? s"
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"

@@ -102,7 +102,13 @@ class Driver:
     def _open(self) -> None:
         desk = self._desk
         records, damage = desk.storage.open()
-        desk.past = read_past(records)
+        try:
+            desk.past = read_past(records)
+        except msgspec.ValidationError as error:
+            raise StorageError(
+                f"The journal of {desk.plan.location} is not one that this version of Holdfast reads ({error}): "
+                "upgrade it (pip install --upgrade holdfast)."
+            ) from error
         self._known = self._known_identity()
         if is_experiment(self._known or desk.past.identity or {}):
             desk.storage.close(all_stored=False)

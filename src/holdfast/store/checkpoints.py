@@ -22,6 +22,7 @@ from holdfast.store import formats, staging, values
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
 from holdfast.store.formats import FORMAT as FORMAT
 from holdfast.store.layout import UNFINISHED, RunLayout, check_stored_name, is_stored_name, path_problem
+from holdfast.store.regular import read_whole
 from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.staging import FileEntry as FileEntry
 
@@ -41,6 +42,9 @@ class Manifest(msgspec.Struct, frozen=True):
     files: list[FileEntry]
     validation: Any = None  # what its validation is to be called with, if one was asked for
     epoch: int = 0  # of the driver that committed it, where that can be seen only later: on object stores
+
+
+values.prepare(Manifest)
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -167,7 +171,7 @@ class CheckpointStore:
     def read_manifest(self, id: str) -> Manifest:
         path = self._layout.manifest_file(id)
         try:
-            line = path.read_bytes()
+            line = read_whole(path)
         except OSError as error:
             raise CheckpointDamagedError(f"Checkpoint {id} has no readable manifest: {error}") from error
         return parse_manifest(id, line, str(path))

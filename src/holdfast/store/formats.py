@@ -14,6 +14,7 @@ from holdfast import __version__
 from holdfast.errors import NewerFormatError
 from holdfast.store import values
 from holdfast.store.layout import RunLayout
+from holdfast.store.regular import read_whole
 from holdfast.store.sealed import unseal
 
 FORMAT = 1
@@ -56,6 +57,6 @@ def check_lines(lines: Iterable[tuple[str, bytes | None]]) -> None:
 
 def _content(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return read_whole(file)
     except OSError:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from holdfast.errors import RunInUseError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir
 from holdfast.store.layout import RunLayout
+from holdfast.store.regular import read_lines
 from holdfast.store.sealed import Damage as Damage
 from holdfast.store.sealed import seal, unseal
 
@@ -32,6 +33,9 @@ class Record(msgspec.Struct, frozen=True):
     time: float
     kind: str
     body: dict[str, Any]
+
+
+values.prepare(Record)
 
 
 class Journal:
@@ -124,25 +128,21 @@ def gap(expected: int, found: int) -> str:
 
 def _read_segment(path: Path, name: str, damage: list[Damage]) -> Iterator[Record]:
     try:
-        data = path.read_bytes()
+        yield from parse_lines(read_lines(path), name, damage)
     except OSError as error:
         damage.append(Damage(name, "file", f"cannot be read: {error.strerror}"))
-        return
-    yield from parse_lines(data, name, damage)
 
 
-def parse_lines(data: bytes, name: str, damage: list[Damage], first: int = 1) -> Iterator[Record]:
-    """The intact records in lines of which the first has that number in the file of that name."""
-    lines = data.split(b"\n")
-    tail = lines.pop()  # empty after a whole write
-    for number, content in enumerate([*lines, tail] if tail else lines, start=first):
+def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage], first: int = 1) -> Iterator[Record]:
+    """The intact records in lines, with their newlines, of which the first has that number in the file of that name."""
+    for number, line in enumerate(lines, start=first):
+        content = line.removesuffix(b"\n")
         record = _parse(content)
         if record is not None:
             yield record
             continue
         buried = list(_buried(content))
-        cut_short = number - first == len(lines)
-        what = "the last write was cut short" if cut_short else "its checksum does not fit its content"
+        what = "the last write was cut short" if not line.endswith(b"\n") else "its checksum does not fit its content"
         kept = f"; {len(buried)} intact in it kept" if buried else ""
         damage.append(Damage(name, f"line {number}", what + kept))
         yield from buried

@@ -24,7 +24,9 @@ from holdfast.errors import RunInUseError, StorageError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
 from holdfast.store.layout import RunLayout
+from holdfast.store.regular import read_whole
 from holdfast.store.sealed import seal, unseal
+from holdfast.store.times import is_time, utc_text
 
 _Identity = tuple[int, int]  # of a file or directory: device and inode
 
@@ -32,6 +34,7 @@ _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == 
 _WHOLE_FILE = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # Linux's struct flock
 _REFUSED = frozenset({errno.EACCES, errno.EAGAIN})
 _MOST = 1 << 16  # bytes of lease.json that are read
+_LARGEST_SEGMENT = 4 << 30  # bytes
 _CHILD_CLOSES_WITHIN_S = 1.0  # a child that the last holder had just forked when it ended
 
 _table_lock = threading.RLock()
@@ -181,7 +184,7 @@ def _detach_newest_segment(layout: RunLayout, disk: Disk) -> None:
     """If somebody deleted lease.json, its holder may live, stopped in the middle of a write. The segment becomes a new
     file of the same content, so that what that driver still writes into the old one is not part of the run."""
     for _, path in layout.segments()[-1:]:
-        write_atomic(disk, path, path.read_bytes())
+        write_atomic(disk, path, read_whole(path, _LARGEST_SEGMENT))
 
 
 def _describe(epoch: int) -> bytes:
@@ -196,8 +199,8 @@ def _describes_another(content: dict[str, Any]) -> bool:
 def _holder(content: dict[str, Any]) -> str:
     if "pid" not in content or "host" not in content:
         return "another process"
-    started = content.get("started")
-    since = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(started)) if isinstance(started, float) else ""
+    started = content.get("started", 0.0)
+    since = f" since {utc_text(started)}" if is_time(started) else ""
     return f"process {content['pid']} on {content['host']}{since}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.store import values
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
+from holdfast.store.regular import open_regular, read_lines
 from holdfast.store.sealed import Damage, seal, unseal
 
 _TAIL = 1 << 20  # bytes
@@ -79,29 +80,28 @@ def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[di
     """The reports of one rank in one generation, oldest first, and the lines that could not be read."""
     path = layout.metrics_file(generation, rank)
     name = layout.relative(path)
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], []
-    except OSError as error:
-        return [], [Damage(name, "file", f"cannot be read: {error.strerror}")]
     rows: list[dict[str, Any]] = []
     damage: list[Damage] = []
-    for number, content in enumerate(lines, start=1):
-        row = parse_line(content)
-        if row is not None:
-            rows.append(row)
-        elif content:
-            damage.append(Damage(name, f"line {number}", "it is not an intact report"))
+    try:
+        for number, content in enumerate(read_lines(path), start=1):
+            row = parse_line(content)
+            if row is not None:
+                rows.append(row)
+            elif content != b"\n":
+                damage.append(Damage(name, f"line {number}", "it is not an intact report"))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        damage.append(Damage(name, "file", f"cannot be read: {error.strerror}"))
     return rows, damage
 
 
 def read_last_metrics(layout: RunLayout, generation: int, rank: int) -> dict[str, Any] | None:
     """The last intact report near the end of the file, however long that is; None if there is none."""
     try:
-        with open(layout.metrics_file(generation, rank), "rb") as file:
+        with open_regular(layout.metrics_file(generation, rank)) as file:
             file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
-            lines = file.read().split(b"\n")
+            lines = file.read(_TAIL).split(b"\n")
     except OSError:
         return None
     rows = (parse_line(content) for content in reversed(lines) if content)
@@ -116,12 +116,17 @@ def parse_line(content: bytes) -> dict[str, Any] | None:
         row = values.decode(unseal(content) or content)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and row.keys() == {"index", "time", "metrics"} else None
+    return row if isinstance(row, dict) and row.keys() == {"index", "time", "metrics"} and _is_report(row) else None
+
+
+def _is_report(row: dict[str, Any]) -> bool:
+    index, time = row["index"], row["time"]
+    return type(index) is int and index >= 0 and type(time) in (int, float) and isinstance(row["metrics"], dict)
 
 
 def _ends_torn(path: Path) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.seek(0, io.SEEK_END) > 0 and file.seek(-1, io.SEEK_END) >= 0 and file.read(1) != b"\n"
     except FileNotFoundError:
         return False

@@ -14,12 +14,16 @@ from holdfast.store import formats, values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
 from holdfast.store.formats import FORMAT
 from holdfast.store.layout import RunLayout
+from holdfast.store.regular import read_whole
 from holdfast.store.sealed import seal, unseal
 
 
 class _Content(msgspec.Struct):
     format: int
     run: dict[Any, Any]
+
+
+values.prepare(_Content)
 
 
 def write(layout: RunLayout, disk: Disk, body: dict[str, Any]) -> None:
@@ -30,7 +34,7 @@ def write(layout: RunLayout, disk: Disk, body: dict[str, Any]) -> None:
 def read(layout: RunLayout) -> dict[str, Any]:
     path = layout.run_file
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except (FileNotFoundError, NotADirectoryError):
         raise missing(str(layout.root)) from None
     except OSError as error:

@@ -43,6 +43,12 @@ def decode(data: bytes) -> Any:
         raise ValueError(f"not a stored value: {error}") from None
 
 
+def prepare(kind: type[msgspec.Struct]) -> None:
+    """For what threads read. msgspec learns a type when it first meets it, and two threads that do so at the same time
+    crash the process."""
+    msgspec.json.Decoder(kind)
+
+
 def is_plain(value: Any) -> bool:
     """Whether JSON holds the value as it is. The common case, a dict of floats, must be quick."""
     kind = type(value)

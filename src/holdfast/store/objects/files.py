@@ -16,6 +16,7 @@ from holdfast.errors import ObjectExistsError, ObjectMissingError, StorageError
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
 from holdfast.store.objects import transfer
 from holdfast.store.objects.base import Level, ObjectInfo
+from holdfast.store.regular import open_regular
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -36,12 +37,13 @@ class FileObjects:
 
     def get(self, key: str) -> bytes:
         with self._reading(key):
-            return self._path(key).read_bytes()
+            with open_regular(self._path(key)) as file:
+                return file.readall() or b""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        with self._reading(key), open(self._path(key), "rb") as file:
+        with self._reading(key), open_regular(self._path(key)) as file:
             file.seek(start)
-            return transfer.exactly(file.read(length), length, str(self._path(key)))
+            return transfer.exactly(file.read(length) or b"", length, str(self._path(key)))
 
     def put(self, key: str, data: bytes) -> None:
         self._place(key, lambda path: write_atomic(self._disk, path, data))

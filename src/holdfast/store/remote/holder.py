@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from pathlib import Path
 
 import msgspec
+
+from holdfast.store.times import utc_text
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -19,8 +20,8 @@ class Holder(msgspec.Struct, frozen=True):
     since: float
 
     def __str__(self) -> str:
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
-        return f"process {self.pid} on {self.host} since {since}"
+        since = utc_text(self.since)
+        return f"process {self.pid} on {self.host}{f' since {since}' if since else ''}"
 
     @property
     def is_dead(self) -> bool:

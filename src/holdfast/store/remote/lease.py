@@ -40,6 +40,9 @@ class _Note(msgspec.Struct, frozen=True):
         return seal(values.encode(fields))
 
 
+values.prepare(_Note)
+
+
 class RemoteLease:
     """Held until ``release()``, or until another driver has begun."""
 

@@ -7,6 +7,7 @@ n itself), a merge, and an append that follows one whose fate was unknown.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import socket
@@ -50,6 +51,9 @@ class Header(msgspec.Struct, frozen=True):
     @property
     def who(self) -> str:
         return f"process {self.pid} on {self.host} (epoch {self.epoch})"
+
+
+values.prepare(Header)
 
 
 @dataclass
@@ -160,7 +164,7 @@ def _take_in(past: Past, entry: Entry, data: bytes, header: Header | None) -> No
         if header.claim:
             past.claims.add(entry.position)
     before = len(past.damage)
-    records = list(journal.parse_lines(lines, entry.key, past.damage, first_line))
+    records = list(journal.parse_lines(io.BytesIO(lines), entry.key, past.damage, first_line))
     for record in records:
         _note_epoch(past, record)
     past.records += records

@@ -1,0 +1,17 @@
+"""Times that are stored: somebody else may have written them, so they may be no time at all."""
+
+from __future__ import annotations
+
+import time
+
+_END = 253_402_300_800.0  # the year 10000, which calendars cannot say
+
+
+def is_time(seconds: object) -> bool:
+    """Whether these are seconds since 1970 that a calendar has."""
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < _END
+
+
+def utc_text(seconds: float) -> str:
+    """For people; empty if it is no time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if is_time(seconds) else ""
