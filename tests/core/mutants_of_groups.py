@@ -8,10 +8,11 @@ import pytest
 from msgspec import structs
 
 from holdfast.core import commands as do
-from holdfast.core import ending, failing, group, hanging, phases, run, scaling, starting
+from holdfast.core import ending, failing, group, hanging, phases, run, scaling, starting, timers
 from holdfast.core import events as ev
 from holdfast.core.failures import FailureKind
 from holdfast.core.state import Phase, RankStatus, RunState, Verdict
+from holdfast.core.timers import TimerKind
 from holdfast.core.turn import Turn
 
 
@@ -181,7 +182,9 @@ def lets_an_error_come_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def never_gives_a_node_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
-        turn.commands = [c for c in turn.commands if not isinstance(c, do.SetTimer) or not c.name.startswith("rest:")]
+        turn.commands = [
+            c for c in turn.commands if not isinstance(c, do.SetTimer) or c.timer.kind is not TimerKind.REST
+        ]
         return reason
 
     good = starting.driver_started
@@ -213,7 +216,7 @@ def looks_for_a_hang_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
         limit, (_, idle) = hanging._hang_limit(turn.state), hanging._slowest(turn)
         good(turn)
         if not limit:
-            turn.do(do.SetTimer("hang", hanging._LEAST_LEARNT_S - idle))
+            turn.do(do.SetTimer(timers.HANG, hanging._LEAST_LEARNT_S - idle))
 
     good = hanging.look
     monkeypatch.setattr(hanging, "look", broken)
@@ -222,7 +225,7 @@ def looks_for_a_hang_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def waits_for_stacks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, rank: int) -> None:
         good(turn, rank)
-        turn.commands = [c for c in turn.commands if not isinstance(c, do.SetTimer) or c.name != "stacks"]
+        turn.commands = [c for c in turn.commands if not isinstance(c, do.SetTimer) or c.timer != timers.STACKS]
 
     good = hanging._suspect
     monkeypatch.setattr(hanging, "_suspect", broken)

@@ -6,6 +6,7 @@ from machine import CRASH, Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import Phase
 
 
@@ -44,7 +45,7 @@ def test_each_wait_is_written() -> None:
     machine.fail(evidence=CRASH)
     machine.gone()
     assert machine.state.offer is not None
-    machine.feed(ev.Verified(machine.state.offer.id), ev.TimerFired("backoff"))
+    machine.feed(ev.Verified(machine.state.offer.id), ev.TimerFired(timers.BACKOFF))
     assert lacks(machine) == [ev.CapacityLacking(2, 1), ev.CapacityLacking(2, 0)]
 
 

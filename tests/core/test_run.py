@@ -6,7 +6,7 @@ from machine import CRASH, Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
-from holdfast.core import phases, run
+from holdfast.core import phases, run, timers
 from holdfast.core.failures import FailureKind
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, ValidationStatus
 
@@ -22,7 +22,7 @@ def test_the_group_trains_when_every_rank_is_ready() -> None:
     machine.start()
     machine.feed(ev.WorkerReady(1, 0))
     assert machine.state.phase is Phase.STARTING
-    assert do.CancelTimer("start") in machine.feed(ev.WorkerReady(1, 1))
+    assert do.CancelTimer(timers.START) in machine.feed(ev.WorkerReady(1, 1))
     assert machine.state.phase is Phase.RUNNING
 
 
@@ -87,9 +87,9 @@ def test_a_manifest_that_the_journal_does_not_know_is_taken_in_and_resumed_from(
 
 def test_a_group_that_does_not_start_in_time_has_failed_to_start() -> None:
     machine = Machine(start_timeout_s=9.0)
-    assert do.SetTimer("start", 9.0) in machine.start()
+    assert do.SetTimer(timers.START, 9.0) in machine.start()
     machine.feed(ev.WorkerReady(1, 0))
-    machine.feed(ev.TimerFired("start"))
+    machine.feed(ev.TimerFired(timers.START))
     assert machine.state.failure is not None
     assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.START_UP)
 
@@ -99,7 +99,7 @@ def test_a_rank_that_makes_no_progress_hangs() -> None:
     machine.now = 6.0
     machine.feed(ev.Progressed(1, 0, 1))
     machine.now = 10.0
-    machine.feed(ev.TimerFired("hang"))
+    machine.feed(ev.TimerFired(timers.HANG))
     assert machine.state.failure is not None
     assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.HANG)
 
@@ -109,13 +109,13 @@ def test_while_all_make_progress_the_watch_is_set_again() -> None:
     machine.now = 6.0
     machine.feed(ev.Progressed(1, 0, 1), ev.Progressed(1, 1, 1))
     machine.now = 10.0
-    assert machine.feed(ev.TimerFired("hang")) == [do.SetTimer("hang", 6.0)]
+    assert machine.feed(ev.TimerFired(timers.HANG)) == [do.SetTimer(timers.HANG, 6.0)]
 
 
 def test_a_stopped_process_that_is_not_continued_in_time_hangs() -> None:
     machine = Machine(stopped_grace_s=2.0).training()
-    assert machine.feed(ev.WorkerStopped(1, 1, stopped=True)) == [do.SetTimer("stopped:1", 2.0)]
-    machine.feed(ev.TimerFired("stopped:1"))
+    assert machine.feed(ev.WorkerStopped(1, 1, stopped=True)) == [do.SetTimer(timers.stopped(1), 2.0)]
+    machine.feed(ev.TimerFired(timers.stopped(1)))
     assert machine.state.failure is not None
     assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.HANG)
 
@@ -123,17 +123,17 @@ def test_a_stopped_process_that_is_not_continued_in_time_hangs() -> None:
 def test_a_stopped_process_that_goes_on_is_forgiven() -> None:
     machine = Machine(stopped_grace_s=2.0).training()
     machine.feed(ev.WorkerStopped(1, 1, stopped=True))
-    assert machine.feed(ev.WorkerStopped(1, 1, stopped=False)) == [do.CancelTimer("stopped:1")]
-    machine.feed(ev.TimerFired("stopped:1"))
+    assert machine.feed(ev.WorkerStopped(1, 1, stopped=False)) == [do.CancelTimer(timers.stopped(1))]
+    machine.feed(ev.TimerFired(timers.stopped(1)))
     assert machine.state.phase is Phase.RUNNING
 
 
 def test_a_warning_names_the_ranks_whose_report_is_missing() -> None:
     machine = Machine(num_workers=3, missing_warning_s=30.0).training()
     machine.stage(0, 1)
-    asked = machine.feed(ev.TimerFired("missing:0"))
+    asked = machine.feed(ev.TimerFired(timers.missing(0)))
     assert "report number 1 of rank 0, 2; rank 1 made it" in only(do.Warn, asked).text
-    assert do.SetTimer("missing:0", 30.0) in asked
+    assert do.SetTimer(timers.missing(0), 30.0) in asked
 
 
 def test_what_an_older_group_says_is_not_acted_on() -> None:

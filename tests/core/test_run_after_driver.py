@@ -7,6 +7,7 @@ from msgspec import structs
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec
 
 A, B = "a@machine", "b@machine"
@@ -29,18 +30,18 @@ def test_when_all_nodes_are_back_nothing_is_waited_for() -> None:
     asked = begin(after(), B, A)
     assert only(do.StartGroup, asked).generation == 2
     assert not every(do.Warn, asked)
-    assert [timer.name for timer in every(do.SetTimer, asked)] == ["start"]
+    assert [each.timer for each in every(do.SetTimer, asked)] == [timers.START]
 
 
 def test_a_node_that_is_not_back_is_waited_for_until_its_lease_is_over() -> None:
     machine = after()
     asked = begin(machine, A, waited_s=4.0)
     assert not every(do.StartGroup, asked)
-    assert only(do.SetTimer, asked) == do.SetTimer("doubt", 8.0)
+    assert only(do.SetTimer, asked) == do.SetTimer(timers.DOUBT, 8.0)
     assert "left on b," in only(do.Warn, asked).text
     assert machine.state.phase is Phase.WAITING
     assert not machine.feed(ev.Capacity(2))
-    assert every(do.StartGroup, machine.feed(ev.TimerFired("doubt")))
+    assert every(do.StartGroup, machine.feed(ev.TimerFired(timers.DOUBT)))
 
 
 def test_it_is_waited_for_no_longer_when_it_comes_back() -> None:
@@ -49,7 +50,7 @@ def test_it_is_waited_for_no_longer_when_it_comes_back() -> None:
     assert not machine.feed(ev.NodeClear(A), ev.NodeClear("c@machine"))
     asked = machine.feed(ev.NodeClear(B))
     assert every(do.StartGroup, asked)
-    assert do.CancelTimer("doubt") in asked
+    assert do.CancelTimer(timers.DOUBT) in asked
 
 
 def test_the_same_name_on_another_machine_is_another_node() -> None:
@@ -80,7 +81,7 @@ def test_a_stop_is_not_waited_for() -> None:
     asked = machine.feed(ev.StopAsked())
     assert only(do.Finish, asked).outcome is Outcome.STOPPED
     assert machine.state.leases, "the next driver has to wait all the same"
-    assert not every(do.StartGroup, machine.feed(ev.TimerFired("doubt")))
+    assert not every(do.StartGroup, machine.feed(ev.TimerFired(timers.DOUBT)))
 
 
 def test_a_group_that_was_known_to_be_gone_is_not_waited_for() -> None:

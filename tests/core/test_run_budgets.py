@@ -7,6 +7,7 @@ from machine import Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import Outcome, Phase, RunSpec, Verdict
 
 
@@ -54,7 +55,7 @@ def test_n_failures_allow_exactly_n_retries(limit: int) -> None:
     for _ in range(limit):
         machine.fail()
         machine.gone()
-        machine.feed(ev.TimerFired("backoff"))
+        machine.feed(ev.TimerFired(timers.BACKOFF))
         assert machine.state.phase is Phase.STARTING
     machine.fail(rank=1)
     finish = only(do.Finish, machine.gone())
@@ -67,7 +68,7 @@ def test_a_limit_of_minus_one_is_none() -> None:
     for _ in range(50):
         machine.fail()
         machine.gone()
-        machine.feed(ev.TimerFired("backoff"))
+        machine.feed(ev.TimerFired(timers.BACKOFF))
     assert machine.state.phase is Phase.STARTING
     assert machine.state.spent == {"failures": 50}
 
@@ -86,8 +87,8 @@ def test_a_second_failure_without_progress_waits_and_each_one_after_it_waits_lon
     waits = []
     for _ in range(5):
         machine.fail()
-        waits += [timer.after_s for timer in every(do.SetTimer, machine.gone()) if timer.name == "backoff"]
-        machine.feed(ev.TimerFired("backoff"))
+        waits += [each.after_s for each in every(do.SetTimer, machine.gone()) if each.timer == timers.BACKOFF]
+        machine.feed(ev.TimerFired(timers.BACKOFF))
     assert waits == [1.0, 2.0, 3.0, 3.0]
 
 
@@ -96,7 +97,7 @@ def test_progress_ends_the_waiting() -> None:
     for _ in range(3):
         machine.fail()
         machine.gone()
-        machine.feed(ev.TimerFired("backoff"))
+        machine.feed(ev.TimerFired(timers.BACKOFF))
     machine.ready()
     machine.commit(0)
     machine.fail()

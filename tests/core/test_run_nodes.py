@@ -7,7 +7,7 @@ from machine import CRASH, Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
-from holdfast.core import run
+from holdfast.core import run, timers
 from holdfast.core.failures import Evidence, FailureKind
 from holdfast.core.state import HandoverReason, Outcome, Phase, RunState
 
@@ -43,26 +43,26 @@ def test_a_group_that_starts_late_is_not_ended_for_what_was_suspected_before() -
     machine = Machine(start_timeout_s=20.0)
     machine.start()
     machine.feed(ev.WorkerReady(1, 0))
-    assert every(do.DumpStacks, stepped(machine, ev.TimerFired("start"), 20.0))
+    assert every(do.DumpStacks, stepped(machine, ev.TimerFired(timers.START), 20.0))
     machine.feed(ev.WorkerReady(1, 1))
-    assert not machine.feed(ev.StacksTaken(1, rank=1), ev.TimerFired("stacks"))
+    assert not machine.feed(ev.StacksTaken(1, rank=1), ev.TimerFired(timers.STACKS))
     assert machine.state.phase is Phase.RUNNING
 
 
 def test_long_first_steps_are_looked_at_from_time_to_time_and_not_all_the_time() -> None:
     machine = Machine(learns_hangs=True).training()
     machine.now = 500.0
-    assert only(do.SetTimer, machine.feed(ev.TimerFired("hang"))).after_s == 60.0
+    assert only(do.SetTimer, machine.feed(ev.TimerFired(timers.HANG))).after_s == 60.0
 
 
 def test_who_has_moved_on_is_not_blamed_for_a_hang() -> None:
     machine = Machine(hang_timeout_s=30.0).training()
     machine.now = 10.0
     machine.feed(ev.Progressed(1, 1, 1))
-    assert every(do.DumpStacks, stepped(machine, ev.TimerFired("hang"), 30.0))
+    assert every(do.DumpStacks, stepped(machine, ev.TimerFired(timers.HANG), 30.0))
     machine.now = 41.0
     machine.feed(ev.Progressed(1, 0, 1))
-    machine.feed(ev.TimerFired("stacks"))
+    machine.feed(ev.TimerFired(timers.STACKS))
     assert machine.state.failure is not None
     assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.HANG)
 
@@ -76,7 +76,7 @@ def test_to_wait_at_a_hand_over_is_no_hang() -> None:
     machine.now = 29.0
     machine.feed(ev.Progressed(1, 1, 1))
     machine.now = 40.0
-    assert not every(do.DumpStacks, machine.feed(ev.TimerFired("hang")))
+    assert not every(do.DumpStacks, machine.feed(ev.TimerFired(timers.HANG)))
 
 
 def test_the_timer_of_a_rank_that_the_next_group_does_not_have_is_nobodys() -> None:
@@ -84,10 +84,10 @@ def test_the_timer_of_a_rank_that_the_next_group_does_not_have_is_nobodys() -> N
     machine.feed(ev.Capacity(3))
     machine.training()
     machine.feed(ev.WorkerStopped(1, 2, stopped=True))
-    assert do.CancelTimer("stopped:2") in machine.fail(0)
+    assert do.CancelTimer(timers.stopped(2)) in machine.fail(0)
     machine.feed(ev.Capacity(1))
     assert only(do.StartGroup, machine.gone()).world_size == 1
-    machine.feed(ev.TimerFired("stopped:2"))
+    machine.feed(ev.TimerFired(timers.stopped(2)))
     assert machine.state.phase is Phase.STARTING
 
 
@@ -170,10 +170,10 @@ def test_a_node_that_fails_again_and_again_rests_and_comes_back() -> None:
     machine.gone()
     asked = machine.feed(ev.WorkerFailed(2, 0, CRASH, "node-1"))
     assert do.Rest("node-1", on=True) in asked
-    assert do.SetTimer("rest:node-1", 60.0) in asked
+    assert do.SetTimer(timers.rest("node-1"), 60.0) in asked
     later = machine.restart()
     assert do.Rest("node-1", on=True) in later.start(epoch=2)
-    assert do.Rest("node-1", on=False) in later.feed(ev.TimerFired("rest:node-1"))
+    assert do.Rest("node-1", on=False) in later.feed(ev.TimerFired(timers.rest("node-1")))
     assert replayed(later).resting == frozenset()
     assert replayed(later).node_failures == {}
 
@@ -216,7 +216,7 @@ def test_a_node_rests_for_its_own_failures_alone() -> None:
     assert machine.state.resting == {"node-1"}
     asked = machine.feed(ev.WorkerFailed(1, 1, LOST, "node-2"))
     assert do.Rest("node-1", on=False) in asked
-    assert do.CancelTimer("rest:node-1") in asked
+    assert do.CancelTimer(timers.rest("node-1")) in asked
     assert machine.state.resting == replayed(machine).resting == {"node-2"}
 
 

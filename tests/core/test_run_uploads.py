@@ -6,6 +6,7 @@ from machine import Machine, every, only
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import Outcome, Phase
 
 
@@ -148,9 +149,9 @@ def test_a_run_that_waits_starts_from_nothing_that_was_not_verified() -> None:
     machine.feed(ev.Verified("checkpoint_000002-g2"))
     assert machine.state.phase is Phase.WAITING
     assert only(do.Verify, machine.feed(ev.StagedLost("checkpoint_000002-g2", "gone"))).id == "checkpoint_000001-g2"
-    assert [timer.name for timer in every(do.SetTimer, machine.feed(ev.TimerFired("backoff")))] == ["backoff"]
+    assert [each.timer for each in every(do.SetTimer, machine.feed(ev.TimerFired(timers.BACKOFF)))] == [timers.BACKOFF]
     assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001-g2"))) == []
-    assert only(do.StartGroup, machine.feed(ev.TimerFired("backoff"))).resume == "checkpoint_000001-g2"
+    assert only(do.StartGroup, machine.feed(ev.TimerFired(timers.BACKOFF))).resume == "checkpoint_000001-g2"
 
 
 def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_replayed() -> None:
@@ -161,7 +162,7 @@ def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_repl
     asked = machine.feed(ev.CommitFailed(1, 0, "refused"))
     assert only(do.StopGroup, asked).generation == 2
     assert machine.state.spent == machine.restart().state.spent == {"failures": 1, "storage": 1}
-    assert only(do.StartGroup, machine.gone() + machine.feed(ev.TimerFired("backoff"))).resume is None
+    assert only(do.StartGroup, machine.gone() + machine.feed(ev.TimerFired(timers.BACKOFF))).resume is None
 
 
 def test_a_commit_that_found_storage_away_is_asked_for_again_without_another_upload() -> None:
@@ -302,18 +303,18 @@ def test_to_wait_until_a_checkpoint_is_durable_is_no_hang() -> None:
     machine.stage(0, 0, urgent=True)
     machine.seal(0, 0)
     machine.now = 25.0
-    assert machine.feed(ev.TimerFired("hang")) == [do.SetTimer("hang", 10.0)]
+    assert machine.feed(ev.TimerFired(timers.HANG)) == [do.SetTimer(timers.HANG, 10.0)]
     machine.committed(only(do.Commit, machine.uploaded(0)))
     machine.now = 34.0
-    assert machine.feed(ev.TimerFired("hang")) == [do.SetTimer("hang", 1.0)]
+    assert machine.feed(ev.TimerFired(timers.HANG)) == [do.SetTimer(timers.HANG, 1.0)]
     machine.now = 35.0
-    assert only(do.StopGroup, machine.feed(ev.TimerFired("hang"))).generation == 1
+    assert only(do.StopGroup, machine.feed(ev.TimerFired(timers.HANG))).generation == 1
 
 
 def test_one_that_hangs_while_another_waits_for_storage_is_found() -> None:
     machine = remote(num_workers=2, hang_timeout_s=10.0)
     machine.stage(0, 0, urgent=True)
     machine.now = 10.0
-    machine.feed(ev.TimerFired("hang"))
+    machine.feed(ev.TimerFired(timers.HANG))
     assert machine.state.failure is not None
     assert machine.state.failure.rank == 1

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from . import commands as do
 from . import events as ev
+from . import timers
 from .retention import superseded
 from .state import CheckpointRecord, Pending, RunState, ValidationStatus
 from .turn import Turn
@@ -39,7 +40,7 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     if state.spec.remote:
         turn.change(names=state.names | {id})
     if state.spec.missing_warning_s > 0:
-        turn.do(do.SetTimer(f"missing:{event.index}", state.spec.missing_warning_s))
+        turn.do(do.SetTimer(timers.missing(event.index), state.spec.missing_warning_s))
     return Pending(id, report, event.generation, event.index, world_size=len(state.ranks))
 
 
@@ -148,7 +149,7 @@ def advance(turn: Turn) -> None:
     turn.set_pending(structs.replace(pending, committing=True))
     turn.do(do.Commit(*_what(pending)))
     if not pending.gathered:
-        turn.do(do.CancelTimer(f"missing:{pending.index}"))
+        turn.do(do.CancelTimer(timers.missing(pending.index)))
 
 
 def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...], bool]:
@@ -160,7 +161,7 @@ def _gather(turn: Turn) -> None:
     for pending in turn.state.unsaved:
         if not pending.gathered and turn.state.is_whole(pending):
             turn.set_pending(structs.replace(pending, gathered=True))
-            turn.do(do.Gather(*_what(pending)), do.CancelTimer(f"missing:{pending.index}"))
+            turn.do(do.Gather(*_what(pending)), do.CancelTimer(timers.missing(pending.index)))
 
 
 def _skip_superseded(turn: Turn) -> None:
@@ -190,7 +191,7 @@ def _upload(turn: Turn) -> None:
             turn.do(do.Upload(*where, tuple(sorted(pending.staged))))
     if waiting and not hurry and not state.sync_set:
         turn.change(sync_set=True)
-        turn.do(do.SetTimer("sync", state.spec.sync_period_s))
+        turn.do(do.SetTimer(timers.SYNC, state.spec.sync_period_s))
 
 
 def committed(turn: Turn, event: ev.Committed) -> str:

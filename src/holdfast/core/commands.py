@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from .events import Event
 from .state import HandoverReason, Outcome
+from .timers import Timer
 
 
 class Command(Struct, frozen=True):
@@ -117,14 +118,14 @@ class Validate(Command, frozen=True):
 
 
 class SetTimer(Command, frozen=True):
-    """Fire ``TimerFired(name)`` after that many seconds; a timer of the same name is replaced."""
+    """Fire ``TimerFired(timer)`` after that many seconds; the same timer, set before, is replaced."""
 
-    name: str
+    timer: Timer
     after_s: float
 
 
 class CancelTimer(Command, frozen=True):
-    name: str
+    timer: Timer
 
 
 class Warn(Command, frozen=True):

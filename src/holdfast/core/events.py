@@ -9,6 +9,7 @@ from msgspec.json import Decoder
 
 from .failures import Evidence
 from .state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
+from .timers import Timer
 
 
 class Event(Struct, frozen=True):
@@ -244,7 +245,7 @@ class Validated(Event, frozen=True):
 
 
 class TimerFired(Event, frozen=True):
-    name: str
+    timer: Timer
 
 
 class StopAsked(Event, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from . import checkpointing
+from . import checkpointing, timers
 from . import commands as do
 from . import events as ev
 from .failures import Evidence, FailureKind, classify, describe, may_follow
@@ -66,7 +66,7 @@ def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
     if pending is not None or current:
         turn.do(do.Discard(event.generation, event.index))
     if current:
-        turn.do(do.CancelTimer(f"missing:{event.index}"))
+        turn.do(do.CancelTimer(timers.missing(event.index)))
         turn.change(given_up=turn.state.given_up | {event.index})
     elif isinstance(event, ev.ShardFailed) or not turn.state.spec.remote:
         return "a group that is gone"
@@ -145,7 +145,7 @@ def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
     turn.change(node_failures={**state.node_failures, node: count})
     if 0 < state.spec.bad_node_failures <= count and node not in state.resting:
         turn.change(resting=state.resting | {node})
-        turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", state.spec.bad_node_rest_s))
+        turn.do(do.Rest(node, on=True), do.SetTimer(timers.rest(node), state.spec.bad_node_rest_s))
         turn.do(
             do.Warn(f"{node} had {count} failures: no worker is placed there for {state.spec.bad_node_rest_s:.0f} s")
         )
@@ -161,7 +161,7 @@ def _clear_node(turn: Turn, node: str) -> None:
     turn.change(node_failures={**others, node: count} if count else others)
     if node in state.resting and count < state.spec.bad_node_failures:
         turn.change(resting=state.resting - {node})
-        turn.do(do.Rest(node, on=False), do.CancelTimer(f"rest:{node}"))
+        turn.do(do.Rest(node, on=False), do.CancelTimer(timers.rest(node)))
 
 
 def node_rested(turn: Turn, event: ev.NodeRested) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import commands as do
 from . import events as ev
-from . import hanging, scaling
+from . import hanging, scaling, timers
 from .phases import end_group, move, stops_soon
 from .state import Phase, Rank, RankStatus, Verdict
 from .turn import Turn
@@ -18,7 +18,7 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     turn.change(leases=dict.fromkeys(event.leased, turn.state.spec.lease_s), doubted=frozenset())
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))
-    turn.do(do.SetTimer("start", turn.state.spec.start_timeout_s))
+    turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
     return f"group {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 
@@ -29,7 +29,7 @@ def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
     if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
         move(turn, "all ready")
         turn.change(suspect=None)
-        turn.do(do.CancelTimer("start"), do.CancelTimer("stacks"))
+        turn.do(do.CancelTimer(timers.START), do.CancelTimer(timers.STACKS))
         hanging.watch(turn)
         scaling.consider_resize(turn)
         _leave_if_all_returned(turn)
@@ -67,7 +67,7 @@ def gone(turn: Turn, event: ev.GroupGone) -> str:
             turn.set_rank(rank, status=RankStatus.DEAD)
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
-            turn.do(do.Discard(event.generation, index), do.CancelTimer(f"missing:{index}"))
+            turn.do(do.Discard(event.generation, index), do.CancelTimer(timers.missing(index)))
             turn.drop_pending(turn.state.pending[index])
     return f"group {event.generation} is gone"
 
@@ -83,5 +83,5 @@ def warn_of_missing(turn: Turn, index: int) -> None:
             f"{pending.id} waits for report number {index + 1} of rank {ranks}; rank {have} made it. "
             "A checkpoint is committed when every rank has reported (with checkpoint=None where it has no files)."
         ),
-        do.SetTimer(f"missing:{index}", turn.state.spec.missing_warning_s),
+        do.SetTimer(timers.missing(index), turn.state.spec.missing_warning_s),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import commands as do
 from . import events as ev
-from . import failing
+from . import failing, timers
 from .failures import Evidence
 from .state import Phase, RankStatus, RunState
 from .turn import Turn
@@ -18,7 +18,7 @@ _LEAST_LEARNT_S = 60.0
 def watch(turn: Turn) -> None:
     """From when all ranks are training."""
     if turn.state.spec.hang_timeout_s > 0 or turn.state.spec.learns_hangs:
-        turn.do(do.SetTimer("hang", turn.state.spec.hang_timeout_s or _LEAST_LEARNT_S))
+        turn.do(do.SetTimer(timers.HANG, turn.state.spec.hang_timeout_s or _LEAST_LEARNT_S))
 
 
 def start_is_late(turn: Turn) -> None:
@@ -30,7 +30,7 @@ def look(turn: Turn) -> None:
     if limit and idle >= limit:
         _suspect(turn, slowest)
     else:
-        turn.do(do.SetTimer("hang", limit - idle if limit else _LEAST_LEARNT_S))
+        turn.do(do.SetTimer(timers.HANG, limit - idle if limit else _LEAST_LEARNT_S))
 
 
 def _hang_limit(state: RunState) -> float:
@@ -57,7 +57,7 @@ def _suspect(turn: Turn, rank: int) -> None:
     """Before the group is ended, what its ranks are doing is written down: who hangs, and where."""
     if turn.state.suspect is None:
         turn.change(suspect=rank)
-        turn.do(do.DumpStacks(turn.state.generation), do.SetTimer("stacks", _STACKS_WITHIN_S))
+        turn.do(do.DumpStacks(turn.state.generation), do.SetTimer(timers.STACKS, _STACKS_WITHIN_S))
 
 
 def stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
@@ -73,7 +73,7 @@ def condemn(turn: Turn, cause: int) -> None:
     if state.suspect is None or not state.group_lives:
         return
     turn.change(suspect=None)
-    turn.do(do.CancelTimer("stacks"))
+    turn.do(do.CancelTimer(timers.STACKS))
     if state.phase is Phase.STARTING:
         message = "it did not enter its train function"
         limit, rank = state.spec.start_timeout_s, state.suspect if cause < 0 else cause
@@ -83,14 +83,14 @@ def condemn(turn: Turn, cause: int) -> None:
     if idle >= limit:
         failing.declare(turn, slowest if cause < 0 else cause, Evidence(stalled_s=idle))
     else:
-        turn.do(do.SetTimer("hang", limit - idle))
+        turn.do(do.SetTimer(timers.HANG, limit - idle))
 
 
 def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
     if not turn.is_current(event.generation):
         return "a group that is gone"
     turn.set_rank(event.rank, stopped=event.stopped)
-    timer, grace = f"stopped:{event.rank}", turn.state.spec.stopped_grace_s
+    timer, grace = timers.stopped(event.rank), turn.state.spec.stopped_grace_s
     if grace > 0:
         turn.do(do.SetTimer(timer, grace) if event.stopped else do.CancelTimer(timer))
     return f"rank {event.rank} was {'stopped' if event.stopped else 'continued'} by a signal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import commands as do
 from . import events as ev
+from . import timers
 from .state import Outcome, Phase, RunState, Verdict
 from .turn import Turn
 
@@ -47,8 +48,9 @@ def end_group(turn: Turn, trigger: str, graceful: bool) -> None:
     move(turn, trigger)
     turn.change(handover=None, suspect=None)
     turn.do(do.StopGroup(turn.state.generation, graceful))
-    stopped = (f"stopped:{rank}" for rank, known in enumerate(turn.state.ranks) if known.stopped)
-    turn.do(*(do.CancelTimer(name) for name in ("start", "hang", "stacks", "handover", "resize", *stopped)))
+    stopped = (timers.stopped(rank) for rank, known in enumerate(turn.state.ranks) if known.stopped)
+    watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE)
+    turn.do(*(do.CancelTimer(timer) for timer in (*watches, *stopped)))
 
 
 def end_run(turn: Turn, outcome: Outcome, reason: str) -> None:

@@ -17,6 +17,7 @@ from . import commands as do
 from . import events as ev
 from .failing import budget_of as budget_of
 from .state import Phase, RunState
+from .timers import TimerKind
 from .turn import Turn
 
 Step = tuple[RunState, list[do.Command], str]
@@ -43,32 +44,49 @@ def replay(state: RunState, event: ev.Event) -> RunState:
 
 
 def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
-    name, _, which = event.name.partition(":")
-    if name == "backoff" and turn.state.phase is Phase.WAITING:
+    _TIMERS[event.timer.kind](turn, event.timer.of)
+    about = "" if event.timer.of is None else f" of {event.timer.of}"
+    return f"timer {event.timer.kind.value}{about}"
+
+
+def _backoff_is_over(turn: Turn) -> None:
+    if turn.state.phase is Phase.WAITING:
         starting.start(turn)
-    elif name == "doubt":
-        starting.doubt_is_over(turn, turn.state.doubted)
-    elif name == "start" and turn.state.phase is Phase.STARTING:
+
+
+def _start_is_late(turn: Turn) -> None:
+    if turn.state.phase is Phase.STARTING:
         hanging.start_is_late(turn)
-    elif name == "stopped":
-        hanging.stopped_for_long(turn, int(which))
-    elif name == "hang" and turn.state.phase is Phase.RUNNING:
+
+
+def _look_for_hangs(turn: Turn) -> None:
+    if turn.state.phase is Phase.RUNNING:
         hanging.look(turn)
-    elif name == "stacks":
-        hanging.condemn(turn, -1)
-    elif name == "handover":
-        scaling.handover_is_late(turn)
-    elif name == "resize":
-        scaling.consider_resize(turn)
-    elif name == "rest" and which in turn.state.resting:
-        turn.do(do.Decide(ev.NodeRested(which)))
-    elif name == "sync":
-        checkpointing.sync(turn)
-    elif name == "missing" and int(which) in turn.state.pending and turn.state.group_lives:
-        group.warn_of_missing(turn, int(which))
-    return f"timer {event.name}"
 
 
+def _rest_is_over(turn: Turn, node: str) -> None:
+    if node in turn.state.resting:
+        turn.do(do.Decide(ev.NodeRested(node)))
+
+
+def _report_is_missing(turn: Turn, index: int) -> None:
+    if index in turn.state.pending and turn.state.group_lives:
+        group.warn_of_missing(turn, index)
+
+
+_TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
+    TimerKind.BACKOFF: lambda turn, _: _backoff_is_over(turn),
+    TimerKind.DOUBT: lambda turn, _: starting.doubt_is_over(turn, turn.state.doubted),
+    TimerKind.START: lambda turn, _: _start_is_late(turn),
+    TimerKind.STOPPED: hanging.stopped_for_long,
+    TimerKind.HANG: lambda turn, _: _look_for_hangs(turn),
+    TimerKind.STACKS: lambda turn, _: hanging.condemn(turn, -1),
+    TimerKind.HANDOVER: lambda turn, _: scaling.handover_is_late(turn),
+    TimerKind.RESIZE: lambda turn, _: scaling.consider_resize(turn),
+    TimerKind.REST: _rest_is_over,
+    TimerKind.SYNC: lambda turn, _: checkpointing.sync(turn),
+    TimerKind.MISSING: _report_is_missing,
+}
 _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.DriverStarted: starting.driver_started,
     ev.GroupStarted: group.started,

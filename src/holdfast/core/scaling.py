@@ -10,7 +10,7 @@ from msgspec import structs
 
 from . import commands as do
 from . import events as ev
-from . import failing
+from . import failing, timers
 from .failures import Evidence, FailureKind, describe
 from .phases import end_group, stops_soon
 from .state import Failure, Handover, HandoverReason, Phase, RankStatus, Verdict
@@ -30,7 +30,7 @@ def consider_resize(turn: Turn) -> None:
         return
     left = state.started + state.spec.resize_interval_s - turn.now
     if left > 0:
-        turn.do(do.SetTimer("resize", left))
+        turn.do(do.SetTimer(timers.RESIZE, left))
     else:
         ask(turn, Handover(HandoverReason.RESIZE), None)
 
@@ -56,9 +56,9 @@ def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
     number = 1 if turn.state.handover is None else turn.state.handover.number + 1
     turn.change(handover=structs.replace(handover, number=number))
     asked = do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s, number)
-    turn.do(asked, do.CancelTimer("resize"))
+    turn.do(asked, do.CancelTimer(timers.RESIZE))
     if deadline_s is not None:
-        turn.do(do.SetTimer("handover", max(0.0, deadline_s - _BEFORE_DEADLINE_S)))
+        turn.do(do.SetTimer(timers.HANDOVER, max(0.0, deadline_s - _BEFORE_DEADLINE_S)))
 
 
 def handover_set(turn: Turn, event: ev.HandoverSet) -> str:

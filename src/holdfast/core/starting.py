@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import checkpointing, failing, scaling
+from . import checkpointing, failing, scaling, timers
 from . import commands as do
 from . import events as ev
 from .phases import end_run, is_over, move
@@ -22,7 +22,7 @@ def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     turn.change(lacking=False, handover=None, suspect=None, longest_gap=0.0)
     _doubt(turn, event)
     for node in sorted(was.resting):
-        turn.do(do.Rest(node, on=True), do.SetTimer(f"rest:{node}", event.spec.bad_node_rest_s))
+        turn.do(do.Rest(node, on=True), do.SetTimer(timers.rest(node), event.spec.bad_node_rest_s))
     turn.jump(Phase.RESTORING)
     if was.verdict is Verdict.FAIL and was.failure is not None and failing.is_final(turn.state, was.failure.kind):
         end_run(turn, Outcome.FAILED, was.failure.text)
@@ -40,7 +40,7 @@ def _doubt(turn: Turn, event: ev.DriverStarted) -> None:
     doubted = frozenset(node for node, seconds in left.items() if seconds > 0)
     turn.change(doubted=doubted)
     if doubted:
-        turn.do(do.SetTimer("doubt", max(left[node] for node in doubted)))
+        turn.do(do.SetTimer(timers.DOUBT, max(left[node] for node in doubted)))
 
 
 def node_clear(turn: Turn, event: ev.NodeClear) -> str:
@@ -53,7 +53,7 @@ def doubt_is_over(turn: Turn, nodes: frozenset[str]) -> None:
         return
     turn.change(doubted=turn.state.doubted - nodes)
     if not turn.state.doubted:
-        turn.do(do.CancelTimer("doubt"))
+        turn.do(do.CancelTimer(timers.DOUBT))
         if turn.state.phase is Phase.WAITING:
             start(turn)
 
@@ -111,7 +111,7 @@ def _proceed(turn: Turn) -> None:
     delay = _backoff(turn.state) if turn.state.verdict is Verdict.RETRY else 0.0
     if delay > 0:
         move(turn, "back off")
-        turn.do(do.SetTimer("backoff", delay))
+        turn.do(do.SetTimer(timers.BACKOFF, delay))
     else:
         start(turn)
 
@@ -128,7 +128,7 @@ def start(turn: Turn) -> None:
     if is_over(state):
         return
     if offer is not None and offer.id != state.verified:
-        turn.do(do.SetTimer("backoff", state.spec.backoff_s))
+        turn.do(do.SetTimer(timers.BACKOFF, state.spec.backoff_s))
         return
     if state.doubted:
         _wait_for_nodes(turn)

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core import events as ev
 from holdfast.core.state import RunState
+from holdfast.core.timers import Timer
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError
 
@@ -38,7 +39,7 @@ class Desk:
     lag: Lag
     state: RunState = field(default_factory=RunState)
     queue: deque[ev.Event] = field(default_factory=deque)  # what the machine has to step next
-    timers: dict[str, float] = field(default_factory=dict)  # when they are due, by the monotonic clock
+    timers: dict[Timer | str, float] = field(default_factory=dict)  # when they are due, by the monotonic clock
     arguments: dict[tuple[int, int], Any] = field(default_factory=dict)  # of validations, by (generation, index)
     returned: dict[int, bytes] = field(default_factory=dict)
     stacks: Stacks = field(default_factory=Stacks)

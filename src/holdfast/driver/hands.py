@@ -6,6 +6,7 @@ import time
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import HandoverReason, ValidationStatus
 from holdfast.errors import StorageError
 from holdfast.store.checkpoints import Manifest
@@ -62,12 +63,12 @@ class Hands:
                 desk.storage.quarantine(id, why)
             case do.Validate(id):
                 self._validate(id)
-            case do.SetTimer(name, after_s):
-                desk.timers[name] = time.monotonic() + after_s
-                if name == "backoff":
+            case do.SetTimer(timer, after_s):
+                desk.timers[timer] = time.monotonic() + after_s
+                if timer == timers.BACKOFF:
                     desk.display.state("waiting", f"{after_s:.1f} s before the next attempt")
-            case do.CancelTimer(name):
-                desk.timers.pop(name, None)
+            case do.CancelTimer(timer):
+                desk.timers.pop(timer, None)
             case do.Warn(text):
                 desk.warn(text)
             case do.Finish():

@@ -17,7 +17,9 @@ from msgspec import Struct, structs
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
+from holdfast.core import timers
 from holdfast.core.state import CheckpointRecord, Failure, HandoverReason, Phase, RunState
+from holdfast.core.timers import Timer
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN
 
@@ -219,7 +221,7 @@ class _Bookkeeper:
                 if epoch != self._epoch:
                     self._take_over(at)
                 self._charge(at, self._between)
-                self._doubt_s = _timer_s(before, event, "doubt")
+                self._doubt_s = _timer_s(before, event, timers.DOUBT)
             case ev.GroupStarted():
                 self._begin_group(event, at, before)
             case ev.CapacityLacking():
@@ -327,12 +329,12 @@ class _Bookkeeper:
 def _backoff_s(state: RunState) -> float:
     """How long the core makes a retry wait. It is asked, so that the rule stays where it is."""
     restored = structs.replace(state, phase=Phase.RESTORING, checkpoints=(CheckpointRecord("newest", 0),))
-    return _timer_s(restored, ev.Verified("newest"), "backoff")
+    return _timer_s(restored, ev.Verified("newest"), timers.BACKOFF)
 
 
-def _timer_s(state: RunState, event: ev.Event, name: str) -> float:
+def _timer_s(state: RunState, event: ev.Event, timer: Timer) -> float:
     _, commands, _ = core.step(state, event, 0.0)
-    return sum(c.after_s for c in commands if isinstance(c, do.SetTimer) and c.name == name)
+    return sum(c.after_s for c in commands if isinstance(c, do.SetTimer) and c.timer == timer)
 
 
 def _is_time(time: float) -> bool:

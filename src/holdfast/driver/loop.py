@@ -21,6 +21,7 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.state import Outcome, RunState
+from holdfast.core.timers import Timer
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError
 from holdfast.node import open_files
@@ -30,7 +31,7 @@ from holdfast.wire.worker_messages import GoOn
 
 from . import display as displays
 from . import interrupt
-from .beginning import NODES_JOIN, Beginning
+from .beginning import Beginning
 from .desk import Desk
 from .ears import Ears
 from .experiments import is_experiment
@@ -275,12 +276,12 @@ class Driver:
             else:
                 self._ears.hear(*item)
         now = time.monotonic()
-        for name in [name for name, due in desk.timers.items() if due <= now]:
-            del desk.timers[name]
-            if name == NODES_JOIN:
-                self._beginning.time_is_up()
+        for timer in [timer for timer, due in desk.timers.items() if due <= now]:
+            del desk.timers[timer]
+            if isinstance(timer, Timer):
+                desk.queue.append(ev.TimerFired(timer))
             else:
-                desk.queue.append(ev.TimerFired(name))
+                self._beginning.time_is_up()
         self._work_off()
 
     def _work_off(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Set
 from heapq import heappop, heappush
 from typing import Any
 
+from holdfast.core.timers import Timer
+
 
 class Clock:
     def __init__(self) -> None:
@@ -37,15 +39,15 @@ class Clock:
 class Timers:
     """The timers of a driver. Its clock may jump, or stand still for a while, and never goes back."""
 
-    def __init__(self, clock: Clock, fired: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, fired: Callable[[Timer], None]) -> None:
         self._clock, self._fired = clock, fired
-        self._due: dict[str, tuple[int, float]] = {}  # its number, and when it is due
+        self._due: dict[Timer, tuple[int, float]] = {}  # its number, and when it is due
         self._count = 0
         self._skew = 0.0
         self._now = 0.0
 
     @property
-    def names(self) -> Set[str]:
+    def pending(self) -> Set[Timer]:
         return self._due.keys()
 
     def tell(self) -> float:
@@ -56,29 +58,29 @@ class Timers:
     def jump(self, seconds: float) -> None:
         """Forward; or it stands still for so long."""
         self._skew += seconds
-        for name, (number, _) in self._due.items():
-            self._clock.after(0.0, self._fire, name, number)
+        for timer, (number, _) in self._due.items():
+            self._clock.after(0.0, self._fire, timer, number)
 
-    def set(self, name: str, after_s: float) -> None:
+    def set(self, timer: Timer, after_s: float) -> None:
         # Never at once: in real time a timer that is due in no time is still later than now.
         after_s = max(after_s, 0.001)
         self._count += 1
-        self._due[name] = (self._count, self.tell() + after_s)
-        self._clock.after(after_s, self._fire, name, self._count)
+        self._due[timer] = (self._count, self.tell() + after_s)
+        self._clock.after(after_s, self._fire, timer, self._count)
 
-    def cancel(self, name: str) -> bool:
+    def cancel(self, timer: Timer) -> bool:
         """Whether it was set."""
-        return self._due.pop(name, None) is not None
+        return self._due.pop(timer, None) is not None
 
     def clear(self) -> None:
         self._due.clear()
 
-    def _fire(self, name: str, number: int) -> None:
-        known, due = self._due.get(name, (0, 0.0))
+    def _fire(self, timer: Timer, number: int) -> None:
+        known, due = self._due.get(timer, (0, 0.0))
         if known != number:
             return
         if due - self.tell() > 1e-6:
-            self._clock.at(due - self._skew, self._fire, name, number)
+            self._clock.at(due - self._skew, self._fire, timer, number)
         else:
-            del self._due[name]
-            self._fired(name)
+            del self._due[timer]
+            self._fired(timer)

@@ -320,8 +320,8 @@ class FakeDriver:
                 if not self._alive:
                     return
         if not self._unwritten and not self._listens:
-            said = {event.name for event in self._inbox if isinstance(event, ev.TimerFired)}
-            self.judge.rests(self.state, self._hands.timers.names | self._hands.steady.names | said)
+            said = {event.timer for event in self._inbox if isinstance(event, ev.TimerFired)}
+            self.judge.rests(self.state, self._hands.timers.pending | self._hands.steady.pending | said)
 
     def _release(self, before: RunState, event: ev.Event, after: RunState) -> None:
         """Tell the nodes what is durable, or will never be."""

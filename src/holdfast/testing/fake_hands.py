@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import HandoverReason, RunState
 
 from .clock import Clock, Timers
@@ -31,8 +32,8 @@ class FakeHands:
         judge: Judge,
         deliver: Callable[[ev.Event], None],
     ) -> None:
-        self.timers = Timers(clock, lambda name: deliver(ev.TimerFired(name)))
-        self.steady = Timers(clock, lambda name: deliver(ev.TimerFired(name)))  # no jump makes others' time pass
+        self.timers = Timers(clock, lambda timer: deliver(ev.TimerFired(timer)))
+        self.steady = Timers(clock, lambda timer: deliver(ev.TimerFired(timer)))  # no jump makes others' time pass
         self.notices: dict[int, int] | None = None  # reports made, by rank, of those that know of a hand-over
         self.notice = 0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
@@ -110,15 +111,15 @@ class FakeHands:
         self._store.validate(command.id)
 
     def _set_timer(self, command: do.SetTimer) -> None:
-        if command.name == "doubt":
+        if command.timer == timers.DOUBT:
             self._faults.count("a driver waited for the end of what it could not reach")
-        (self.steady if command.name == "doubt" else self.timers).set(command.name, command.after_s)
+        (self.steady if command.timer == timers.DOUBT else self.timers).set(command.timer, command.after_s)
 
     def _cancel_timer(self, command: do.CancelTimer) -> None:
-        cancelled = self.timers.cancel(command.name) or self.steady.cancel(command.name)
+        cancelled = self.timers.cancel(command.timer) or self.steady.cancel(command.timer)
         if cancelled and self._faults.hit("timer fired while it was cancelled"):
             self._faults.count("timer fired while it was cancelled")
-            self._clock.after(0.0, self._deliver, ev.TimerFired(command.name))
+            self._clock.after(0.0, self._deliver, ev.TimerFired(command.timer))
 
 
 _CARRY_OUT: dict[type[do.Command], Callable[[FakeHands, Any], None]] = {

@@ -9,7 +9,9 @@ from collections.abc import Collection
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import RunState
+from holdfast.core.timers import Timer
 
 from .fake_engine import FakeEngine
 from .fake_group import Worker
@@ -146,7 +148,7 @@ class Fates:
         early = after.spec.sync_period_s > 0 and after.group_lives and report > self._synced and not awaited
         expect(not early, "uploads wait for the end of the sync period", str(command))
 
-    def rests(self, state: RunState, timers: Collection[str]) -> None:
+    def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
         """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
         if not state.spec.remote or state.cut_off:
             return
@@ -155,7 +157,7 @@ class Fates:
         if not waiting or sum(p.uploading and p.uploaded != p.staged for p in whole) >= MOST_UPLOADS:
             return
         awaited = any((p.generation, p.index) in self._awaited for p in waiting)
-        in_time = state.spec.sync_period_s > 0 and state.group_lives and "sync" in timers and not awaited
+        in_time = state.spec.sync_period_s > 0 and state.group_lives and timers.SYNC in waited_for and not awaited
         expect(in_time, "what is whole does not wait without a reason", f"{waiting[0]}")
 
     def commit(self, command: do.Commit) -> None:
@@ -189,4 +191,4 @@ def _has(workers: list[Worker], rank: int) -> bool:
 
 
 def _ends_the_sync_period(event: ev.Event) -> bool:
-    return event.stalled if isinstance(event, ev.StorageLags) else event == ev.TimerFired("sync")
+    return event.stalled if isinstance(event, ev.StorageLags) else event == ev.TimerFired(timers.SYNC)

@@ -12,9 +12,10 @@ from msgspec import structs
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
-from holdfast.core import run
+from holdfast.core import run, timers
 from holdfast.core.phases import TRANSITIONS
 from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
+from holdfast.core.timers import Timer
 
 from .budgets import Budgets
 from .fake_engine import FakeEngine
@@ -139,7 +140,7 @@ class Judge:
                 self._verified.clear()
             elif isinstance(command, do.Upload):
                 self.fates.upload(command, after)
-            elif isinstance(command, do.SetTimer) and command.name == "hang":
+            elif isinstance(command, do.SetTimer) and command.timer == timers.HANG:
                 expect(command.after_s > 0, "the watch for hangs does not burn a core", str(command))
             elif isinstance(command, do.Discard) and not self._at_once:
                 self.fates.discard(command, after, self._group.resume if self._group is not None else None)
@@ -224,10 +225,10 @@ class Judge:
         had = last is None or not self.fates.is_of_this_driver(last) or self.fates.is_committed(last)
         expect(had, "2 a finished run has its last checkpoint", f"{last} was lost")
 
-    def rests(self, state: RunState, timers: Collection[str]) -> None:
+    def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
         """The driver has done all that it was told to do, and waits for what happens next."""
-        self.fates.rests(state, timers)
-        self._room.rests(state, timers)
+        self.fates.rests(state, waited_for)
+        self._room.rests(state, waited_for)
 
     def starts_group(self, command: do.StartGroup) -> None:
         alive = [w for g in self._engine.groups.values() if g.generation > command.generation - 4 for w in g.workers]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.core import events as ev
+from holdfast.core import timers
 from holdfast.core.state import HandoverReason, Phase, RankStatus, RunSpec, RunState
+from holdfast.core.timers import Timer
 
 from .fake_engine import FakeEngine
 from .fates import Fates, expect
@@ -72,21 +74,21 @@ class Room:
         passed = [worker.rank for worker in waiting if worker.lives and worker.reports > whole[0] + 1]
         expect(not passed, "7 a planned end loses no report", f"{event}: ranks {passed} went past {whole[0]}")
 
-    def rests(self, state: RunState, timers: Collection[str]) -> None:
+    def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
         """What is possible is done, or a timer is set for it."""
         if state.phase is Phase.ENDED:
             return
-        asleep = [node for node in state.resting if f"rest:{node}" not in timers]
+        asleep = [node for node in state.resting if timers.rest(node) not in waited_for]
         expect(not asleep, "nodes that rest come back", f"{asleep}")
         planned = state.handover is not None and state.handover.reason is not HandoverReason.RESIZE
-        in_time = not planned or not state.group_lives or "handover" in timers
+        in_time = not planned or not state.group_lives or timers.HANDOVER in waited_for
         expect(in_time, "9 what must end by a deadline ends", f"{state.handover}")
         wanted = self._world(state.spec)
         if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
             returned = any(rank.status is RankStatus.RETURNED for rank in state.ranks)
             grows = wanted > len(state.ranks) and not returned
-            expect(not grows or "resize" in timers, "a group that could be larger is resized", f"{wanted} fit")
+            expect(not grows or timers.RESIZE in waited_for, "a group that could be larger is resized", f"{wanted} fit")
         if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
             verifies = state.offer is not None and state.verified != state.offer.id
-            goes_on = "backoff" in timers or verifies or (bool(state.doubted) and "doubt" in timers)
+            goes_on = timers.BACKOFF in waited_for or verifies or (bool(state.doubted) and timers.DOUBT in waited_for)
             expect(goes_on, "9 a run that has room goes on", f"room for {wanted}")
