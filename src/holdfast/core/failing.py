@@ -7,9 +7,10 @@ from msgspec import structs
 from . import checkpointing, timers
 from . import commands as do
 from . import events as ev
+from .budgets import budget_of
 from .failures import Evidence, FailureKind, classify, describe, may_follow
 from .phases import end_group, end_run, stops_soon
-from .state import Charge, Failure, Outcome, Phase, RankStatus, RunSpec, RunState, Verdict
+from .state import Charge, Failure, Outcome, Phase, RankStatus, RunState, Verdict
 from .turn import Turn
 
 _UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
@@ -45,8 +46,8 @@ def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
     charge, failure = state.charge, state.failure
     assert charge is not None
     assert failure is not None
-    budget, _ = budget_of(state.spec, failure.kind)
-    spent = {name: count - (name == budget) for name, count in state.spent.items()}
+    counter = budget_of(state.spec, failure.kind)[0].counter
+    spent = {name: count - (name == counter) for name, count in state.spent.items()}
     turn.change(spent={name: count for name, count in spent.items() if count}, same_error=charge.same_error)
     if failure.kind is not FailureKind.USER_ERROR:
         _clear_node(turn, charge.node)
@@ -79,7 +80,7 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     ends for it, the next driver on that node uploads it."""
     state = turn.state
     text = describe(-1, Evidence(storage=True, message=event.message))
-    turn.change(spent={**state.spent, "storage": state.spent.get("storage", 0) + 1})
+    _spend(turn, FailureKind.STORAGE)
     if not is_spent(turn.state, FailureKind.STORAGE):
         checkpointing.upload_again(turn, event)
         return f"{text}; it is tried again"
@@ -112,10 +113,14 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
 
 def _count(turn: Turn, rank: int, evidence: Evidence, text: str, instead: bool = False) -> None:
     state, kind = turn.state, classify(evidence)
-    budget, _ = budget_of(state.spec, kind)
-    turn.change(spent={**state.spent, budget: state.spent.get(budget, 0) + 1})
+    _spend(turn, kind)
     verdict = Verdict.FAIL if is_spent(turn.state, kind) else Verdict.RETRY
     turn.change(failure=Failure(state.generation, rank, kind, text, instead), verdict=verdict)
+
+
+def _spend(turn: Turn, kind: FailureKind) -> None:
+    spent, counter = turn.state.spent, budget_of(turn.state.spec, kind)[0].counter
+    turn.change(spent={**spent, counter: spent.get(counter, 0) + 1})
 
 
 def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
@@ -171,16 +176,6 @@ def node_rested(turn: Turn, event: ev.NodeRested) -> str:
     return f"{event.node} is given another chance"
 
 
-def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[str, int]:
-    if kind is FailureKind.PREEMPTED:
-        return "preemptions", spec.max_preemption_failures
-    if kind is FailureKind.STORAGE:
-        return "storage", spec.max_failures
-    if kind is FailureKind.HANG and spec.max_hang_failures is not None:
-        return "hangs", spec.max_hang_failures
-    return "failures", spec.max_failures
-
-
 def is_final(state: RunState, kind: FailureKind) -> bool:
     """Whether no other group may follow a failure of that kind."""
     return is_spent(state, kind) or (kind is FailureKind.USER_ERROR and _repeats(state))
@@ -192,4 +187,4 @@ def _repeats(state: RunState) -> bool:
 
 def is_spent(state: RunState, kind: FailureKind) -> bool:
     budget, limit = budget_of(state.spec, kind)
-    return 0 <= limit < state.spent.get(budget, 0)
+    return 0 <= limit < state.spent.get(budget.counter, 0)

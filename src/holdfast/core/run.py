@@ -15,7 +15,6 @@ from msgspec import structs
 from . import checkpointing, ending, failing, group, hanging, scaling, starting
 from . import commands as do
 from . import events as ev
-from .failing import budget_of as budget_of
 from .state import Phase, RunState
 from .timers import TimerKind
 from .turn import Turn

@@ -1,4 +1,4 @@
-"""What a run waits for. A timer is a value: setting it again replaces it, and when it is due it comes back as an event."""
+"""What a run waits for. A timer is a value: setting it again replaces it; when it is due it comes back as an event."""
 
 from __future__ import annotations
 

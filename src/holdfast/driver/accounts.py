@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import cloudpickle
 
+from holdfast.core.budgets import budget_of
 from holdfast.core.failures import Evidence, FailureKind, describe
-from holdfast.core.run import budget_of
 from holdfast.core.state import Failure, RunState, Verdict
 from holdfast.errors import (
     ControllerError,
@@ -23,7 +23,6 @@ from holdfast.wire.messages import WorkerHasFailed
 from holdfast.wire.worker_messages import Notice
 
 _SHOWN_LINES = 20
-_LIMITS = {"preemptions": "max_preemption_failures", "hangs": "max_hang_failures"}
 
 
 def evidence_of(message: WorkerHasFailed) -> Evidence:
@@ -81,7 +80,7 @@ class Accounts:
     def action(self, state: RunState) -> str:
         """What is done about the failure."""
         budget, limit = budget_of(state.spec, state.failure.kind if state.failure else FailureKind.CRASH)
-        name, spent = _LIMITS.get(budget, "max_failures"), state.spent.get(budget, 0)
+        name, spent = budget.setting, state.spent.get(budget.counter, 0)
         if state.verdict is Verdict.RETRY:
             return f"retry {spent}{'' if limit < 0 else f' of {limit}'}"
         if limit < 0 or spent <= limit:

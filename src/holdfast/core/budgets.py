@@ -1,0 +1,87 @@
+"""The classes of failures: what each is known by, how many of it a run survives, and what follows. One table for all.
+
+The core counts by it, errors name its settings, and the table of docs/failure-classes.md is printed from it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .failures import FailureKind
+from .state import RunSpec
+
+
+class Budget(Struct, frozen=True):
+    """How often failures of a class may happen. Where its setting is None, they count with the common ones."""
+
+    counter: str  # its name in ``RunState.spent``
+    setting: str  # a field of RunSpec, and of FailureConfig
+
+
+class FailureClass(Struct, frozen=True):
+    evidence: str
+    budget: Budget
+    then: str
+    counts_in: str = ""  # for the page, where the setting alone would not tell
+
+
+_FAILURES = Budget("failures", "max_failures")
+_NEXT = "next attempt"
+
+CLASSES: dict[FailureKind, FailureClass] = {
+    FailureKind.USER_ERROR: FailureClass(
+        "the train function raised",
+        _FAILURES,
+        _NEXT,
+        "`max_failures`; `max_same_errors` if it is the same at the same report",
+    ),
+    FailureKind.CRASH: FailureClass("a signal, or an exit without returning", _FAILURES, _NEXT),
+    FailureKind.OUT_OF_MEMORY: FailureClass(
+        "the kernel's OOM record, `MemoryError`, torch's `OutOfMemoryError`", _FAILURES, _NEXT
+    ),
+    FailureKind.HANG: FailureClass(
+        "no report for [`hang_timeout_s`](hangs.md), or stopped (SIGSTOP) for `HOLDFAST_STOPPED_GRACE_S`",
+        Budget("hangs", "max_hang_failures"),
+        f"stacks are taken, {_NEXT}",
+        "`max_hang_failures`, else `max_failures`",
+    ),
+    FailureKind.START_UP: FailureClass(
+        "ended before the train function was entered, or did not enter it within `HOLDFAST_START_TIMEOUT_S`",
+        _FAILURES,
+        _NEXT,
+    ),
+    FailureKind.NODE_LOST: FailureClass(
+        "the agent ended or was cut off for `HOLDFAST_NODE_TIMEOUT_S`",
+        _FAILURES,
+        f"{_NEXT} on other nodes, or with fewer workers",
+    ),
+    FailureKind.PREEMPTED: FailureClass(
+        "preempted before a checkpoint finished",
+        Budget("preemptions", "max_preemption_failures"),
+        f"{_NEXT} on other nodes",
+    ),
+    FailureKind.STORAGE: FailureClass(
+        "a checkpoint could not be stored, after `HOLDFAST_STORAGE_PATIENCE_S` for a bucket",
+        Budget("storage", "max_failures"),
+        f"on disk the {_NEXT}; for a bucket training continues, and the upload is retried",
+        "its own count, up to `max_failures`",
+    ),
+}
+
+
+def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[Budget, int]:
+    """What a failure of that kind counts in, and how many of them are allowed; -1: any number."""
+    budget = CLASSES[kind].budget
+    limit: int | None = getattr(spec, budget.setting)
+    if limit is None:
+        budget, limit = _FAILURES, spec.max_failures
+    return budget, limit
+
+
+def page_table() -> str:
+    """The table of docs/failure-classes.md."""
+    rows = ["| class | evidence | counts in | then |", "|---|---|---|---|"]
+    for kind, known in CLASSES.items():
+        counts_in = known.counts_in or f"`{known.budget.setting}`"
+        rows.append(f"| `{kind.value}` | {known.evidence} | {counts_in} | {known.then} |")
+    return "\n".join(rows) + "\n"
