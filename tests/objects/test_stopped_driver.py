@@ -37,7 +37,7 @@ def test_a_stopped_driver_that_continues_leaves_its_successor_s_files_alone(buck
         path = Path(marks, f"{of.pid}", "notes")
         return path.read_text().count(f"{kind} 0 ") if path.exists() else 0
 
-    steps = 80
+    steps = 200  # for longer than the lease, as the workers of a stopped driver continue
     config = {"steps": steps, "marks_by_driver": marks, "pace_s": 0.2}
     first = start(bucket, config)
     second = None

@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast import tune
 
-EPOCHS = 50
+EPOCHS = 150  # they take longer than the lease, as the trials of a stopped driver continue
 TRIALS = 2
 
 
