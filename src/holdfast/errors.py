@@ -10,6 +10,19 @@ from typing import Any
 
 from holdfast.printable import printable_lines
 
+_MOST_WORDS = 20_000  # characters
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says. Its class may be the user's, and may raise when it is asked, or say far too much."""
+    try:
+        text = str.__str__(str(error))
+    except (Exception, SystemExit):
+        return "(its message cannot be shown)"
+    if len(text) > _MOST_WORDS:
+        text = f"{text[:_MOST_WORDS]}… ({len(text) - _MOST_WORDS:,} more characters)"
+    return text.encode("utf-8", "backslashreplace").decode()
+
 
 class HoldfastError(Exception):
     """The base of all of Holdfast's own errors. Their text is safe to print, whatever they name."""
@@ -88,7 +101,7 @@ class ControllerError(TrainingFailedError):
     """The driver itself could not go on: storage, a user's callback, an engine that cannot start."""
 
     def __init__(self, controller_failure: Exception, remedy: str = "") -> None:
-        parts = [f"The driver could not go on: {controller_failure}", remedy]
+        parts = [f"The driver could not go on: {message_of(controller_failure)}", remedy]
         super().__init__("\n".join(part for part in parts if part))
         self.controller_failure = controller_failure
         self.remedy = remedy

@@ -18,6 +18,7 @@ from holdfast.errors import (
     TrainingFailedError,
     WorkerDiedError,
     WorkerGroupError,
+    message_of,
 )
 from holdfast.wire.messages import WorkerHasFailed
 from holdfast.wire.worker_messages import Notice
@@ -115,5 +116,5 @@ def _preemption_error(failure: Failure, notice: Notice | None, remedy: str) -> P
 
 
 def describe_other(rank: int, error: Exception) -> str:
-    first_line = str(error).partition("\n")[0]
+    first_line = message_of(error).partition("\n")[0]
     return f"Afterwards rank {rank} failed too: {type(error).__name__}: {first_line}"

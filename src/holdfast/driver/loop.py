@@ -23,7 +23,7 @@ from holdfast.core import run as core
 from holdfast.core.state import Outcome, RunState
 from holdfast.core.timers import Timer
 from holdfast.engine.base import Engine, Inbox
-from holdfast.errors import ControllerError, NotARunError, StorageError
+from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
 from holdfast.node import open_files
 from holdfast.settings import Settings
 from holdfast.store.runfile import id_of
@@ -142,7 +142,7 @@ class Driver:
             text = "\n".join(filter(None, (closing_words(desk, ending), self._account())))
             return ending
         except Exception as error:
-            text = f"the driver could not go on: {error}"
+            text = f"the driver could not go on: {message_of(error)}"
             raise self.failed(error) from error
         finally:
             self.close()
@@ -185,7 +185,7 @@ class Driver:
 
     def failed(self, error: Exception) -> ControllerError:
         """The driver cannot go on."""
-        self._record_end(str(error))
+        self._record_end(message_of(error))
         remedy = open_files.remedy(error) or "Mend the cause"
         return ControllerError(error, f"{remedy}, and {self._desk.plan.how_to_go_on}")
 

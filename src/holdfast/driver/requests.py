@@ -12,6 +12,7 @@ from typing import Any
 import cloudpickle
 
 from holdfast.core.state import RankStatus, RunState, ValidationStatus
+from holdfast.errors import message_of
 from holdfast.wire.messages import Asked
 from holdfast.wire.worker_messages import Reply
 
@@ -103,7 +104,7 @@ class Requests:
             assert self._shards is not None
             shard = self._shards.shard(name, asked.generation, asked.rank, nodes, lost)
         except Exception as error:
-            self._answer(asked, b"", f"dataset {name!r} cannot be split: {type(error).__name__}: {error}")
+            self._answer(asked, b"", f"dataset {name!r} cannot be split: {type(error).__name__}: {message_of(error)}")
         else:
             self._answer(asked, cloudpickle.dumps(shard))
 

@@ -20,7 +20,7 @@ from holdfast.driver.history import load
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
-from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.errors import StorageError, StorageUnavailableError, message_of
 from holdfast.metrics import observing
 from holdfast.node.open_files import limit_raised
 from holdfast.store.location import Location
@@ -345,7 +345,9 @@ def _named(callback: UserCallback, method: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}") from error
+        raise RuntimeError(
+            f"{type(callback).__name__}.{method} raised {type(error).__name__}: {message_of(error)}"
+        ) from error
 
 
 def _after_report(

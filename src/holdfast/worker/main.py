@@ -17,6 +17,7 @@ from typing import Any
 
 import cloudpickle
 
+from holdfast.errors import message_of
 from holdfast.wire.channel import Channel, Unpacker
 from holdfast.wire.worker_messages import TO_WORKER, Assignment, Raised, Returned
 
@@ -25,6 +26,8 @@ from . import stacks
 from .temporary import mark_temporary_files
 
 Unpacker(TO_WORKER)  # once, before anything is forked: what it learns of the messages it keeps
+_MOST_TRACE = 200_000  # characters
+_MOST_BODY = 16 << 20  # bytes of an exception that is sent as it is
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -130,15 +133,19 @@ def _raised(error: BaseException, started: bool) -> Raised:
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
-    text = "".join(traceback.format_exception(error))
-    return Raised(time.monotonic(), _sayable(kind), _words(error), _sayable(text), _pickled(error), started)
+    return Raised(time.monotonic(), _sayable(kind), message_of(error), _trace(error), _pickled(error), started)
 
 
-def _words(error: BaseException) -> str:
+def _trace(error: BaseException) -> str:
+    """The traceback, with the middle of what is too long left out: of an endless recursion, or a huge message."""
     try:
-        return _sayable(str(error))
-    except Exception:
-        return "(its message cannot be shown)"
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # of another exception that is its cause, maybe
+        text = "".join([*traceback.format_tb(error.__traceback__), type(error).__qualname__])
+    if len(text) > _MOST_TRACE:
+        half = _MOST_TRACE // 2
+        text = f"{text[:half]}\n… ({len(text) - 2 * half:,} more characters)\n{text[-half:]}"
+    return _sayable(text)
 
 
 def _sayable(text: str) -> str:
@@ -158,11 +165,11 @@ def _pickled(error: BaseException) -> bytes:
     """The exception itself, if it survives a round trip; else a plain one with the same words."""
     try:
         body = cloudpickle.dumps(error)
-        if isinstance(cloudpickle.loads(body), Exception):
+        if len(body) <= _MOST_BODY and isinstance(cloudpickle.loads(body), Exception):
             return bytes(body)
-    except Exception:
+    except (Exception, SystemExit):
         pass
-    return bytes(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {_words(error)}")))
+    return bytes(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {message_of(error)}")))
 
 
 def _flush() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.driver.display_picture import clean
+from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
 from holdfast.tune.callback import Callback
@@ -184,7 +185,7 @@ class Audience:
                 self._reporter.report(self._all, done)
         except Exception as error:
             who = type(self._reporter).__name__
-            self.warn(f"{who} raised {type(error).__name__}: {error}; it is not asked to report again")
+            self.warn(f"{who} raised {type(error).__name__}: {message_of(error)}; it is not asked to report again")
             self._reporter = None
 
     def _trials(self) -> Sequence[Trial]:
@@ -242,7 +243,7 @@ def _named(callback: Callback, method: str) -> Any:
 
 
 def _failed(callback: Callback, method: str, error: Exception) -> RuntimeError:
-    return RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {error}")
+    return RuntimeError(f"{type(callback).__name__}.{method} raised {type(error).__name__}: {message_of(error)}")
 
 
 def _overrides(callback: Callback, method: str) -> bool:

@@ -19,6 +19,7 @@ from holdfast.driver.plan import Plan
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage
 from holdfast.engine.base import Engine, Inbox
+from holdfast.errors import message_of
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
 from holdfast.tune.schedulers.trial_scheduler import PAUSED, PENDING, RUNNING
@@ -110,7 +111,7 @@ class ExperimentDriver:
             text = self._letting_go
             return outcome
         except Exception as error:
-            text = str(error)
+            text = message_of(error)
             raise
         finally:
             self._close(self._hub.close)
@@ -382,4 +383,4 @@ def _reported(trial_id: str, said: Said) -> ev.Reported:
 
 
 def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return message_of(error) or type(error).__name__

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.driver.experiments import completed
+from holdfast.errors import message_of
 from holdfast.store.location import Location
 from holdfast.tune.foresight import next_decision
 from holdfast.tune.metrics import flat_items, lookup, reported_text
@@ -252,7 +253,7 @@ class Experiment:
         try:
             stops = bool(result.get("done")) or self.stopper(trial.trial_id, result)
         except Exception as error:
-            return Decision("ERROR", f"the stop criterion raised {type(error).__name__}: {error}")
+            return Decision("ERROR", f"the stop criterion raised {type(error).__name__}: {message_of(error)}")
         if stops:
             return Decision("STOP", "its stop criterion is met")
         return Decision.of(self.scheduler.on_trial_result(self, trial, result))
