@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.printable import printable_lines
+from holdfast.printable import encodable, printable_lines
 
 _MOST_WORDS = 20_000  # characters
 
@@ -21,7 +21,7 @@ def message_of(error: BaseException) -> str:
         return "(its message cannot be shown)"
     if len(text) > _MOST_WORDS:
         text = f"{text[:_MOST_WORDS]}… ({len(text) - _MOST_WORDS:,} more characters)"
-    return text.encode("utf-8", "backslashreplace").decode()
+    return encodable(text)
 
 
 class HoldfastError(Exception):

@@ -7,6 +7,8 @@ the terminal's title or answer in the user's name; bidirectional overrides show 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 # C0, DEL, C1; line and paragraph separators; bidirectional embeddings, overrides and isolates; lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -27,6 +29,16 @@ def printable_lines(text: str) -> str:
 def printable_json(text: str) -> str:
     """JSON that says the same, in characters that are safe to print."""
     return _IN_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def encodable(text: str) -> str:
+    """``text`` for files and tables, which take valid Unicode only: what is not a character is escaped."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def encodable_row(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Names and values of a table's row."""
+    return {encodable(name): encodable(value) if isinstance(value, str) else value for name, value in items}
 
 
 def _escaped(found: re.Match[str]) -> str:

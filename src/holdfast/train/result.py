@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TrainingFailedError
+from holdfast.printable import encodable_row
 from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
 
@@ -96,7 +97,7 @@ class Result:
         except ImportError as error:
             raise ImportError("Result.metrics_dataframe needs pandas: run pip install 'holdfast[dataframe]'") from error
         rows = self._rows() if callable(self._rows) else self._rows
-        return pandas.DataFrame([dict(_flat(row)) for row in rows]) if rows else None
+        return pandas.DataFrame([encodable_row(_flat(row)) for row in rows]) if rows else None
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The kept checkpoint with the highest ("max") or lowest ("min") ``metric``; "a/b" looks into nested metrics.

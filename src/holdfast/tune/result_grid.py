@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from holdfast.printable import encodable_row
 from holdfast.tune.metrics import flat_items, lookup, number
 
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
@@ -140,7 +141,7 @@ class ResultGrid:
                 metrics = best_report(self._reports(result), filter_metric, filter_mode) or metrics
             if metrics is not None:
                 config = flat_items(result.config or {}, "config/")
-                rows.append({**dict(flat_items(metrics)), **dict(config), "logdir": result.path})
+                rows.append(encodable_row([*flat_items(metrics), *config, ("logdir", result.path)]))
         return pandas.DataFrame(rows)
 
     def _score(self, result: TrialResult, metric: str, mode: str, scope: str) -> float | None:

@@ -18,6 +18,7 @@ from typing import Any
 import cloudpickle
 
 from holdfast.errors import message_of
+from holdfast.printable import encodable
 from holdfast.wire.channel import Channel, Unpacker
 from holdfast.wire.worker_messages import TO_WORKER, Assignment, Raised, Returned
 
@@ -133,7 +134,7 @@ def _raised(error: BaseException, started: bool) -> Raised:
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
-    return Raised(time.monotonic(), _sayable(kind), message_of(error), _trace(error), _pickled(error), started)
+    return Raised(time.monotonic(), encodable(kind), message_of(error), _trace(error), _pickled(error), started)
 
 
 def _trace(error: BaseException) -> str:
@@ -145,12 +146,7 @@ def _trace(error: BaseException) -> str:
     if len(text) > _MOST_TRACE:
         half = _MOST_TRACE // 2
         text = f"{text[:half]}\n… ({len(text) - 2 * half:,} more characters)\n{text[-half:]}"
-    return _sayable(text)
-
-
-def _sayable(text: str) -> str:
-    """Without what is no character, as in the name of a file that is not in UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return encodable(text)
 
 
 def _of_the_user(trace: TracebackType | None) -> TracebackType | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from holdfast.printable import encodable_row
 from holdfast.tune.callback import Trial
 from holdfast.tune.logger.logger import LoggerCallback
 from holdfast.tune.metrics import flat_items
@@ -28,7 +29,7 @@ class CSVLoggerCallback(LoggerCallback):
         table = self._tables.get(trial.trial_id)
         if table is None:
             table = self._tables[trial.trial_id] = _Table(Path(trial.local_path, PROGRESS))
-        table.append(dict(flat_items({key: value for key, value in result.items() if key != "config"})))
+        table.append(encodable_row(flat_items({key: value for key, value in result.items() if key != "config"})))
         self._unflushed.add(table)
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
@@ -58,7 +59,7 @@ class _Table:
         self._open()
 
     def _open(self) -> None:
-        self._file: TextIO = self._path.open("a", newline="")
+        self._file: TextIO = self._path.open("a", newline="", encoding="utf-8", errors="backslashreplace")
         self._writer = csv.writer(self._file, lineterminator="\n")
 
     def append(self, row: dict[str, Any]) -> None:
@@ -86,14 +87,14 @@ class _Table:
     def _rewrite(self, rows: list[dict[str, str]]) -> None:
         unfinished = self._path.with_suffix(".csv.part")
         lines = [self._columns, *([row.get(name, "") for name in self._columns] for row in rows)]
-        unfinished.write_text("".join(map(_line, lines)) if self._columns else "", newline="")
+        unfinished.write_text("".join(map(_line, lines)) if self._columns else "", "utf-8", newline="")
         os.replace(unfinished, self._path)
 
 
 def _read(path: Path) -> tuple[list[str], list[dict[str, str]], bool]:
     """Columns, whole rows, and whether there was something that is not whole: a driver may have died in a write."""
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
             text = file.read()
     except FileNotFoundError:
         return [], [], False

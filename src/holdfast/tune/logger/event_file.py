@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from holdfast.printable import encodable
+
 Parameter = float | bool | str
 
 _number = itertools.count()
@@ -40,7 +42,9 @@ class EventFile:
 
     def add_parameters(self, parameters: Mapping[str, Parameter], now: float) -> None:
         """What a trial was started with, for TensorBoard's table of parameters."""
-        entries = (_field(1, _field(1, name.encode()) + _field(2, _value(v))) for name, v in parameters.items())
+        entries = (
+            _field(1, _field(1, encodable(name).encode()) + _field(2, _value(v))) for name, v in parameters.items()
+        )
         self._add(_hparams("session_start_info", _field(3, b"".join(entries) + _field(5, now))), now)
 
     def add_end(self, failed: bool, now: float) -> None:
@@ -67,7 +71,7 @@ class Curves:
     only they are gone through for the checksum. In Python that is many times quicker than byte by byte."""
 
     def __init__(self, tags: Sequence[str]) -> None:
-        parts = [_field(1, tag.encode()) + _varint(2 << 3 | 5) for tag in tags]
+        parts = [_field(1, encodable(tag).encode()) + _varint(2 << 3 | 5) for tag in tags]
         heads = [_varint(1 << 3 | 2) + _varint(len(part) + 4) + part for part in parts]
         size = sum(len(head) + 4 for head in heads)
         self.head = _varint(5 << 3 | 2) + _varint(size) + (heads[0] if heads else b"")
@@ -127,7 +131,7 @@ def _value(value: Parameter) -> bytes:
     """A ``google.protobuf.Value``: a bool is a number to Python, but not here."""
     if isinstance(value, bool):
         return _field(4, int(value))
-    return _field(3, value.encode()) if isinstance(value, str) else _field(2, float(value))
+    return _field(3, encodable(value).encode()) if isinstance(value, str) else _field(2, float(value))
 
 
 def _field(number: int, value: int | float | bytes) -> bytes:
