@@ -11,7 +11,7 @@ from holdfast.errors import CheckpointDamagedError, NotARunError, StorageError, 
 from holdfast.store.checkpoints import Manifest
 from holdfast.store.remote import checkpoints as module
 from holdfast.store.remote import runfile
-from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints
+from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints, begin_upload
 from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
 
 
@@ -132,15 +132,28 @@ def test_only_what_is_not_kept_is_collected(bucket: Bucket) -> None:
     store = RemoteCheckpoints(FakeObjects(bucket))
     for id in ("good", "late", "bad"):
         store.commit(upload(bucket, id))
+    upload(bucket, "checkpoint_000007-g2")
     upload(bucket, "leftover")
     upload(bucket, "under way")
+    for id in ("checkpoint_000007-g2", "leftover", "no file yet", "under way"):
+        begin_upload(FakeObjects(bucket), id)
+    assert "checkpoints/.checkpoint_000007-g2.ours" not in bucket.content
+    upload(bucket, "best")
     store.quarantine("aside", "why")
     bucket.flip("checkpoints/bad.json", 99)
     listing = store.listing()
     store.commit(upload(bucket, "meanwhile"))
-    assert store.collect(listing, keep={"good", "under way"}) == ["bad", "late", "leftover"]
-    kept = ["bad", "good", "meanwhile", "under way"]
-    assert store.listing() == Listing(["good", "meanwhile"], ["aside", "bad"], kept)
+    assert store.collect(listing, keep={"good", "under way"}) == [
+        "bad",
+        "checkpoint_000007-g2",
+        "late",
+        "leftover",
+        "no file yet",
+    ]
+    kept = ["bad", "best", "good", "meanwhile", "under way"]
+    assert store.listing() == Listing(["good", "meanwhile"], ["aside", "bad"], kept, ("under way",))
+    store.delete("under way")
+    assert store.listing().marked == ()
 
 
 def test_what_was_deleted_since_it_was_listed_is_not_damaged(bucket: Bucket) -> None:

@@ -9,7 +9,7 @@ from drivers import begin, said, say
 from uploads import FILES, upload
 
 from holdfast.errors import StorageUnavailableError
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote.checkpoints import RemoteCheckpoints, begin_upload
 from holdfast.store.remote.journal import RemoteJournal
 from holdfast.store.remote.lease import RemoteLease
 from holdfast.testing.fake_objects import Bucket, Crash, FakeObjects, Fault
@@ -127,9 +127,9 @@ def outcome(bucket: Bucket, id: str) -> str:
 @pytest.mark.parametrize("fault", [*CRASHES, *SILENCES])
 def test_a_commit_is_there_or_not_and_can_be_made_again(bucket: Bucket, fault: Fault) -> None:
     def commit(objects: FakeObjects) -> None:
-        manifest = upload(Bucket(), "new")
+        manifest = upload(Bucket(), "checkpoint_000001")
         for path, data in FILES.items():
-            objects.put(f"checkpoints/new/{path}", data)
+            objects.put(f"checkpoints/checkpoint_000001/{path}", data)
         RemoteCheckpoints(objects).commit(manifest)
 
     for step, before in boundaries(bucket, commit):
@@ -137,29 +137,31 @@ def test_a_commit_is_there_or_not_and_can_be_made_again(bucket: Bucket, fault: F
         objects.fail(step, fault)
         with pytest.raises((Crash, StorageUnavailableError)):
             commit(objects)
-        if outcome(before, "new") == "none":
+        if outcome(before, "checkpoint_000001") == "none":
             collector = RemoteCheckpoints(FakeObjects(copy(before)))
             collector.collect(collector.listing(), keep=[])
             assert collector.listing().directories == []
         commit(FakeObjects(before))
         objects.land()
-        assert outcome(before, "new") == "committed"
+        assert outcome(before, "checkpoint_000001") == "committed"
 
 
 @pytest.mark.parametrize("fault", [*CRASHES, *SILENCES])
 @pytest.mark.parametrize("operation", ["delete", "quarantine", "collect"])
-def test_what_is_removed_is_there_whole_or_not_offered(bucket: Bucket, fault: Fault, operation: str) -> None:
+@pytest.mark.parametrize("old", ["checkpoint_000001", "named"])
+def test_what_is_removed_is_there_whole_or_not_offered(bucket: Bucket, fault: Fault, operation: str, old: str) -> None:
     store = RemoteCheckpoints(FakeObjects(bucket))
-    for id in ("old", "other"):
+    begin_upload(FakeObjects(bucket), old)
+    for id in (old, "other"):
         store.commit(upload(bucket, id))
-    upload(bucket, "leftover")
+    upload(bucket, "checkpoint_000009")
 
     def remove(objects: FakeObjects) -> None:
         store = RemoteCheckpoints(objects)
         if operation == "delete":
-            store.delete("old")
+            store.delete(old)
         elif operation == "quarantine":
-            store.quarantine("old", "why")
+            store.quarantine(old, "why")
         else:
             store.collect(store.listing(), keep=["other"])
 
@@ -170,14 +172,14 @@ def test_what_is_removed_is_there_whole_or_not_offered(bucket: Bucket, fault: Fa
         try:
             remove(objects)
         except (Crash, StorageUnavailableError):
-            assert outcome(before, "old") in ("committed", expected)
+            assert outcome(before, old) in ("committed", expected)
         else:
-            assert outcome(before, "old") == expected  # only the reason for a quarantine may be lost
+            assert outcome(before, old) == expected  # only the reason for a quarantine may be lost
         remove(FakeObjects(before))
         objects.land()
-        assert outcome(before, "old") == expected
+        assert outcome(before, old) == expected
         assert outcome(before, "other") == "committed"
-        files = [key for key in before.content if key.startswith("checkpoints/old/")]
+        files = [key for key in before.content if key.startswith(f"checkpoints/{old}/")]
         assert len(files) == (len(FILES) if operation == "quarantine" else 0)
 
 

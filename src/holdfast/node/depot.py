@@ -23,6 +23,7 @@ from holdfast.store import report_log, scratch, staging
 from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.checkpoints import begin_upload
 from holdfast.store.remote.parts import PartUploader
 from holdfast.store.staging import FileEntry
 
@@ -97,6 +98,7 @@ class Depot:
         """
         directory = self.layout.checkpoint_dir(id)
         paths = self._read_mark(id).paths
+        begin_upload(self.objects, id)
         there = {info.key: info.size for info in self.objects.list(f"checkpoints/{id}/")}
 
         def upload_file(path: str) -> None:

@@ -7,6 +7,7 @@ that was relieved still sends may land late: its manifests name its epoch, and c
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +26,8 @@ from holdfast.store.remote.runfile import KEY as RUN_FILE
 from holdfast.store.sealed import Damage
 
 DIRECTORY = "checkpoints/"
-_MANIFEST, _MARKER, _REASON = ".json", ".json.damaged", ".json.damaged.txt"
+_MANIFEST, _MARKER, _REASON, _OURS = ".json", ".json.damaged", ".json.damaged.txt", ".ours"
+_OUR_NAME = re.compile(r"checkpoint_\d{6,}(-[grx]\d+)*")
 _RANGE = 8 << 20  # bytes
 _FORMATS_CHECKED = 15  # with run.json one round of requests; others are refused when they are read
 _AHEAD = 8  # ranges in memory at once
@@ -37,6 +39,7 @@ class Listing(NamedTuple):
     committed: list[str]
     quarantined: list[str]
     directories: list[str]  # files, of checkpoints that are committed, quarantined, or neither yet
+    marked: Sequence[str] = ()  # the names of ours that anyone could have given
 
 
 class RemoteCheckpoints:
@@ -98,7 +101,8 @@ class RemoteCheckpoints:
         committed, marked = _ids(keys, _MANIFEST), _ids(keys, _MARKER)
         # A marker beside a manifest is of an earlier checkpoint of that name, or not yet in force.
         quarantined = sorted(set(marked) - set(committed))
-        return Listing(committed, quarantined, _ids(level.directories, ""))
+        hidden = [key.replace(f"{DIRECTORY}.", DIRECTORY) for key in keys if key.startswith(f"{DIRECTORY}.")]
+        return Listing(committed, quarantined, _ids(level.directories, ""), tuple(_ids(hidden, _OURS)))
 
     def unknown(
         self, listing: Listing, known: Collection[str], last_epoch: int, journal_damaged: bool
@@ -148,7 +152,8 @@ class RemoteCheckpoints:
         its files that its user had put into the run's storage."""
         self._objects.delete([_key(id, _MANIFEST)])
         files = [info.key for info in self._objects.list(_key(id, "/"))]
-        self._objects.delete([*files, *elsewhere, _key(id, _MARKER), _key(id, _REASON)])
+        marks = [] if _is_our_name(id) else [_mark(id)]
+        self._objects.delete([*files, *elsewhere, _key(id, _MARKER), _key(id, _REASON), *marks])
 
     def quarantine(self, id: str, why: str) -> None:
         """Never offer this checkpoint again. Its files stay to be looked at, until it is deleted."""
@@ -168,12 +173,14 @@ class RemoteCheckpoints:
         """Remove what was listed and is neither to be kept nor quarantined, and say what it was: files of checkpoints
         that never came to be, and what a relieved driver committed too late. Only for the holder of the lease.
 
-        What has a damaged manifest may have been worth keeping: it is quarantined.
+        What has a damaged manifest may have been worth keeping: it is quarantined. Files without a manifest, a mark or
+        a name of ours were put there by somebody else, and stay.
         """
         spared = {*keep, *listing.quarantined}
+        unfinished = {*listing.marked, *filter(_is_our_name, listing.directories)}
         return [
             id
-            for id in sorted({*listing.committed, *listing.directories} - spared)
+            for id in sorted({*listing.committed, *unfinished} - spared)
             if self._collect_one(id, id in listing.committed)
         ]
 
@@ -245,6 +252,22 @@ def _digests(objects: ObjectStore, id: str, entries: list[FileEntry]) -> Iterato
 
 def _read_range(objects: ObjectStore, key: str, start: int, length: int) -> bytes:
     return objects.get_range(key, start, length) if length else b""
+
+
+def begin_upload(objects: ObjectStore, id: str) -> None:
+    """Before the first file: what is under this name is known to be ours until it is deleted, committed or not."""
+    if not _is_our_name(id):
+        objects.put(_mark(id), b"")
+
+
+def _is_our_name(id: str) -> bool:
+    """One that Holdfast chose. It is the mark that costs no request."""
+    return _OUR_NAME.fullmatch(id) is not None
+
+
+def _mark(id: str) -> str:
+    check_stored_name(id)
+    return f"{DIRECTORY}.{id}{_OURS}"
 
 
 def _key(id: str, suffix: str) -> str:
