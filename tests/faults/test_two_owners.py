@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from job import expected, trainer
-from test_driver_faults import PATIENCE_S, finish, start, wait_for_commit
+from test_driver_faults import PATIENCE_S, children, finish, start, wait_for_commit
 
 from holdfast.errors import RunInUseError
 from holdfast.node import posix
@@ -134,3 +135,44 @@ def test_a_stopped_driver_that_was_replaced_writes_nothing_when_it_continues(see
     verify(run)
     starts = [record.body for record in journal.read(RunLayout(run))[0] if record.kind == "DriverStarted"]
     assert [body["epoch"] for body in starts] == [1, 2]
+
+
+def test_an_agent_that_was_stopped_when_its_driver_died_is_ended_by_the_next_driver(tmp_path: Path) -> None:
+    """It is stopped before it has asked the kernel to be woken then."""
+    first = start(tmp_path)
+    wait_until(lambda: agents(first.pid) != [], "there is no agent")
+    (agent,) = agents(first.pid)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        wait_until(lambda: posix.state(agent) == "T", "it does not stop")
+        first.kill()
+        first.wait(PATIENCE_S)
+        for stream in (first.stdout, first.stderr):
+            assert stream is not None
+            stream.close()
+        wait_until(lambda: posix.stat_fields(agent)[1] != b"%d" % first.pid, "its driver is there")  # type: ignore[index]
+        assert posix.state(agent) == "T"
+        assert finish(start(tmp_path)) == expected()
+        wait_until(lambda: posix.state(agent) in ("", "Z", "X"), "the agent is stopped for ever")
+    finally:
+        posix.kill_group(agent)
+
+
+def agents(driver: int) -> list[int]:
+    return [pid for pid in children(driver) if b"holdfast.node.main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_the_agents_of_a_stopped_driver_that_was_replaced_end(tmp_path: Path) -> None:
+    first = start(tmp_path, pause_s=PAUSE_S)
+    wait_for_commit(tmp_path, 3)
+    (agent,) = agents(first.pid)
+    stop(first)
+    try:
+        (tmp_path / "run" / "lease.json").unlink()
+        second = start(tmp_path, pause_s=PAUSE_S)
+        wait_until(lambda: posix.state(agent) in ("", "Z", "X"), "the agent of the first driver works on")
+    finally:
+        first.send_signal(signal.SIGCONT)
+    assert f"taken over by process {second.pid} on" in fails(first)
+    assert finish(second) == expected()
+    verify(tmp_path / "run")

@@ -1,8 +1,8 @@
 """The agent's process.
 
-``python -m holdfast.node.main child PARENT DRIVER_FD [ZYGOTE_FD]``: the driver is its parent, at the end of a socket.
-``python -m holdfast.node.main caller FD``: the driver is across a network; where, and what to prove that it is the
-right agent with, is read from a pipe.
+``python -m holdfast.node.main [MARK] child PARENT DRIVER_FD [ZYGOTE_FD]``: the driver is its parent, at the end of a
+socket. ``python -m holdfast.node.main [MARK] caller FD``: the driver is across a network; where, and what to prove that
+it is the right agent with, is read from a pipe. The mark says for which run and driver it works (``leftovers``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import signal
 import socket
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.worker.temporary import find_directory
 
-from . import handshake, open_files, posix
+from . import handshake, leftovers, open_files, posix
 from .agent import Agent
 from .launch import ZygoteLauncher
 
@@ -52,13 +53,19 @@ def _with_signals(agent: Agent) -> Agent:
     return agent
 
 
+_KINDS: dict[str, Callable[..., None]] = {"child": child, "caller": caller}
+
+
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     posix.set_name("hf-agent")
     open_files.raise_limit()
     find_directory()
+    kind = next(index for index, argument in enumerate(arguments) if argument in _KINDS)
+    for mark in arguments[:kind]:
+        threading.Thread(target=leftovers.end_leftovers, args=(mark,), name="holdfast-leftovers", daemon=True).start()
     try:
-        {"child": child, "caller": caller}[arguments[0]](*map(int, arguments[1:]))  # type: ignore[operator]
+        _KINDS[arguments[kind]](*map(int, arguments[kind + 1 :]))
     except Exception as error:
         traceback.print_exc()
         if open_files.is_at_limit(error):
