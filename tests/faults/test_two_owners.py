@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,3 +177,34 @@ def test_the_agents_of_a_stopped_driver_that_was_replaced_end(tmp_path: Path) ->
     assert f"taken over by process {second.pid} on" in fails(first)
     assert finish(second) == expected()
     verify(tmp_path / "run")
+
+
+def test_a_run_directory_that_is_moved_is_missed_and_resumes_where_it_is(tmp_path: Path) -> None:
+    first = start(tmp_path, pause_s=PAUSE_S)
+    wait_for_commit(tmp_path, 5)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "run").rename(tmp_path / "new" / "run")
+    said = fails(first)
+    assert f"was moved to {tmp_path / 'new' / 'run'} while the run was being driven" in said
+    assert not files_in(tmp_path / "run"), "something went on at the old place"
+    assert finish(start(tmp_path / "new")) == expected()
+    records = journal.read(RunLayout(tmp_path / "new" / "run"))[0]
+    bases = [record.body["base"] for record in records if record.kind == "GroupStarted"]
+    assert bases[1] >= 5
+    verify(tmp_path / "new" / "run")
+
+
+def test_a_run_directory_that_is_removed_is_missed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first = start(tmp_path, pause_s=PAUSE_S)
+    wait_for_commit(tmp_path, 5)
+    stop(first)
+    run.rename(tmp_path / "doomed")  # its workers may write
+    shutil.rmtree(tmp_path / "doomed")
+    first.send_signal(signal.SIGCONT)
+    assert f"The run directory {run} was removed" in fails(first)
+    assert finish(start(tmp_path)) == expected()
+
+
+def files_in(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]

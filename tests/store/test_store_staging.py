@@ -20,6 +20,11 @@ def store(layout: RunLayout) -> CheckpointStore:
     return CheckpointStore(layout)
 
 
+@pytest.fixture(autouse=True)
+def _run_directory(layout: RunLayout) -> None:
+    layout.root.mkdir(parents=True)
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return fill(tmp_path / "source", FILES)
@@ -34,6 +39,16 @@ def test_staging_by_move_empties_the_source_and_keeps_it(
     assert content(target) == FILES
     assert (target / "model.pt").stat().st_ino == inode, "moved, not copied"
     assert os.listdir(source) == []
+
+
+def test_nothing_is_staged_where_the_run_has_been_moved_away(
+    store: CheckpointStore, layout: RunLayout, source: Path
+) -> None:
+    layout.root.rename(layout.root.with_name("moved"))
+    with pytest.raises(StorageError, match="was moved or removed"):
+        store.stage(source, layout.shard_dir(1, 0, 0), move=True)
+    assert not layout.root.exists()
+    assert content(source) == FILES
 
 
 def test_staging_by_copy_leaves_the_source(store: CheckpointStore, layout: RunLayout, source: Path) -> None:

@@ -119,6 +119,8 @@ class CheckpointStore:
         it may be moved."""
         source = source.resolve()
         may_move = move and not source.is_relative_to(self._layout.root.resolve())
+        if not self._layout.root.is_dir():  # a run that goes on where it was would be two
+            raise StorageError(f"The run directory {self._layout.root} was moved or removed while the run uses it.")
         self._disk.make_private_dir(self._layout.staging_dir)
         return staging.stage(self._disk, source, target.resolve(), may_move)
 
