@@ -11,7 +11,7 @@ import pytest
 import holdfast
 
 SRC = Path(holdfast.__file__).parent
-FOR_ALL = {"__version__", "errors", "printable", "private_dirs", "settings"}
+FOR_ALL = {"__version__", "errors", "interrupt", "printable", "private_dirs", "settings"}
 USER_SIDE = {"train", "tune", "cli", "ui", "drill", "metrics"}
 BELOW = {
     "core": set[str](),

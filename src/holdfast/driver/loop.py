@@ -5,6 +5,7 @@ It decides nothing. All that comes in, from agents, the storage thread, signals 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import queue
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import msgspec
 
+from holdfast import interrupt
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
@@ -30,7 +32,6 @@ from holdfast.store.runfile import id_of
 from holdfast.wire.worker_messages import GoOn
 
 from . import display as displays
-from . import interrupt
 from .beginning import Beginning
 from .desk import Desk
 from .ears import Ears
@@ -89,7 +90,12 @@ class Driver:
         """Run to the end. A killed driver's run goes on from where its journal and checkpoints leave it."""
         self._desk.epoch = self._desk.storage.acquire()
         try:
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                with contextlib.suppress(StorageError, OSError):
+                    self._desk.storage.close(all_stored=False)
+                raise
             with interrupt.handled(self.ask_to_stop):
                 return self._until_the_end()
         finally:
@@ -112,7 +118,6 @@ class Driver:
             ) from error
         self._known = self._known_identity()
         if is_experiment(self._known or desk.past.identity or {}):
-            desk.storage.close(all_stored=False)
             raise NotARunError(
                 f"{desk.plan.location} is an experiment of a Tuner, not a training run: "
                 "give another RunConfig(name=...)"

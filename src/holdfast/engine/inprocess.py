@@ -12,14 +12,14 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from types import FrameType
 from typing import Any, TypeVar
 
 import cloudpickle
 import msgspec
 
+from holdfast import interrupt
 from holdfast.errors import HoldfastError
 from holdfast.node.agent import Agent
 from holdfast.node.launch import Fds, SpawnLauncher
@@ -42,6 +42,7 @@ class InProcessEngine:
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_performing = self._was_asked = False
 
     def check(self, gpus: float) -> None:
         """The script's own process has what it has."""
@@ -57,18 +58,28 @@ class InProcessEngine:
             finally:
                 self._work.put(None)
 
+        def heed(number: int, at_once: bool) -> None:
+            """Ask for the stop before the train function is interrupted, so that its end is not taken for a failure."""
+            self._was_asked = True
+            ask_to_stop(number, at_once)
+            if self._is_performing:
+                raise KeyboardInterrupt
+
         driver = threading.Thread(target=drive, name="holdfast-driver")
-        with _one_at_a_time, _stop_before_interrupt(ask_to_stop) as passed_on:
+        with _one_at_a_time, interrupt.handled(heed, in_process=True):
             driver.start()
             while True:
                 try:
                     job = self._work.get()
                     if job is None:
                         break
+                    self._is_performing = True
                     job()
                 except KeyboardInterrupt:
-                    if not passed_on:
+                    if not self._was_asked:  # it is of a handler that the user installed
                         ask_to_stop(signal.SIGINT, False)
+                finally:
+                    self._is_performing = False
             driver.join()
         return outcome.result()
 
@@ -112,28 +123,6 @@ class _Session:
         self._agent.join()
         self._channel.close()
         self._ears.join()
-
-
-@contextlib.contextmanager
-def _stop_before_interrupt(ask_to_stop: Callable[[int, bool], None]) -> Iterator[bool]:
-    """Ask for the stop before the train function is interrupted, so that its end is not taken for a failure."""
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield False
-        return
-    asked = 0
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked += 1
-        ask_to_stop(number, asked > 1)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield True
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _MainThreadLauncher(SpawnLauncher):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from holdfast import settings
+from holdfast import interrupt, settings
 from holdfast.core.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
 from holdfast.driver.history import load
@@ -101,6 +101,7 @@ class DataParallelTrainer:
         in_process = self.scaling_config.num_workers == 0
         port, host, event_log = in_force.metrics_port, in_force.metrics_host, in_force.event_log
         with (
+            interrupt.held(in_process),
             limit_raised(),
             self.run_config.logging_config.in_force(),
             observing(plan.name, location, port=port, host=host, event_log=event_log) as observer,

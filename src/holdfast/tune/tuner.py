@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import settings
+from holdfast import interrupt, settings
 from holdfast.driver import stop_requests
 from holdfast.driver.history import read_identity
 from holdfast.engine import choose
@@ -77,7 +77,9 @@ class Tuner:
         warn_unused_in_tuning(*given, on_ray=wanted == "ray")
         engine = choose(wanted, in_process=False, demand=session.demand())
         logging_config = self._definition.run_config.logging_config
+        session.prepare(engine)
         with (
+            interrupt.held(),
             open_files.limit_raised(),
             logging_config.in_force(),
             stop_requests.watched(location, session.ask_to_stop),

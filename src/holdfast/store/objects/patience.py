@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from holdfast import interrupt
 from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.store.objects import verdicts
 
@@ -50,7 +51,7 @@ class Patience:
             if left <= 0 or self.closed.is_set():
                 text = f"{failure} (tried {tries} times, for {now - began:.1f} s). {verdicts.remedy(failure)}"
                 raise type(failure)(text) from cause
-            self.closed.wait(min(left, delay * random.uniform(0.5, 1.0)))
+            interrupt.wait(self.closed.wait, min(left, delay * random.uniform(0.5, 1.0)))
             delay = min(delay * 2, LONGEST_DELAY_S)
 
     def check_open(self) -> None:

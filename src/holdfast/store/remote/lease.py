@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast import interrupt
 from holdfast.errors import ObjectMissingError, RunInUseError, StorageError
 from holdfast.store import values
 from holdfast.store.objects.base import ObjectStore
@@ -159,7 +160,7 @@ def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float],
             return
         if note is not None and note.holder.is_running:
             raise _in_use(objects, note.holder)
-        wait(duration_s / _LOOKS)
+        interrupt.wait(wait, duration_s / _LOOKS)
         content = _content(objects)
         if content != first:
             changed = _parse(content)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from holdfast.driver import interrupt
+from holdfast import interrupt
 from holdfast.driver.plan import Plan
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage

@@ -76,10 +76,12 @@ class Session:
         self._entry: Sent | None = None
         self._asked: tuple[int, bool] | None = None
 
-    def run(self, engine: Any) -> str:
+    def prepare(self, engine: Any) -> None:
         engine.check(0.0)  # connects to a cluster, so that references that are sent now are good there
         open_session()
         self._entry = self._sent()
+
+    def run(self, engine: Any) -> str:
         inbox: Inbox = queue.SimpleQueue()
         self._storage = storage_at(self._location, inbox, self._settings)
         epoch = self._storage.acquire()

@@ -1,0 +1,97 @@
+"""SIGINT, SIGTERM and SIGHUP during ``fit()``: the first asks for a graceful stop, the second for an immediate one.
+
+From the first thread that ``fit()`` starts until all of them have ended, a signal raises nothing in the main thread: an
+exception between the start of a thread, process or lease and what ends it would leak it. The exceptions to the rule are
+long waits, which say so, and a second signal before there is a loop that could stop.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+Ask = Callable[[int, bool], None]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_held: _Held | None = None  # of the main thread
+
+
+class _Held:
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._ask: Ask | None = None
+        self._is_waiting = False
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(number)
+        if self._ask is not None:
+            self._ask(number, len(self._came) > 1)
+        elif self._is_waiting or len(self._came) > 1:
+            raise _exception(number)
+
+    def pass_on(self, ask: Ask) -> None:
+        """Also what came before. From now on nothing is raised."""
+        self._ask = ask
+        for place, number in enumerate(self._came):
+            ask(number, place > 0)
+
+    def wait(self, wait: Callable[[float], object], seconds: float) -> None:
+        self._is_waiting = self._ask is None
+        try:
+            if self._came and self._is_waiting:
+                raise _exception(self._came[0])
+            wait(seconds)
+        finally:
+            self._is_waiting = False
+
+
+@contextmanager
+def held(in_process: bool = False) -> Iterator[None]:
+    """Keep signals until ``handled`` says whom to ask; what was in force before is in force again afterwards. A signal
+    that is ignored (as under nohup) stays so.
+
+    ``in_process``: the train function runs in the main thread. It ends by Python's own SIGINT; a handler that the user
+    installed, and other signals, are the user's.
+    """
+    global _held
+    if threading.current_thread() is not threading.main_thread() or _held is not None:
+        yield
+        return
+    found = {number: signal.getsignal(number) for number in _SIGNALS}
+    if in_process:
+        heeded = [number for number, handler in found.items() if handler is signal.default_int_handler]
+    else:  # None: a handler of a host program's, which could not be put back
+        heeded = [number for number, handler in found.items() if handler not in (signal.SIG_IGN, None)]
+    mine = _Held()
+    try:
+        _held = mine
+        for number in heeded:
+            signal.signal(number, mine.handle)
+        yield
+    finally:
+        _held = None
+        for number in reversed(heeded):  # SIGINT last: from there on it raises again
+            signal.signal(number, found[number])
+
+
+@contextmanager
+def handled(ask: Ask, in_process: bool = False) -> Iterator[None]:
+    """Call ``ask(signal, at_once)`` for each signal, also for those that were ``held`` until now."""
+    with held(in_process):
+        if _held is not None and threading.current_thread() is threading.main_thread():
+            _held.pass_on(ask)
+        yield
+
+
+def wait(wait: Callable[[float], object], seconds: float) -> None:
+    """Call ``wait(seconds)``, which may be long and holds nothing that would leak: a signal that is held ends it."""
+    if _held is not None and threading.current_thread() is threading.main_thread():
+        _held.wait(wait, seconds)
+    else:
+        wait(seconds)
+
+
+def _exception(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
