@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tune.metrics import flat_items, lookup, metric_number, number
+from holdfast.core.metric_names import flat_items, lookup, metric_number, number
 
 KEYS = st.text("ab", min_size=1, max_size=2)
 NESTED = st.recursive(st.integers(), lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)

@@ -11,6 +11,7 @@ from holdfast.cli.lease_probe import LivingDriver
 from holdfast.cli.paths import TrialLocation
 from holdfast.cli.runs import Run
 from holdfast.cli.trials import open_trial
+from holdfast.core.metric_names import metric_number
 from holdfast.driver.display_picture import ago, headline, value_text
 from holdfast.driver.experiments import (
     ENDED,
@@ -20,7 +21,6 @@ from holdfast.driver.experiments import (
     account,
     is_experiment,
     own_records,
-    value_of,
 )
 from holdfast.printable import printable
 from holdfast.store.journal import Record
@@ -156,7 +156,7 @@ def _cells(trial: TrialRecord, metric: str | None) -> tuple[str, ...]:
 
 
 def _value_text(trial: TrialRecord, metric: str) -> str:
-    value = value_of(trial.metrics, metric)
+    value = metric_number(trial.metrics, metric)
     return value_text(trial.metrics[metric]) if metric in trial.metrics else "-" if value is None else value_text(value)
 
 
@@ -173,7 +173,7 @@ def _print_failures(found: ExperimentRecord) -> None:
 
 def _trial_json(trial: TrialRecord, identity: Mapping[str, Any]) -> dict[str, Any]:
     metric = identity.get("metric")
-    value = value_of(trial.metrics, metric) if metric else None
+    value = metric_number(trial.metrics, metric) if metric else None
     return {
         "id": trial.id,
         "name": trial.name,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from holdfast.core.metric_names import metric_number
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, WorkerGroupError
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
@@ -78,7 +79,9 @@ class ExperimentRecord:
     def best(self) -> TrialRecord | None:
         """By the last result of the metric that the experiment names."""
         metric, mode = self.identity.get("metric"), self.identity.get("mode")
-        scored = [(v, t) for t in self.trials.values() if metric and (v := value_of(t.metrics, metric)) is not None]
+        scored = [
+            (v, t) for t in self.trials.values() if metric and (v := metric_number(t.metrics, metric)) is not None
+        ]
         if not scored or mode not in ("min", "max"):
             return None
         return (max if mode == "max" else min)(scored, key=lambda pair: pair[0])[1]
@@ -171,17 +174,6 @@ def own_records(records: Iterable[Record], trial: str) -> list[Record]:
         elif record.kind == "Resumed" and body["trial"] == trial and body.get("anew"):
             own = []
     return own
-
-
-def value_of(metrics: Mapping[str, Any], name: str) -> float | None:
-    """A metric, nested ones by their keys with slashes between, if it is a finite number."""
-    value: Any = metrics.get(name)
-    if value is None and "/" in name:
-        value = metrics
-        for key in name.split("/"):
-            value = value.get(key) if isinstance(value, Mapping) else None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < float("inf") else None
 
 
 # What the records do

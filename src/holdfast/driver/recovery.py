@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core import run as core
+from holdfast.core.metric_names import lookup, number
 from holdfast.core.state import CheckpointRecord, RunState, ValidationStatus
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.journal import Record
@@ -117,9 +118,4 @@ def score_of(metrics: Any, attribute: str | None) -> float | None:
     """The number by which retention compares; "a/b" looks into nested metrics."""
     if attribute is None or not isinstance(metrics, dict):
         return None
-    value: Any = metrics.get(attribute)
-    if attribute not in metrics:
-        value = metrics
-        for part in attribute.split("/"):
-            value = value.get(part) if isinstance(value, dict) else None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return number(lookup(metrics, attribute))

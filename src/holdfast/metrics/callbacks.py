@@ -18,13 +18,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.metric_names import flat_items, number
 from holdfast.metrics.sender import Sender
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.tune.logger.event_file import EventFile
 from holdfast.tune.logger.logger import LoggerCallback
 from holdfast.tune.logger.mlflow import MLflowLoggerCallback
 from holdfast.tune.logger.wandb import WandbLoggerCallback
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, number
+from holdfast.tune.metrics import TRAINING_ITERATION
 
 if TYPE_CHECKING:
     from holdfast.train.checkpoint import Checkpoint

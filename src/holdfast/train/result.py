@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.metric_names import flat_items, lookup, number
 from holdfast.errors import TrainingFailedError
 from holdfast.printable import encodable_row
 from holdfast.store.location import Location
@@ -97,7 +98,7 @@ class Result:
         except ImportError as error:
             raise ImportError("Result.metrics_dataframe needs pandas: run pip install 'holdfast[dataframe]'") from error
         rows = self._rows() if callable(self._rows) else self._rows
-        return pandas.DataFrame([encodable_row(_flat(row)) for row in rows]) if rows else None
+        return pandas.DataFrame([encodable_row(flat_items(row)) for row in rows]) if rows else None
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The kept checkpoint with the highest ("max") or lowest ("min") ``metric``; "a/b" looks into nested metrics.
@@ -107,12 +108,12 @@ class Result:
         if not self.best_checkpoints:
             raise RuntimeError(f"The run {self.path} has no checkpoint; pass one to report(metrics, checkpoint=…)")
         scored = [
-            (float(value), checkpoint)
+            (value, checkpoint)
             for checkpoint, metrics in self.best_checkpoints
-            if _is_comparable(value := _lookup(metrics, metric))
+            if (value := number(lookup(metrics, metric))) is not None and not math.isnan(value)
         ]
         if not scored:
-            known = sorted({key for _, metrics in self.best_checkpoints for key, _ in _flat(metrics)})
+            known = sorted({key for _, metrics in self.best_checkpoints for key, _ in flat_items(metrics)})
             raise RuntimeError(
                 f"No checkpoint has a number as metric {metric!r}. "
                 f"The metrics that were reported with checkpoints: {', '.join(known) or 'none'}"
@@ -125,21 +126,3 @@ class Result:
         if self.error is not None:
             lines.insert(0, f"error={type(self.error).__name__}({str(self.error).partition(chr(10))[0]!r})")
         return f"{type(self).__name__}(\n  " + ",\n  ".join(lines) + "\n)"
-
-
-def _flat(metrics: dict[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in metrics.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}/")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _lookup(metrics: dict[str, Any], name: str) -> Any:
-    if name in metrics:
-        return metrics[name]
-    return dict(_flat(metrics)).get(name)
-
-
-def _is_comparable(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not math.isnan(value)

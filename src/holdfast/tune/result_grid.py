@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from holdfast.core.metric_names import flat_items, lookup, number
 from holdfast.printable import encodable_row
-from holdfast.tune.metrics import flat_items, lookup, number
 
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 SHOWN = 20

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from holdfast.core.metric_names import lookup, metric_number, number
 from holdfast.train.checks import check_int, check_number
 from holdfast.tune.foresight import next_decision
-from holdfast.tune.metrics import TRAINING_ITERATION, lookup, metric_number, number, reported_text
+from holdfast.tune.metrics import TRAINING_ITERATION, reported_text
 from holdfast.tune.recorded import Recorded
 
 StopFunction = Callable[[str, dict[str, Any]], bool]

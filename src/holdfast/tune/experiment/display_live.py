@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.metric_names import flat_items, lookup
 from holdfast.driver.display_live import LivePainter
 from holdfast.driver.display_picture import Picture, Rate, ago, headline, is_odd
 from holdfast.driver.display_plain import PlainPainter
 from holdfast.driver.display_streams import Sink, terminal_size
 from holdfast.printable import printable
-from holdfast.tune.metrics import flat_items, lookup
 from holdfast.tune.progress_reporter import STATUSES, TrialRow
 
 from .display_picture import WORDS, TrialsPicture, best_text, cell, elapsed_text, metric_columns, speed_text

@@ -15,11 +15,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.core.metric_names import flat_items, lookup
 from holdfast.driver.experiments import completed
 from holdfast.errors import message_of
 from holdfast.store.location import Location
 from holdfast.tune.foresight import next_decision
-from holdfast.tune.metrics import flat_items, lookup, reported_text
+from holdfast.tune.metrics import reported_text
 from holdfast.tune.schedulers.decision import Decision, Exploit, Request, Resize, Save, SetConfig, StopTrial
 from holdfast.tune.schedulers.trial_scheduler import (
     ERROR,

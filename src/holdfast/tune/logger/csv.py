@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from holdfast.core.metric_names import flat_items
 from holdfast.printable import encodable_row
 from holdfast.tune.callback import Trial
 from holdfast.tune.logger.logger import LoggerCallback
-from holdfast.tune.metrics import flat_items
 
 PROGRESS = "progress.csv"
 Row = frozenset[tuple[str, str]]

@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.core.metric_names import flat_items, number
 from holdfast.tune.callback import Trial
 from holdfast.tune.logger.logger import LoggerCallback
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, number
+from holdfast.tune.metrics import TRAINING_ITERATION
 
 TRIAL_TAG = "holdfast.trial"  # by which a restored experiment finds the run of a trial again
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from holdfast.core.metric_names import flat_items, number
 from holdfast.tune.callback import Trial
 from holdfast.tune.logger.event_file import EventFile, Parameter
 from holdfast.tune.logger.logger import LoggerCallback
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, number
+from holdfast.tune.metrics import TRAINING_ITERATION
 
 PREFIX = "holdfast/tune/"
 NOT_CURVES = {"config", "pid", "timestamp", "time_total_s", TRAINING_ITERATION}

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from holdfast.core.metric_names import flat_items, number
 from holdfast.train.checks import warn_once
 from holdfast.tune.callback import Trial
 from holdfast.tune.logger.logger import LoggerCallback
-from holdfast.tune.metrics import TRAINING_ITERATION, flat_items, number
+from holdfast.tune.metrics import TRAINING_ITERATION
 
 TO_CONFIG = {"date", "experiment_tag", "hostname", "node_ip", "pid", "trial_id"}
 NEVER = {"done", "should_checkpoint"}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.tune.metrics import lookup, number
+from holdfast.core.metric_names import lookup, number
 
 from .trial_scheduler import ExperimentView, TrialView
 

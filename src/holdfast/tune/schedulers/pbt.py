@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core.metric_names import lookup, number
 from holdfast.train.checks import check_number
-from holdfast.tune.metrics import TRAINING_ITERATION, lookup, number
+from holdfast.tune.metrics import TRAINING_ITERATION
 from holdfast.tune.space.tree import substituted
 
 from .decision import Decision, Exploit, Request, Save, SetConfig

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.tune.metrics import TRAINING_ITERATION, lookup, number
+from holdfast.core.metric_names import lookup, number
+from holdfast.tune.metrics import TRAINING_ITERATION
 
 from .decision import Decision, Exploit, Save, SetConfig
 from .trial_scheduler import ExperimentView, FIFOScheduler, Requests, TrialView

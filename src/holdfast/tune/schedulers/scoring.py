@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from holdfast.tune.metrics import AUTO_KEYS, DEFAULT_METRIC, lookup, number
+from holdfast.core.metric_names import lookup, number
+from holdfast.tune.metrics import AUTO_KEYS, DEFAULT_METRIC
 
 from .decision import Decision
 from .trial_scheduler import FIFOScheduler, TrialView

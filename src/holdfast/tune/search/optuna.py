@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.tune.metrics import DEFAULT_METRIC, TRAINING_ITERATION, flat_items, lookup, metric_number, number
+from holdfast.core.metric_names import flat_items, lookup, metric_number, number
+from holdfast.tune.metrics import DEFAULT_METRIC, TRAINING_ITERATION
 from holdfast.tune.search.optuna_space import OptunaSpace, nested
 from holdfast.tune.search.searcher import Objective, Searcher
 from holdfast.tune.search_space import RandomSource, generate, source_of, unresolved

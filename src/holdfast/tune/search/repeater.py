@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.core.metric_names import metric_number
 from holdfast.train.checks import check_int
-from holdfast.tune.metrics import metric_number
 from holdfast.tune.search.searcher import Searcher
 from holdfast.tune.search.wrapped import WrappedSearcher
 from holdfast.tune.space.tree import substituted

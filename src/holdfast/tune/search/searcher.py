@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.tune.metrics import metric_number
+from holdfast.core.metric_names import metric_number
 from holdfast.tune.recorded import Recorded
 
 Objective = str | list[str] | None

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from holdfast.core.metric_names import lookup, number
 from holdfast.train.api import checkpoint_requested, get_checkpoint, report
-from holdfast.tune.metrics import lookup, number
 from holdfast.worker.session import current
 
 from .trainable import DONE, SHOULD_CHECKPOINT, Trainable

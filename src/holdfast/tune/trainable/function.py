@@ -10,8 +10,9 @@ import inspect
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
+from holdfast.core.metric_names import number
 from holdfast.train.api import report
-from holdfast.tune.metrics import DEFAULT_METRIC, number
+from holdfast.tune.metrics import DEFAULT_METRIC
 from holdfast.worker.session import current
 
 Function = Callable[[dict[str, Any]], Any]
