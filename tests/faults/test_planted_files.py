@@ -20,6 +20,12 @@ from holdfast.store.sealed import seal, unseal
 STEPS = 6
 HALF = 3
 LAST = "checkpoint_000003"
+UNREADABLE = [
+    "run.json",
+    "journal/000001.jsonl",
+    "metrics/attempt-0001/rank-0.jsonl",
+    ".staging/attempt-0001/rank-0.jsonl",
+]
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +115,11 @@ def test_the_checkpoint_is_set_aside_and_the_run_resumes_from_the_one_before(
 
 
 @pytest.mark.parametrize("kind", ["device", "fifo", "directory"])
-@pytest.mark.parametrize("file", ["run.json", "journal/000001.jsonl", "metrics/attempt-0001/rank-0.jsonl"])
+@pytest.mark.parametrize("file", UNREADABLE)
 def test_a_run_resumes_although_a_file_of_it_can_never_be_read(run: Path, file: str, kind: str) -> None:
     path = run / file
-    path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     make: dict[str, Callable[[Path], object]] = {"fifo": os.mkfifo, "directory": os.mkdir}
     make.get(kind, lambda path: path.symlink_to("/dev/zero"))(path)
     if (file, kind) == ("run.json", "directory"):

@@ -23,6 +23,7 @@ from holdfast.store import report_log, scratch, staging
 from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.regular import read_whole
 from holdfast.store.remote.checkpoints import begin_upload
 from holdfast.store.remote.parts import PartUploader
 from holdfast.store.staging import FileEntry
@@ -149,7 +150,7 @@ class Depot:
     def has(self, id: str) -> bool:
         """Whether all of it is here: a node of several may have only what its own workers saved."""
         try:
-            manifest = parse_manifest(id, self.layout.manifest_file(id).read_bytes(), id)
+            manifest = parse_manifest(id, read_whole(self.layout.manifest_file(id)), id)
             directory = self.layout.checkpoint_dir(id)
             return all((directory / entry.path).stat().st_size == entry.size for entry in manifest.files)
         except (OSError, CheckpointDamagedError):
@@ -186,7 +187,7 @@ class Depot:
     def unsaved(self) -> list[bytes]:
         """The manifests of what is gathered here and not in storage."""
         files = [self.layout.manifest_file(id) for id in sorted(self._marked())]
-        return [file.read_bytes() for file in files if file.exists()]
+        return [read_whole(file) for file in files if file.exists()]
 
     def take_back(self) -> None:
         """Undo each gathering that was cut off, so that what its ranks staged is all in one place again."""
@@ -234,7 +235,7 @@ class Depot:
     def _read_mark(self, id: str) -> _Mark:
         """What was gathered. Only files of the checkpoint's own directory leave this machine, whatever a mark says."""
         try:
-            mark = msgspec.json.decode(self._mark(id).read_bytes(), type=_Mark | list[str])
+            mark = msgspec.json.decode(read_whole(self._mark(id)), type=_Mark | list[str])
         except msgspec.DecodeError as error:
             raise CheckpointDamagedError(f"the list of its files is damaged: {error}") from None
         if isinstance(mark, list):  # as earlier versions wrote it

@@ -160,7 +160,7 @@ class CheckpointStore:
         shard = self._layout.shard_dir(generation, index, rank)
         for id in self._unfinished_ids():
             directory = self._layout.checkpoint_dir(id)
-            mark = self._layout.unfinished_file(id).read_bytes()
+            mark = read_whole(self._layout.unfinished_file(id))
             of_another = mark != msgspec.json.encode(_Unfinished(generation, index))
             if of_another or self._layout.manifest_file(id).exists() or directory.is_symlink():
                 continue

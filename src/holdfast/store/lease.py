@@ -24,7 +24,7 @@ from holdfast.errors import RunInUseError, StorageError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
 from holdfast.store.layout import RunLayout
-from holdfast.store.regular import read_whole
+from holdfast.store.regular import open_regular, read_whole
 from holdfast.store.sealed import seal, unseal
 from holdfast.store.times import is_time, utc_text
 
@@ -112,7 +112,7 @@ class Lease:
         if _identity_at(root) != self._root:
             return _displaced(root, self._file.fileno())
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open_regular(path) as file:
                 content = _content(file.fileno())
         except OSError:
             what = "deleted"

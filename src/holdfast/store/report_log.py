@@ -24,6 +24,7 @@ from holdfast.store import staging, values
 from holdfast.store.disk import Disk
 from holdfast.store.layout import path_problem
 from holdfast.store.metrics import parse_line
+from holdfast.store.regular import read_whole
 from holdfast.store.sealed import seal, unseal
 from holdfast.store.staging import FileEntry
 
@@ -31,6 +32,7 @@ _PRUNED_ABOVE = 4 << 20  # bytes
 _RESERVED = 64 << 10  # bytes, or a multiple of it
 _RETURNED = seal(b'{"returned":true}')
 _LOOK_EVERY_S = 0.005
+_MOST = 4 << 30  # bytes
 
 
 class StagedReport(msgspec.Struct, frozen=True):
@@ -139,7 +141,7 @@ def _staged_line(staged: StagedReport) -> bytes:
 def read(path: Path) -> bytes:
     """A log as it is, without the space reserved behind it; empty if there is none."""
     try:
-        return path.read_bytes().rstrip(b"\0")
+        return read_whole(path, _MOST).rstrip(b"\0")
     except OSError:
         return b""
 

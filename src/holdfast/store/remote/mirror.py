@@ -7,13 +7,13 @@ it, and one that is being written meanwhile looks as it did at some moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError
 from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import parse_manifest
 from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
+from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote import sequence
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
@@ -100,7 +100,7 @@ def _copy_grown(objects: ObjectStore, directory: Path, name: str) -> None:
         if name == "metrics":
             _cut_to_whole_lines(path)
 
-    keys = [info.key for info in objects.list(f"{name}/") if ".." not in PurePosixPath(info.key).parts]
+    keys = [info.key for info in objects.list(f"{name}/") if path_problem(info.key) is None]
     in_parallel(copy, files_of(keys).items())
 
 

@@ -6,11 +6,13 @@ parts of one file, joined, are the file as it was when it was last brought in.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.regular import open_regular
 from holdfast.store.remote.fetch import get_all
 
 PART = 4 << 20  # bytes
@@ -32,7 +34,7 @@ class PartUploader:
 
     def sync(self) -> None:
         """Bring in what is new; after an error the next call begins with it again."""
-        with open(self._path, "rb") as file:
+        with io.BufferedReader(open_regular(self._path)) as file:
             while True:
                 start = self._done - self._done % self._part_size
                 file.seek(start)

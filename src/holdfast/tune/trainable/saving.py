@@ -16,6 +16,7 @@ import cloudpickle
 from holdfast.errors import CheckpointDamagedError
 from holdfast.store import staging, values
 from holdfast.store.checkpoints import parse_manifest
+from holdfast.store.regular import read_whole
 
 DICT_FILE = "_dict_checkpoint.pkl"
 PROGRESS_FILE = "_trainable_progress.json"
@@ -64,7 +65,7 @@ def _verify(directory: Path) -> None:
     """Compare the pickle with the manifest of a committed checkpoint. One that lies elsewhere is its user's own."""
     manifest_file = directory.with_name(f"{directory.name}.json")
     try:
-        line = manifest_file.read_bytes()
+        line = read_whole(manifest_file)
     except FileNotFoundError:
         return
     entries = {entry.path: entry for entry in parse_manifest(directory.name, line, str(manifest_file)).files}
