@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -36,6 +37,9 @@ class Told:
         self.stored: set[str] = set()
         self.warnings: list[str] = []
 
+    def has_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
+        """Nothing is told of it here."""
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: self.calls.append(name)
 
@@ -60,7 +64,7 @@ class Nodes:
         self.ended: list[list[str]] = []
         fleet: Any = self.told
         state = RunState(generation=1)
-        past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0))
+        past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
         self.adoption = Adoption(fleet, fleet, past, state, self._end, self.told.warnings.append)
 
     def _end(self, events: list[Any]) -> None:
@@ -189,7 +193,7 @@ class Start:
             spec=RunSpec(num_workers=1, remote=True), cpus_per_worker=1, gpus_per_worker=0, placement="PACK"
         )
         plan.on_report = None
-        engine: Any = SimpleNamespace(grows=True)
+        engine: Any = SimpleNamespace(grows=True, is_this_machine=False)
         configuration: Any = SimpleNamespace(run_dir="run", storage=b"storage", node_timeout_s=10.0)
         fleet: Any = Fleet(plan, engine, configuration)
         fleet._session = SimpleNamespace(accept=lambda *_: None, send=lambda *_: None)
@@ -201,7 +205,7 @@ class Start:
         )
         state = RunState(generation=1)
         self.desk: Any = SimpleNamespace(fleet=fleet, storage=storage, timers={}, state=state, queue=deque(), plan=plan)
-        self.desk.past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0))
+        self.desk.past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
         self.desk.epoch, self.desk.stored, self.desk.warn = 2, set, lambda _: None
         self.beginning = Beginning(self.desk, lambda: None)
         self.ears = Ears(self.desk, self.beginning, lambda: None)

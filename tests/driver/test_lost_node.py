@@ -25,6 +25,7 @@ class TwoNodes:
     """That start workers when they are told to, and say nothing else by themselves."""
 
     grows = True
+    is_this_machine = False
 
     def __init__(self) -> None:
         self.started: list[tuple[int, int]] = []  # generation and world size

@@ -2,7 +2,8 @@
 
 ``python returned_job.py STORAGE NAME CONFIG``, with CONFIG as JSON: at step ``at`` rank 0 stops the processes in
 ``stopped`` ("driver", "agent") before it reports, so that they cannot hear of it, and kills those in ``killed``
-("driver", "agent", "workers") once every rank's report has returned. Each rank writes down every step that it does.
+("driver", "agent", "workers") once every rank's report has returned. Those in ``killed_next`` are killed when the next
+attempt has begun, before it reports. Each rank writes down every step that it does.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ def train_fn(config: dict[str, Any]) -> None:
     if checkpoint is not None:
         with checkpoint.as_directory() as directory:
             step = json.loads(Path(directory, "rank-0.json").read_text())["step"]
+    if config.get("killed_next") and (notes / "disturbed").exists() and not (notes / f"began-{rank}").exists():
+        _meet(notes, "began", rank)
+        if rank == 0:
+            _signal(config, config["killed_next"], signal.SIGKILL)
+        signal.pause()
     while step < STEPS:
         step += 1
         with (notes / f"steps-{rank}").open("a") as file:
@@ -67,7 +73,7 @@ def _meet(notes: Path, what: str, rank: int) -> None:
 
 
 def _signal(config: dict[str, Any], targets: list[str], number: int) -> None:
-    pids = {"driver": config["driver"], "agent": _agent(config["driver"]), "workers": os.getpid()}
+    pids = {"driver": config["driver"], "agent": agent_of(config["driver"]), "workers": os.getpid()}
     for target in [target for target in pids if target in targets]:  # this worker, which may not outlive them, last
         if target == "workers":
             _kill_workers(number)
@@ -76,7 +82,7 @@ def _signal(config: dict[str, Any], targets: list[str], number: int) -> None:
                 os.kill(pids[target], number)
 
 
-def _agent(driver: int) -> int:
+def agent_of(driver: int) -> int:
     """The last process on the way from this one up to the driver."""
     pid = os.getpid()
     while (parent := _parent(pid)) != driver:

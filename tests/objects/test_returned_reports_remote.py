@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from proxy import Fault, FaultProxy
 from returned_runs import assert_nothing_was_done_twice, run
 
 
@@ -32,3 +33,15 @@ def test_ranks_without_files_reports_without_checkpoints_and_names(
 
 def test_a_driver_that_lives_takes_up_what_a_killed_agent_did_not_pass_on(bucket: str, tmp_path: Path) -> None:
     assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, stopped=["agent"], killed=["agent"]))
+
+
+@pytest.mark.parametrize("killed_next", [["driver"], ["agent", "driver", "workers"]])
+def test_what_an_earlier_attempt_left_to_upload_survives_the_driver(
+    killed_next: list[str], proxy: FaultProxy, bucket: str, tmp_path: Path
+) -> None:
+    """The attempt that resumed from it had not reported anything yet."""
+    proxy.arm("upload", Fault("503", seconds=3600))
+    config = {"stopped": [], "killed": ["workers"], "killed_next": killed_next}
+    assert run(bucket, tmp_path, **config).returncode == -signal.SIGKILL
+    proxy.disarm()
+    assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, **config))

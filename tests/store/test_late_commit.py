@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 from faulty_disk import TEARABLE, Crash, CrashingDisk
 
 from holdfast.core import events as ev
+from holdfast.core import run as core
 from holdfast.core.state import RunState
 from holdfast.driver.late_reports import take_up
 from holdfast.driver.recovery import Past, reconcile
@@ -55,7 +57,7 @@ def recover(layout: RunLayout, disk: Disk) -> None:
     past = Past(state=RunState(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
     store = CheckpointStore(layout, disk)
     found, _ = reconcile(past, store, None)
-    taken, _ = take_up(past, found, store, layout, None)
+    taken = take_up(past, functools.reduce(core.replay, found, past.state), store, layout)
     assert len([*found, *taken]) == 1
     store.collect()
 
@@ -118,9 +120,10 @@ def test_files_that_were_changed_after_the_report_are_not_committed(tmp_path: Pa
     layout = report(tmp_path)
     (layout.shard_dir(1, 0, 1) / "deep" / "state.pt").write_bytes(b"other")
     past = Past(state=RunState(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
-    assert take_up(past, [], CheckpointStore(layout), layout, None) == ([], [])
+    assert take_up(past, past.state, CheckpointStore(layout), layout) == []
 
 
 def test_a_run_that_took_another_checkpoint_since_does_not_go_back(tmp_path: Path) -> None:
     layout = report(tmp_path)
-    assert take_up(Past(state=RunState(generation=1)), [], CheckpointStore(layout), layout, None) == ([], [])
+    past = Past(state=RunState(generation=1))
+    assert take_up(past, past.state, CheckpointStore(layout), layout) == []

@@ -51,6 +51,7 @@ class FarStorage:
 
 class OneNode:
     grows = True
+    is_this_machine = False
 
     def open(self, _configure: Any, inbox: queue.SimpleQueue[Any]) -> Any:
         inbox.put(("n", wire.NodeReady("n", 1, 1.0)))

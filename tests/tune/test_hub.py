@@ -48,6 +48,7 @@ class Nodes:
     """An engine whose nodes are told things, and say nothing by themselves."""
 
     grows = True
+    is_this_machine = False
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []

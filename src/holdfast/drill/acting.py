@@ -73,7 +73,7 @@ class Director:
 class StagedEngine:
     def __init__(self, engine: Engine, director: Director) -> None:
         self._engine, self._director = engine, director
-        self.grows = engine.grows
+        self.grows, self.is_this_machine = engine.grows, engine.is_this_machine
 
     def check(self, gpus: float) -> None:
         self._engine.check(gpus)

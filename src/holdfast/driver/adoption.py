@@ -15,7 +15,6 @@ from holdfast.store.checkpoints import Manifest, parse_manifest_line
 from holdfast.wire import messages as wire
 
 from .fleet import Fleet
-from .late_reports import late_reports
 from .late_shards import LateShards
 from .recovery import Past
 from .remote_storage import RemoteStorage
@@ -140,7 +139,9 @@ class Adoption:
 
     def _look(self, left: _Left) -> None:
         left.is_looked_at, left.is_looked_at_too_early = True, False
-        self._storage.adopt(left.manifest, self._late.reports, self._committed, self._lacks)
+        of_last_attempt = left.manifest.generation == self._state.generation
+        reports = self._late.reports if of_last_attempt else []
+        self._storage.adopt(left.manifest, reports, self._committed, self._lacks)
 
     def _committed(self, event: ev.Committed, manifest: Manifest) -> None:
         del self._open[manifest.generation, manifest.index]
@@ -166,14 +167,13 @@ class Adoption:
 
     def _finish_if_idle(self) -> None:
         if not self.is_busy:
-            newest = self._state.newest.report if self._state.newest is not None else 0
-            if ranks := self._late.reports:
-                self._storage.late_reports = late_reports(self._state, ranks, newest, self._adopted)
+            self._storage.has_taken_up(self._adopted, self._state)
             self._then([*sorted(self._done, key=lambda event: event.record.report)])
 
 
 def _is_wanted(manifest: Manifest, past: Past, state: RunState) -> bool:
-    """Only of the last attempt: after an earlier one the run has gone another way. And only what is ahead."""
+    """Only what is ahead of storage, and only of the last attempt or what that was built on: after the others the run
+    has gone another way."""
     ahead = state.newest is None or manifest.report > state.newest.report
     given_up = (manifest.generation, manifest.index) in past.given_up or manifest.id in state.damaged
-    return past.last_group is not None and manifest.generation == state.generation and ahead and not given_up
+    return manifest.report <= past.valid_until.get(manifest.generation, 0) and ahead and not given_up

@@ -65,7 +65,7 @@ class Beginning:
         return self._adoption is not None and self._adoption.staged_lost(node, id, why)
 
     def node_lost(self, node: str) -> None:
-        if self._adoption is not None and self._desk.fleet.grows:  # else another agent does what it was to do
+        if self._adoption is not None and not self._desk.fleet.keeps_files:  # else another agent does that
             self._adoption.node_lost(node)
 
     def time_is_up(self) -> None:
@@ -108,6 +108,6 @@ class Beginning:
         clear = tuple(desk.fleet.roster.clear_among(desk.state.leases))
         desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
         if desk.plan.on_report is not None:
-            for late in desk.storage.late_reports:  # before an attempt of this driver makes others
+            for late in desk.storage.late_reports():  # before an attempt of this driver makes others
                 desk.plan.on_report(*late)
         self._work_off()

@@ -68,6 +68,11 @@ class Fleet:
         """Whether nodes come and go, so that there may be too little room."""
         return self._engine.grows
 
+    @property
+    def keeps_files(self) -> bool:
+        """Whether a node that is lost comes back with its files, which are on this machine."""
+        return self._engine.is_this_machine
+
     # Nodes
 
     def open(self, inbox: Inbox, storage: Storage) -> None:
@@ -126,13 +131,13 @@ class Fleet:
                 self._order(
                     next(iter(self.roster.usable()), _NOBODY), kind, about, self._orders.pop((owner, kind, about))
                 )
-            elif kind == "fetch" or self.grows:
+            elif kind == "fetch" or not self.keeps_files:
                 del self._orders[owner, kind, about]
         for id, fetch in self._fetches.items():
             if not any(about == id for _, _, about in self._of_kind("fetch")):
                 for other in self.roster.usable():  # who has it says so at once
                     self._order(other, "fetch", id, fetch)
-        return ranks, sorted(left_with | unsealed) if self.is_remote and self.grows else []
+        return ranks, sorted(left_with | unsealed) if self.is_remote and not self.keeps_files else []
 
     def _of_kind(self, wanted: str) -> list[tuple[str, str, Any]]:
         return [key for key in self._orders if key[1] == wanted]
@@ -225,7 +230,7 @@ class Fleet:
         if not self.is_remote:
             return self._layout.report_log(generation, rank)
         node = self.node_of(generation, rank)
-        return None if self.grows else RunLayout(self._layout.root / node).report_log(generation, rank)
+        return RunLayout(self._layout.root / node).report_log(generation, rank) if self.keeps_files else None
 
     def seal(self, node: str, generation: int, rank: int, index: int) -> None:
         """Have a staged shard hashed, and forced to disk where that makes it durable."""

@@ -6,26 +6,23 @@ heard in time, with the metrics of all reports up to it.
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run as core
 from holdfast.core.salvage import RankLog, committable
 from holdfast.core.state import RunState
 from holdfast.errors import StorageError
 from holdfast.store import report_log, values
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard, choose
 from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics
+from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics, read_metrics
 from holdfast.store.report_log import RankReports, StagedReport
 from holdfast.wire.worker_messages import Report
 
-from .recovery import Past, committed
+from .recovery import Past
 
 log = logging.getLogger(__name__)
 _WRITERS_END_WITHIN_S = 5.0
@@ -39,20 +36,16 @@ class LateReport(NamedTuple):
     checkpoint: str | None
 
 
-def take_up(
-    past: Past, found: Sequence[ev.Event], store: CheckpointStore, layout: RunLayout, score_attribute: str | None
-) -> tuple[list[ev.Committed], list[LateReport]]:
-    """Commit what the last attempt's ranks had all staged. ``found``: what is known beyond the journal."""
+def take_up(past: Past, state: RunState, store: CheckpointStore, layout: RunLayout) -> list[Manifest]:
+    """Commit what the last attempt's ranks had all staged. ``state``: the past one, with what was found in storage."""
     group = past.last_group
     if group is None:
-        return [], []
+        return []
     paths = [layout.report_log(group.generation, rank) for rank in range(group.world_size)]
     if not any(path.exists() for path in paths):
-        return [], []
+        return []
     report_log.await_writers(paths, _WRITERS_END_WITHIN_S)
     ranks = [report_log.parse(report_log.read(path)) for path in paths]
-    state = functools.reduce(core.replay, found, past.state)
-    newest = state.newest.report if state.newest is not None else 0
     taken: list[Manifest] = []
     for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, store.ids()):
         for rank in command.ranks:
@@ -62,8 +55,7 @@ def take_up(
         if shards is not None:
             append_missing(layout, command.generation, ranks, command.index)
             taken.append(store.commit(manifest_of(command, ranks), shards))
-    late = late_reports(state, ranks, newest, taken)
-    return [committed(manifest, score_attribute, index=-1) for manifest in taken], late
+    return taken
 
 
 def log_of(reports: RankReports, lost: Collection[int] = ()) -> RankLog:
@@ -134,14 +126,20 @@ def append_missing(layout: RunLayout, generation: int, ranks: Sequence[RankRepor
         writer.close()
 
 
-def late_reports(
-    state: RunState, ranks: Sequence[RankReports], newest: int, taken: Sequence[Manifest]
-) -> list[LateReport]:
-    """The reports behind number ``newest`` that are safe now."""
-    ids = {manifest.report: manifest.id for manifest in taken}
-    numbers = range(newest + 1, max(ids, default=newest) + 1)
-    return [
-        LateReport(number, [metrics_of(reports, number - state.base - 1) for reports in ranks], ids.get(number))
-        for number in numbers
-        if number - state.base - 1 in ranks[0].lines
-    ]
+def late_reports(layout: RunLayout, taken: Sequence[Manifest], newest: int) -> list[LateReport]:
+    """The reports behind number ``newest`` that are safe now with these checkpoints, by number."""
+    found: list[LateReport] = []
+    for manifest in sorted(taken, key=lambda manifest: manifest.report):
+        base = manifest.report - manifest.index - 1
+        ranks = [_metrics_by_number(layout, manifest.generation, rank, base) for rank in range(manifest.world_size)]
+        for number in range(newest + 1, manifest.report + 1):
+            if number in ranks[0]:
+                metrics = [by_number.get(number, {}) for by_number in ranks]
+                found.append(LateReport(number, metrics, manifest.id if number == manifest.report else None))
+        newest = manifest.report
+    return found
+
+
+def _metrics_by_number(layout: RunLayout, generation: int, rank: int, base: int) -> dict[int, dict[str, Any]]:
+    rows, _ = read_metrics(layout, generation, rank)
+    return {base + row["index"] + 1: row["metrics"] for row in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ class Past:
     given_up: set[tuple[int, int]] = field(default_factory=set)  # what storage failed on, by (generation, index)
     last_group: ev.GroupStarted | None = None  # unless the run has taken another's checkpoint since
     committed: set[str] = field(default_factory=set)  # the ids of all that ever were
+    valid_until: dict[int, float] = field(default_factory=dict)  # by generation, its last report that the run built on
 
     @property
     def retired(self) -> set[str]:
@@ -69,8 +71,11 @@ def _remember(past: Past, event: ev.Event, time: float) -> None:
         case ev.GroupStarted():
             past.groups.append(event)
             past.last_group = event
+            past.valid_until = {of: min(last, event.base) for of, last in past.valid_until.items()}
+            past.valid_until[event.generation] = math.inf
         case ev.Adopted():
             past.last_group = None
+            past.valid_until = {}
         case ev.WorkerFailed():
             past.failures.append((time, event))
         case ev.CommitFailed() | ev.ShardFailed():

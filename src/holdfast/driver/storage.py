@@ -7,6 +7,7 @@ inbox: events of the core, things to do in the loop, or the error that ends the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -17,6 +18,8 @@ from typing import Any
 
 from holdfast.core import commands as do
 from holdfast.core import events as ev
+from holdfast.core import run as core
+from holdfast.core.state import RunState
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.store import formats, journal, runfile
@@ -27,7 +30,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
 from holdfast.store.sealed import Damage
 
-from .late_reports import LateReport, take_up
+from .late_reports import LateReport, late_reports, take_up
 from .recovery import Past, committed, reconcile
 
 log = logging.getLogger(__name__)
@@ -49,7 +52,8 @@ class Storage(ABC):
         self._score_attribute = score_attribute
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-commit")
         self._jobs: set[Future[None]] = set()
-        self.late_reports: list[LateReport] = []  # what the last driver did not hear, and is safe now
+        self._taken_up: list[Manifest] = []  # what the last driver had not committed, and this one has
+        self._known_before = 0  # the newest report that was safe without that
 
     @abstractmethod
     def acquire(self) -> int:
@@ -94,6 +98,14 @@ class Storage(ABC):
     @abstractmethod
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         """Clear away what crashes left, and say what makes the journal's view agree with what is stored."""
+
+    def has_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
+        """``state``: what was known before that."""
+        self._taken_up, self._known_before = manifests, 0 if state.newest is None else state.newest.report
+
+    def late_reports(self) -> list[LateReport]:
+        """What the last driver may not have told of, and is safe now."""
+        return late_reports(self.home, self._taken_up, self._known_before)
 
     @abstractmethod
     def read_manifest(self, id: str) -> Manifest: ...
@@ -212,9 +224,11 @@ class DiskStorage(Storage):
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         found, damage = reconcile(past, self._checkpoints, self._score_attribute)
-        late, self.late_reports = take_up(past, found, self._checkpoints, self.home, self._score_attribute)
+        state = functools.reduce(core.replay, found, past.state)
+        taken = take_up(past, state, self._checkpoints, self.home)
+        self.has_taken_up(taken, state)
         self._checkpoints.collect()
-        return [*found, *late], damage
+        return [*found, *(committed(manifest, self._score_attribute, index=-1) for manifest in taken)], damage
 
     def read_manifest(self, id: str) -> Manifest:
         return self._checkpoints.read_manifest(id)

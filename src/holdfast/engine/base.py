@@ -60,6 +60,7 @@ class Granting(Protocol):
 
 class Engine(Protocol):
     grows: bool  # whether nodes come and go, so that there may be too little room for a group
+    is_this_machine: bool  # whether its only node is this machine: one that is lost comes back, with its files
 
     def check(self, gpus: float) -> None:
         """Raise a ValueError that names the remedy if the workers can never get what they ask for."""

@@ -32,6 +32,7 @@ class LocalCluster:
     """
 
     grows = True
+    is_this_machine = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

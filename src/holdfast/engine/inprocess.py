@@ -39,6 +39,7 @@ _one_at_a_time = threading.RLock()  # there is one session in a process: runs in
 
 class InProcessEngine:
     grows = False
+    is_this_machine = True
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

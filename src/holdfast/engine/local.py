@@ -13,6 +13,7 @@ NODE = "local-0"
 
 class LocalEngine(LocalCluster):
     grows = False
+    is_this_machine = True
 
     def __init__(self) -> None:
         super().__init__()

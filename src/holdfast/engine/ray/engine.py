@@ -19,6 +19,7 @@ class RayEngine:
     """``demand`` is what one run asks for: each run has an engine of its own, on the one connection of the script."""
 
     grows = True
+    is_this_machine = False
 
     def __init__(self, demand: Demand) -> None:
         self.demand = demand

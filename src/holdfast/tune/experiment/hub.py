@@ -37,6 +37,10 @@ class Hub:
     def grows(self) -> bool:
         return self._engine.grows
 
+    @property
+    def is_this_machine(self) -> bool:
+        return self._engine.is_this_machine
+
     def open(self, configure: wire.Configure, inbox: Inbox) -> None:
         self._session = self._engine.open(configure, inbox)
         if isinstance(self._session, Granting):
@@ -143,6 +147,7 @@ class TrialEngine:
 
     def __init__(self, hub: Hub, run: int, on_closed: Callable[[], None]) -> None:
         self._hub, self.run = hub, run
+        self.is_this_machine = hub.is_this_machine
         self._on_closed = on_closed
         self.wants_room = False  # it lost some, and waits for more
         self.is_open = False
