@@ -13,7 +13,10 @@ import counting
 import pytest
 
 from holdfast import tune
+from holdfast.errors import NewerFormatError
+from holdfast.store import values
 from holdfast.store.location import Location
+from holdfast.store.sealed import seal, unseal
 
 SCRIPT = Path(counting.__file__)
 WITHIN_S = 100.0
@@ -80,3 +83,23 @@ def test_fail_fast_on_s3_ends_with_the_results_and_callbacks_have_heard_of_them(
 
 def _fail(_config: dict[str, Any]) -> None:
     raise ValueError("boom")
+
+
+@pytest.mark.usefixtures("s3")
+def test_an_experiment_of_a_newer_version_is_refused_and_not_changed(bucket: str) -> None:
+    url = f"{bucket}/runs"
+    counting.tuner(url, samples=1).fit()
+    objects = Location.parse("url", f"{url}/counted").open(10.0)
+    try:
+        fields = values.decode(unseal(objects.get("run.json")[:-1]) or b"")
+        objects.put("run.json", seal(values.encode({**fields, "format": 2, "version": "7.8.9"})))
+        before = {info.key: objects.get(info.key) for info in objects.list("")}
+        for use in (
+            lambda: counting.tuner(url, samples=1).fit(),
+            lambda: tune.Tuner.restore(f"{url}/counted", counting.count).fit(),
+        ):
+            with pytest.raises(NewerFormatError, match=r"by Holdfast 7\.8\.9 in format 2"):
+                use()
+        assert {info.key: objects.get(info.key) for info in objects.list("")} == before
+    finally:
+        objects.close()

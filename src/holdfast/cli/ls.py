@@ -6,11 +6,16 @@ import argparse
 import os
 from typing import Any
 
+import msgspec
+
 from holdfast.cli import experiments, output, paths, reading, runs
 from holdfast.driver.experiments import is_experiment
 from holdfast.errors import HoldfastError
 from holdfast.store.location import Location
 from holdfast.store.remote.fetch import in_parallel
+
+# What reading may raise when somebody has written intact records that no version of Holdfast writes.
+_NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +87,7 @@ def _row(location: Location) -> dict[str, Any]:
             row["problem"] = f"what it is was lost; holdfast verify {location} says more"
     except (HoldfastError, OSError) as error:
         row["problem"] = str(error)
-    except Exception as error:  # whatever somebody has made of this one, the others are listed
+    except _NONSENSE as error:  # whatever somebody has made of this one, the others are listed
         row["problem"] = f"it cannot be read ({type(error).__name__}: {error})"
     return row
 

@@ -160,6 +160,8 @@ class FsspecObjects(PatientObjects):
                 yield ObjectInfo(key, info["size"])
 
     def _full(self, key: str) -> str:
+        if ".." in key.split("/"):
+            raise ValueError(f"{key!r} is not a key: write a relative path without . and ..")
         return f"{self._root}/{key}" if key else self._root
 
     def _relative(self, name: str) -> str:
