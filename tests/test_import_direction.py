@@ -1,4 +1,4 @@
-"""Each folder of the house imports only from itself and from the folders below it; see the architecture."""
+"""Which folder imports which, as a table; see the architecture."""
 
 from __future__ import annotations
 
@@ -11,21 +11,31 @@ import pytest
 import holdfast
 
 SRC = Path(holdfast.__file__).parent
-FOR_ALL = {"__version__", "errors", "interrupt", "printable", "private_dirs", "settings"}
-USER_SIDE = {"train", "tune", "cli", "ui", "drill", "metrics"}
-BELOW = {
+FOR_ALL = {"__version__", "errors", "interrupt", "platform", "printable", "private_dirs", "settings"}
+MAY_IMPORT = {  # each folder, and what its modules may import themselves, beside FOR_ALL
     "core": set[str](),
+    "platform": set[str](),
     "wire": set[str](),
     "store": set[str](),
     "worker": {"store", "wire"},
-    "node": {"worker", "store", "wire"},
-    "engine": {"node", "wire"},
+    "node": {"store", "wire", "worker"},
+    "engine": {"node", "wire", "worker"},
     "driver": {"core", "engine", "store", "wire"},
-    "testing": {"driver"},
-    **{folder: USER_SIDE | {"driver"} for folder in USER_SIDE},
+    "metrics": {"core", "driver", "store"},
+    "train": {"core", "driver", "engine", "metrics", "store", "wire", "worker"},
+    "tune": {"core", "driver", "engine", "store", "train", "wire", "worker"},
+    "cli": {"core", "drill", "driver", "engine", "store", "train"},
+    "drill": {"core", "driver", "engine", "node", "store", "wire", "worker"},
+    "testing": {"core", "store"},
 }
-# The entry point of a worker that is started anew belongs to the worker, and dies with its parent as the node's do.
-EXCEPTIONS: set[tuple[str, str]] = set()
+# Imports that the plan does not have, by module: they are yet to go. The list only gets shorter.
+YET_TO_GO = {
+    ("cli/script.py", "worker"),
+    ("metrics/callbacks.py", "train"),
+    ("metrics/callbacks.py", "tune"),
+    ("train/config.py", "drill"),
+    ("train/trainer.py", "drill"),
+}
 MODULES = sorted(path for path in SRC.rglob("*.py") if path.parent != SRC)
 
 
@@ -47,22 +57,28 @@ def folders_imported(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, parts[1]
 
 
-def lawful_for(folder: str) -> set[str]:
-    """The folder itself, and all that is below it, directly or further down."""
-    found, ahead = {folder}, {folder}
-    while ahead:
-        ahead = set[str]().union(*(BELOW[f] for f in ahead)) - found
-        found |= ahead
-    return found if folder == "core" else found | FOR_ALL
-
-
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SRC)))
-def test_a_folder_imports_only_from_itself_and_below(path: Path) -> None:
+def test_a_folder_imports_only_what_the_table_says(path: Path) -> None:
     name, folder = path.relative_to(SRC).as_posix(), path.relative_to(SRC).parts[0]
-    assert folder in BELOW, f"{folder}/ has no rule in this test"
-    lawful = lawful_for(folder) | {target for module, target in EXCEPTIONS if module == name}
+    assert folder in MAY_IMPORT, f"{folder}/ has no row in this table"
+    lawful = {folder} | MAY_IMPORT[folder] | (FOR_ALL if folder not in ("core", "platform") else set())
+    lawful |= {target for module, target in YET_TO_GO if module == name}
     wrong = [f"line {line}: {target}" for line, target in folders_imported(path) if target not in lawful]
     assert not wrong, f"{name} may import {sorted(lawful)}, and imports {wrong}"
+
+
+def test_what_is_yet_to_go_is_still_there() -> None:
+    there = {(name, target) for name, _ in YET_TO_GO for _, target in folders_imported(SRC / name)}
+    assert there >= YET_TO_GO, f"gone, and no exception any more: {YET_TO_GO - there}"
+
+
+def test_every_line_of_the_table_is_used() -> None:
+    """A folder that does not import another says so."""
+    used: dict[str, set[str]] = {folder: set() for folder in MAY_IMPORT}
+    for path in MODULES:
+        used[path.relative_to(SRC).parts[0]] |= {target for _, target in folders_imported(path)}
+    spare = {folder: sorted(lawful - used[folder]) for folder, lawful in MAY_IMPORT.items() if lawful - used[folder]}
+    assert not spare, spare
 
 
 @pytest.mark.parametrize("name", ["errors.py", "printable.py", "settings.py"])
@@ -83,5 +99,14 @@ def test_an_import_against_the_direction_is_noticed(tmp_path: Path, monkeypatch:
 
 
 def test_nothing_below_the_driver_can_decide_and_nothing_below_the_node_can_start_processes() -> None:
-    assert all("core" not in lawful_for(folder) for folder in ("engine", "node", "worker", "store", "wire"))
-    assert all("node" not in lawful_for(folder) for folder in ("worker", "store", "wire", "core"))
+    assert all("core" not in reached_from(folder) for folder in ("engine", "node", "worker", "store", "wire"))
+    assert all("node" not in reached_from(folder) for folder in ("worker", "store", "wire", "core"))
+
+
+def reached_from(folder: str) -> set[str]:
+    """All that the folder imports, directly or further down."""
+    found, ahead = {folder}, {folder}
+    while ahead:
+        ahead = set[str]().union(*(MAY_IMPORT[each] for each in ahead)) - found
+        found |= ahead
+    return found

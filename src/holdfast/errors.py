@@ -31,10 +31,6 @@ class HoldfastError(Exception):
         return printable_lines(super().__str__())
 
 
-class UnsupportedPlatformError(HoldfastError):
-    """This operating system cannot run Holdfast."""
-
-
 class RunInUseError(HoldfastError):
     """Another living driver holds the run's lease, or has taken the run over from this one."""
 

@@ -17,8 +17,8 @@ from nodes_at_work import PATIENCE_S, Watcher, configure, is_gone, parent
 from holdfast import tune
 from holdfast.engine.cluster import LocalCluster
 from holdfast.errors import TuneError
-from holdfast.node import open_files
 from holdfast.node.posix import LINUX
+from holdfast.platform import open_files
 from holdfast.tune.experiment.session import Session
 from holdfast.wire import messages as wire
 

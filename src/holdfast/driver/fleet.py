@@ -356,10 +356,6 @@ class Fleet:
         return self._done("task", task)
 
 
-def capacity(slots: float) -> int:
-    return 1 << 30 if math.isinf(slots) else int(slots)
-
-
 def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:
     return structs.replace(manifest, files=[entry for entry in files if not is_user_metadata(entry.path)])
 

@@ -26,7 +26,7 @@ from holdfast.core.state import Outcome, RunState
 from holdfast.core.timers import Timer
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
-from holdfast.node import open_files
+from holdfast.platform import open_files
 from holdfast.settings import Settings
 from holdfast.store.runfile import id_of
 from holdfast.wire.worker_messages import GoOn

@@ -16,9 +16,10 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 
+from holdfast.platform import open_files
 from holdfast.worker.temporary import find_directory
 
-from . import handshake, leftovers, open_files, posix
+from . import handshake, leftovers, posix
 from .agent import Agent
 from .launch import ZygoteLauncher
 

@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from holdfast.platform import open_files
 from holdfast.wire import messages as wire
 from holdfast.wire.zygote_messages import Exited, Forked, NotForked, Paused, Warm
 
-from . import open_files, posix, zygote
+from . import posix, zygote
 from .cgroups import OomWatch
 from .launch import Launcher, LauncherLostError, SpawnLauncher, ZygoteLauncher
 from .lease import Lease

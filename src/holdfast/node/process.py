@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.platform import open_files
 from holdfast.wire.channel import Unpacker, pack
 from holdfast.wire.message import Message
 from holdfast.wire.worker_messages import FROM_WORKER, Noticed, Raised, Ready, Report, Request, Returned
 from holdfast.worker.temporary import new_token
 
-from . import open_files, posix
+from . import posix
 
 _CHUNK = 1 << 18
 _TURNS = 16  # how many chunks a living worker is heard before the others get their turn

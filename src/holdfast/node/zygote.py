@@ -23,10 +23,11 @@ from typing import NoReturn
 
 import msgspec
 
+from holdfast.platform import open_files
 from holdfast.wire.zygote_messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
 from holdfast.worker import main as worker
 
-from . import open_files, posix
+from . import posix
 from .lease import Lease
 
 _GONE_WITHIN_S = 0.5

@@ -22,7 +22,7 @@ from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError, message_of
 from holdfast.metrics import observing
-from holdfast.node.open_files import limit_raised
+from holdfast.platform.open_files import limit_raised
 from holdfast.store.location import Location
 from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback

@@ -29,9 +29,6 @@ class Patience:
         self.closed = closed
         self._clock = clock
 
-    def with_seconds(self, seconds: float) -> Patience:
-        return Patience(seconds, self.closed, self._clock)
-
     def run(self, attempt: Callable[[], _T], judge: Callable[[Exception], StorageError]) -> _T:
         """What ``attempt`` returns. ``judge`` makes its exception one of ours; ``StorageUnavailableError`` and its
         subclasses are tried again, all else is raised at once."""

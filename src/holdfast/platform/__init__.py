@@ -1,0 +1,1 @@
+"""What depends on the operating system, and on nothing else of Holdfast: every folder may import it."""
