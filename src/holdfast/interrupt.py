@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 Ask = Callable[[int, bool], None]
@@ -31,11 +31,16 @@ class _Held:
         elif self._is_waiting or len(self._came) > 1:
             raise _exception(number)
 
-    def pass_on(self, ask: Ask) -> None:
+    @contextmanager
+    def passed_on(self, ask: Ask) -> Iterator[None]:
         """Also what came before. From now on nothing is raised."""
-        self._ask = ask
-        for place, number in enumerate(self._came):
+        before, self._ask = self._ask, ask
+        for place, number in enumerate(self._came if before is None else ()):
             ask(number, place > 0)
+        try:
+            yield
+        finally:
+            self._ask = before or ask  # a ``fit()`` inside of another one, or what is still to be closed
 
     def wait(self, wait: Callable[[float], object], seconds: float) -> None:
         self._is_waiting = self._ask is None
@@ -80,9 +85,9 @@ def held(in_process: bool = False) -> Iterator[None]:
 def handled(ask: Ask, in_process: bool = False) -> Iterator[None]:
     """Call ``ask(signal, at_once)`` for each signal, also for those that were ``held`` until now."""
     with held(in_process):
-        if _held is not None and threading.current_thread() is threading.main_thread():
-            _held.pass_on(ask)
-        yield
+        in_force = _held if threading.current_thread() is threading.main_thread() else None
+        with in_force.passed_on(ask) if in_force is not None else nullcontext():
+            yield
 
 
 def wait(wait: Callable[[float], object], seconds: float) -> None:

@@ -98,6 +98,15 @@ def test_a_signal_raises_nothing_while_it_is_held() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_fit_inside_of_another_has_the_signals_for_its_time() -> None:
+    asked: list[str] = []
+    with interrupt.held(), interrupt.handled(lambda *_: asked.append("outer")):
+        with interrupt.held(), interrupt.handled(lambda *_: asked.append("inner")):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert asked == ["inner", "outer"]
+
+
 def test_a_second_signal_before_there_is_a_loop_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         with interrupt.held():
