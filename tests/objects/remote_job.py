@@ -58,6 +58,7 @@ def train_fn(config: dict[str, Any]) -> str:
     note(config, f"start {rank} {step}")
     while step < config["steps"]:
         strike(config, rank, step)
+        wait_for(config.get("holds", {}).get(str(step)), within_s=100)
         state = next_state(state, step)
         step += 1
         with tempfile.TemporaryDirectory() as directory:
@@ -91,9 +92,9 @@ def strike(config: dict[str, Any], rank: int, step: int) -> None:
             signal.pause()
 
 
-def wait_for(pattern: str | None) -> None:
+def wait_for(pattern: str | None, within_s: float = 30) -> None:
     """Until a file of such a name is there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + within_s
     while pattern and not glob.glob(pattern, include_hidden=True, recursive=True) and time.monotonic() < deadline:
         time.sleep(0.01)
 

@@ -32,25 +32,32 @@ def await_that(condition: Callable[[], bool], *living: subprocess.Popen[str]) ->
         time.sleep(0.02)
 
 
-def test_a_stopped_driver_that_continues_leaves_its_successor_s_files_alone(bucket: str, marks: str) -> None:
+def test_a_stopped_driver_that_continues_leaves_its_successor_s_files_alone(
+    bucket: str, marks: str, tmp_path: Path
+) -> None:
+    """The workers of the first driver wait while it is stopped, and report more when it continues; those of the second
+    have work until the first one has ended."""
+
     def notes(of: subprocess.Popen[str], kind: str) -> int:
         path = Path(marks, f"{of.pid}", "notes")
         return path.read_text().count(f"{kind} 0 ") if path.exists() else 0
 
-    steps = 200  # for longer than the lease, as the workers of a stopped driver continue
-    config = {"steps": steps, "marks_by_driver": marks, "pace_s": 0.2}
-    first = start(bucket, config)
+    steps = 60
+    continued, ended = Path(marks, "continued"), Path(marks, "ended")
+    config = {"steps": steps, "marks_by_driver": marks}
+    first = start(bucket, {**config, "holds": {"20": str(continued)}})
     second = None
     try:
         await_that(lambda: notes(first, "report") > 5, first)
         first.send_signal(signal.SIGSTOP)
-        second = start(bucket, config)
+        second = start(bucket, {**config, "holds": {"50": str(ended)}})
         await_that(lambda: notes(second, "report") > 10, second)
+        continued.touch()
         first.send_signal(signal.SIGCONT)
         _, complaint = first.communicate(timeout=WITHIN_S)
         assert first.returncode == 1
         assert "has been taken over by" in complaint
-        assert second.poll() is None, "the first one was continued too late"
+        ended.touch()
         output, errors = second.communicate(timeout=WITHIN_S)
         assert output.split()[-1:] == [expected(steps)], errors
     finally:
@@ -58,6 +65,7 @@ def test_a_stopped_driver_that_continues_leaves_its_successor_s_files_alone(buck
             process.send_signal(signal.SIGCONT)
             process.kill()
             process.communicate(timeout=WITHIN_S)
+    assert not [*(tmp_path / "scratch").glob("*/*")], "files are left on the machine"
     result = train.Result.from_path(f"{bucket}/run")
     assert [row["step"] for row in result.metrics_dataframe.to_dict("records")] == [*range(1, steps + 1)]
     verify = [sys.executable, "-m", "holdfast", "verify", f"{bucket}/run"]

@@ -1,6 +1,7 @@
-"""An experiment whose trials note their epochs: ``python stopped_experiment.py STORAGE MARKS``.
+"""An experiment whose trials note their epochs: ``python stopped_experiment.py STORAGE MARKS ROLE``.
 
-The trials of each driver have a file of their own below MARKS, named for the driver's process.
+The trials of each driver have a file of their own below MARKS, named for its role. Those of the first one wait in the
+middle until MARKS has a file "continued", those of the second one, close to the end, for a file "ended".
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 
 from holdfast import tune
 
-EPOCHS = 150  # they take longer than the lease, as the trials of a stopped driver continue
+EPOCHS = 40
 TRIALS = 2
+HOLDS = {("first", 10): "continued", ("second", 30): "ended"}
+WITHIN_S = 100.0
 
 
 def train_fn(config: dict[str, Any]) -> None:
@@ -27,16 +30,23 @@ def train_fn(config: dict[str, Any]) -> None:
             epoch = json.loads(Path(directory, "state.json").read_text())
     while epoch < EPOCHS:
         epoch += 1
-        time.sleep(0.3)
+        hold(Path(config["marks"]), epoch)
         with tempfile.TemporaryDirectory() as directory:
             Path(directory, "state.json").write_text(json.dumps(epoch))
             tune.report({"epoch": epoch}, checkpoint=tune.Checkpoint.from_directory(directory))
-        with open(Path(config["marks"], os.environ["DRIVER"]), "a") as file:
+        with open(Path(config["marks"], os.environ["ROLE"]), "a") as file:
             file.write(f"{epoch}\n")
 
 
+def hold(marks: Path, epoch: int) -> None:
+    awaited = HOLDS.get((os.environ["ROLE"], epoch))
+    deadline = time.monotonic() + WITHIN_S
+    while awaited is not None and not (marks / awaited).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def main() -> None:
-    os.environ["DRIVER"] = str(os.getpid())
+    os.environ["ROLE"] = sys.argv[3]
     tune.Tuner(
         train_fn,
         param_space={"marks": sys.argv[2], "x": tune.grid_search([*range(TRIALS)])},

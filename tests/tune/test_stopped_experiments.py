@@ -29,25 +29,26 @@ def test_a_stopped_driver_that_continues_leaves_its_successor_s_files_alone(buck
     marks = tmp_path / "marks"
     marks.mkdir()
 
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, stopped_experiment.__file__, f"{bucket}/runs", str(marks)]
+    def start(role: str) -> subprocess.Popen[str]:
+        command = [sys.executable, stopped_experiment.__file__, f"{bucket}/runs", str(marks), role]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def epochs(of: subprocess.Popen[str]) -> int:
-        return len((marks / str(of.pid)).read_text().splitlines()) if (marks / str(of.pid)).exists() else 0
+    def epochs(role: str) -> int:
+        return len((marks / role).read_text().splitlines()) if (marks / role).exists() else 0
 
-    first = start()
+    first = start("first")
     second = None
     try:
-        await_that(lambda: epochs(first) > 5, first)
+        await_that(lambda: epochs("first") > 5, first)
         first.send_signal(signal.SIGSTOP)
-        second = start()
-        await_that(lambda: epochs(second) > 10, second)
+        second = start("second")
+        await_that(lambda: epochs("second") > 10, second)
+        (marks / "continued").touch()
         first.send_signal(signal.SIGCONT)
         _, complaint = first.communicate(timeout=WITHIN_S)
         assert first.returncode == 1
         assert "has been taken over by" in complaint
-        assert second.poll() is None, "the first one was continued too late"
+        (marks / "ended").touch()
         _, errors = second.communicate(timeout=WITHIN_S)
         assert second.returncode == 0, errors
     finally:
@@ -55,6 +56,7 @@ def test_a_stopped_driver_that_continues_leaves_its_successor_s_files_alone(buck
             process.send_signal(signal.SIGCONT)
             process.kill()
             process.communicate(timeout=WITHIN_S)
+    assert not [*(tmp_path / "scratch").glob("*/*")], "files are left on the machine"
     url = f"{bucket}/runs/experiment"
     grid = tune.Tuner.restore(url, stopped_experiment.train_fn).get_results()
     rows = [result.metrics_dataframe["epoch"].tolist() for result in grid]
