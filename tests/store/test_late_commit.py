@@ -34,6 +34,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def report(root: Path) -> RunLayout:
     """Both ranks have reported, and the driver has heard of it."""
     layout, store = RunLayout(root / "run"), CheckpointStore(RunLayout(root / "run"))
+    layout.root.mkdir(parents=True)
     for rank, files in PAYLOAD.items():
         for name, content in files.items():
             path = root / f"saved-{rank}" / name
@@ -126,4 +127,14 @@ def test_files_that_were_changed_after_the_report_are_not_committed(tmp_path: Pa
 def test_a_run_that_took_another_checkpoint_since_does_not_go_back(tmp_path: Path) -> None:
     layout = report(tmp_path)
     past = Past(state=RunState(generation=1))
+    assert take_up(past, past.state, CheckpointStore(layout), layout) == []
+
+
+def test_what_was_staged_before_the_machine_was_restarted_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("holdfast.store.report_log.boot", lambda: "an earlier one")
+        layout = report(tmp_path)
+    past = Past(state=RunState(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
     assert take_up(past, past.state, CheckpointStore(layout), layout) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import mmap
 import os
 import signal
 import subprocess
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StorageFullError
+from holdfast.errors import StorageError, StorageFullError
 from holdfast.store import report_log
 from holdfast.store.disk import Disk
 from holdfast.store.metrics import line
@@ -25,6 +27,8 @@ from holdfast.store.metrics import line
 from holdfast.store.report_log import ReportLog
 log = ReportLog(Path(sys.argv[1]))
 log.append(line(0, 1.0, {}))
+log.durable = 0
+log.append(line(1, 1.0, {"text": "x" * int(sys.argv[2])}))
 print("written", flush=True)
 sys.stdin.read()
 """
@@ -128,8 +132,9 @@ def test_files_that_changed_after_the_report_are_noticed(tmp_path: Path) -> None
     assert reports.damage(0, shard) == "model.pt has 4 bytes instead of 3"
 
 
-def test_a_reader_waits_for_a_writer_that_lives(path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(path)]
+@pytest.mark.parametrize("size", [10, 5 << 20])  # with the larger one, durable reports are dropped
+def test_a_reader_waits_for_a_writer_that_lives(size: int, path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(path), str(size)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"written\n"
@@ -138,3 +143,58 @@ def test_a_reader_waits_for_a_writer_that_lives(path: Path) -> None:
         os.kill(writer.pid, signal.SIGKILL)
         report_log.await_writers([path], timeout_s=30.0)
         assert not report_log._is_written(path)
+
+
+def test_what_was_logged_before_the_machine_was_restarted_is_not_used(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it was synced: files may have their sizes, and zeros in them."""
+    with monkeypatch.context() as before:
+        before.setattr(report_log, "boot", lambda: "an earlier one")
+        log = ReportLog(path)
+        log.append(line(0, 1.0, {}), staged(0))
+        log.close()
+    assert read(path).count == 0
+    assert report_log.parse(report_log.read(path, any_boot=True)).count == 1
+
+
+def test_a_file_system_that_cannot_map_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> mmap.mmap:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr("holdfast.store.report_log.mmap.mmap", refuse)
+    log = ReportLog(path)
+    for index in range(3):
+        log.append(line(index, 1.0, {"text": "x" * (50 << 10)}), staged(index))
+    log.returned()
+    found = read(path)
+    log.close()
+    assert (found.count, len(found.staged), found.returned) == (3, 3, True)
+
+
+def test_dropping_durable_reports_syncs_nothing_and_fails_no_report(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(Disk):
+        def open_append(self, path: Path, *, new: bool) -> io.FileIO:
+            raise StorageFullError("no space")
+
+    def flush(_fd: int) -> None:
+        raise AssertionError("a report must not wait for the disk")
+
+    monkeypatch.setattr(report_log, "_PRUNED_ABOVE", 1000)
+    monkeypatch.setattr("holdfast.store.disk._flush", flush)
+    for disk in (Disk(), Full()):
+        log = ReportLog(path, disk)
+        for index in range(100):
+            log.durable = index - 1
+            log.append(line(index, 1.0, {}))
+        log.close()
+        assert read(path).count == 100
+
+
+def test_nothing_is_logged_where_a_run_has_been_moved_away(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(StorageError, match="was moved or removed"):
+        ReportLog(run / ".staging" / "attempt-0001" / "rank-0.jsonl").append(line(0, 1.0, {}))
+    assert not run.exists()

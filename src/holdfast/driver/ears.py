@@ -216,12 +216,13 @@ class Ears:
         logs = {rank: log for rank in ranks if (log := desk.fleet.report_log(generation, rank)) is not None}
         report_log.await_writers(logs.values(), _WRITERS_END_WITHIN_S)
         for rank, path in logs.items():
-            logged = report_log.parse(report_log.read(path))
+            logged = report_log.parse(report_log.read(path, any_boot=True))
             first = desk.book.count(generation, rank)
             unheard = [report for report in as_said(logged) if report.index >= first]
             if unheard:
                 self._hear_reports(desk.fleet.node_of(generation, rank), wire.Reports(generation, rank, unheard))
             if logged.returned:
+                desk.book.returned(rank)
                 desk.queue.append(ev.WorkerReturned(generation, rank))
         desk.queue.append(ev.GroupGone(generation))
 

@@ -45,7 +45,8 @@ def take_up(past: Past, state: RunState, store: CheckpointStore, layout: RunLayo
     if not any(path.exists() for path in paths):
         return []
     report_log.await_writers(paths, _WRITERS_END_WITHIN_S)
-    ranks = [report_log.parse(report_log.read(path)) for path in paths]
+    elsewhere = bool(group.leased)  # on the machines of a cluster
+    ranks = [report_log.parse(report_log.read(path, any_boot=elsewhere)) for path in paths]
     taken: list[Manifest] = []
     for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, store.ids()):
         for rank in command.ranks:

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import StorageError
 from holdfast.store import staging, values
-from holdfast.store.disk import Disk
+from holdfast.store.disk import Disk, boot
 from holdfast.store.layout import path_problem
 from holdfast.store.metrics import parse_line
 from holdfast.store.regular import read_whole
@@ -71,6 +72,7 @@ class ReportLog:
         self._disk = disk or Disk()
         self._file: io.FileIO | None = None
         self._mapped: mmap.mmap | None = None
+        self._reserved = 0
         self._size = 0
         self._look_at = _PRUNED_ABOVE
         self.durable = -1  # reports up to this one need not be kept
@@ -79,7 +81,9 @@ class ReportLog:
         """``line`` is the report's line of the metrics file. It counts as reported when that is there."""
         self._write(line if staged is None else _staged_line(staged) + line)
         if self._size > self._look_at:
-            self._prune()
+            self._look_at = 2 * self._size
+            with contextlib.suppress(StorageError, OSError):  # the report is logged
+                self._prune()
 
     def returned(self) -> None:
         self._write(_RETURNED)
@@ -90,13 +94,19 @@ class ReportLog:
         if self._file is not None:
             self._file.close()
         self._mapped = self._file = None
+        self._reserved = 0
 
     def _write(self, data: bytes) -> None:
+        data = data if self._size else _first_line() + data
         end = self._size + len(data)
-        if self._mapped is None or end > len(self._mapped):
+        if end > self._reserved:
             self._reserve(end)
-        assert self._mapped is not None
-        self._mapped[self._size : end] = data
+        if self._mapped is not None:
+            self._mapped[self._size : end] = data
+        else:
+            assert self._file is not None
+            self._file.seek(self._size)
+            self._disk.append(self._file, data)
         self._size = end
 
     def _reserve(self, size: int) -> None:
@@ -107,11 +117,17 @@ class ReportLog:
         if self._mapped is not None:
             self._mapped.close()
             self._mapped = None
+        self._reserved = 0
         size += -size % _RESERVED
         self._disk.reserve(self._file, size)
-        self._mapped = mmap.mmap(self._file.fileno(), size)
+        with contextlib.suppress(OSError):  # some file systems, shared folders among them, cannot map: it is written
+            self._mapped = mmap.mmap(self._file.fileno(), size)
+        self._reserved = size
 
     def _open(self) -> None:
+        run = self._path.parents[2]
+        if not run.is_dir():
+            raise StorageError(f"The run directory {run} was moved or removed while the run uses it.")
         self._disk.make_private_dir(self._path.parent.parent)
         self._disk.makedirs(self._path.parent)
         self._file = self._disk.open_in_place(self._path)
@@ -121,29 +137,44 @@ class ReportLog:
             fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _prune(self) -> None:
-        """Drop the reports that the driver has made durable."""
+        """Drop the reports that the driver has made durable, if there are any."""
+        durable = self.durable
         known = parse(read(self._path))
-        kept = [known.staged[index] for index in sorted(known.staged) if index > self.durable]
-        data = b"".join(map(_staged_line, kept))
-        data += b"".join(known.lines[index] for index in sorted(known.lines) if index > self.durable)
+        if durable < min(known.lines, default=0):
+            return
+        kept = [known.staged[index] for index in sorted(known.staged) if index > durable]
+        data = b"".join([_first_line(), *map(_staged_line, kept)])
+        data += b"".join(known.lines[index] for index in sorted(known.lines) if index > durable)
         self.close()
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         self._disk.unlink(temporary)
-        self._disk.write_new(temporary, data)
+        with self._disk.open_append(temporary, new=True) as file:
+            self._disk.append(file, data)
         self._disk.rename(temporary, self._path)
         self._size, self._look_at = len(data), max(_PRUNED_ABOVE, 2 * len(data))
+        self._reserve(self._size)  # and so it is locked again
+
+
+def _first_line() -> bytes:
+    return seal(values.encode({"boot": boot()}))
 
 
 def _staged_line(staged: StagedReport) -> bytes:
     return seal(values.encode({"staged": msgspec.to_builtins(staged)}))
 
 
-def read(path: Path) -> bytes:
-    """A log as it is, without the space reserved behind it; empty if there is none."""
+def read(path: Path, any_boot: bool = False) -> bytes:
+    """A log as it is, without the space reserved behind it; empty if there is none.
+
+    What a machine wrote before its last start counts as lost, unless ``any_boot``, for logs of other machines: nothing
+    of it was synced, so that files may have their sizes and not their content.
+    """
     try:
-        return read_whole(path, _MOST).rstrip(b"\0")
+        data = read_whole(path, _MOST).rstrip(b"\0")
     except OSError:
         return b""
+    first = _parse_note(data.partition(b"\n")[0])
+    return data if any_boot or (first is not None and first.boot == boot()) else b""
 
 
 def parse(data: bytes) -> RankReports:
@@ -167,6 +198,7 @@ def parse(data: bytes) -> RankReports:
 
 
 class _Note(msgspec.Struct):
+    boot: str | None = None
     staged: StagedReport | None = None
     returned: bool = False
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.errors import CheckpointDamagedError, StorageError, StorageFullError
+from holdfast.store.disk import boot
 
 PART_BYTES = 8 << 20
 STREAMS = 12
@@ -151,7 +152,7 @@ class _Download:
         with self._lock:
             if not self._headed:
                 self._tag, self._headed = tag, True
-                self._note(json.dumps({"size": self._size, "part": PART_BYTES, "tag": tag, "boot": _boot()}))
+                self._note(json.dumps({"size": self._size, "part": PART_BYTES, "tag": tag, "boot": boot()}))
             return tag == self._tag
 
     def _note(self, line: str) -> None:
@@ -163,7 +164,7 @@ class _Download:
         try:
             head, *lines = self._notes_path.read_text(encoding="utf-8").splitlines()
             known = json.loads(head)
-            fits = (known["size"], known["part"], known["boot"]) == (self._size, PART_BYTES, _boot())
+            fits = (known["size"], known["part"], known["boot"]) == (self._size, PART_BYTES, boot())
             if fits and known["boot"] and lines and self._part.stat().st_size == self._size:
                 self._tag, self._headed = known["tag"], True
                 return {int(line) for line in lines}
@@ -206,10 +207,3 @@ def _write_at(target: int, data: Any, start: int, path: Path) -> int:
             written = os.pwrite(target, rest, at)
             rest, at = rest[written:], at + written
     return at - start
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
