@@ -3,7 +3,8 @@
 ``python returned_job.py STORAGE NAME CONFIG``, with CONFIG as JSON: at step ``at`` rank 0 stops the processes in
 ``stopped`` ("driver", "agent") before it reports, so that they cannot hear of it, and kills those in ``killed``
 ("driver", "agent", "workers") once every rank's report has returned. Those in ``killed_next`` are killed when the next
-attempt has begun, before it reports. Each rank writes down every step that it does.
+attempt has begun, before it reports. ``then`` has ``at``, ``stopped`` and ``killed`` for a second time. Each rank
+writes down every step that it does.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ def train_fn(config: dict[str, Any]) -> None:
         step += 1
         with (notes / f"steps-{rank}").open("a") as file:
             file.write(f"{step}\n")
-        disturbs = step == config["at"] and not (notes / "disturbed").exists()
+        mark = "disturbed-again" if "then" in config and (notes / "disturbed").exists() else "disturbed"
+        fault = config["then"] if mark == "disturbed-again" else config
+        disturbs = step == fault["at"] and not (notes / mark).exists()
         if disturbs:
-            _meet(notes, "before", rank)
+            _meet(notes, f"{mark}-before", rank)
             if rank == 0:
-                _signal(config, config["stopped"], signal.SIGSTOP)
-            _meet(notes, "stopped", rank)
+                _signal(config, fault["stopped"], signal.SIGSTOP)
+            _meet(notes, f"{mark}-stopped", rank)
         with tempfile.TemporaryDirectory() as directory:
             saves = rank == 0 or config.get("all_save", True)
             if saves:
@@ -57,10 +60,10 @@ def train_fn(config: dict[str, Any]) -> None:
                 {"step": step, "rank": rank}, saved, checkpoint_dir_name=config.get("named") if saved else None
             )
         if disturbs:
-            _meet(notes, "returned", rank)
+            _meet(notes, f"{mark}-returned", rank)
             if rank == 0:
-                (notes / "disturbed").touch()
-                _signal(config, config["killed"], signal.SIGKILL)
+                (notes / mark).touch()
+                _signal(config, fault["killed"], signal.SIGKILL)
             signal.pause()
 
 

@@ -45,3 +45,15 @@ def test_what_an_earlier_attempt_left_to_upload_survives_the_driver(
     assert run(bucket, tmp_path, **config).returncode == -signal.SIGKILL
     proxy.disarm()
     assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, **config))
+
+
+def test_both_what_an_earlier_attempt_left_and_what_the_last_one_reported_survive_the_driver(
+    proxy: FaultProxy, bucket: str, tmp_path: Path
+) -> None:
+    """The numbers of their reports, counted by attempt, are the same."""
+    proxy.arm("upload", Fault("503", seconds=3600))
+    then = {"at": 5, "stopped": ["driver"], "killed": ["driver"]}
+    config = {"at": 3, "stopped": [], "killed": ["workers"], "then": then}
+    assert run(bucket, tmp_path, **config).returncode == -signal.SIGKILL
+    proxy.disarm()
+    assert_nothing_was_done_twice(tmp_path, run(bucket, tmp_path, **config))

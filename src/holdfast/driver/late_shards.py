@@ -70,7 +70,7 @@ class LateShards:
             return
         for manifest in manifests:
             self._complete(manifest, ranks)
-        self._take_up(ranks, {manifest.index for manifest in manifests})
+        self._take_up(ranks, {m.index for m in manifests if m.generation == self._state.generation})
 
     def _take_up(self, ranks: list[RankReports], gathered: set[int]) -> None:
         """Have hashed what all ranks had staged."""
