@@ -118,8 +118,9 @@ def test_staging_is_private_and_a_committed_checkpoint_has_the_umask_of_its_user
     source = tmp_path / "source"
     before = os.umask(0o022)
     try:
+        layout.root.mkdir()
         if left_open:  # by an older version
-            layout.staging_dir.mkdir(parents=True)
+            layout.staging_dir.mkdir()
         (source / "below").mkdir(parents=True)
         (source / "below" / "weights").write_text("1")
         shard = layout.shard_dir(1, 0, 0)
