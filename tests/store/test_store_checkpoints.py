@@ -11,8 +11,9 @@ import pytest
 from faulty_disk import FullDisk
 from sample_files import FILES, content, fill, tree
 
-from holdfast.errors import CheckpointDamagedError, NewerFormatError, StorageError
+from holdfast.errors import CheckpointDamagedError, NewerFormatError, RunInUseError, StorageError
 from holdfast.store.checkpoints import CheckpointStore, FileEntry, Manifest, Shard
+from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal
 
@@ -201,6 +202,30 @@ def test_scanning_goes_by_report_number_and_names_what_is_damaged(store: Checkpo
     found, damage = store.scan()
     assert [manifest.id for manifest in found] == ["z", "m", "a"]
     assert [item.path for item in damage] == ["checkpoints/bad.json", "checkpoints/gone.json"]
+
+
+def test_a_commit_that_the_next_driver_has_finished_is_not_taken_back(layout: RunLayout) -> None:
+    """The first one was stopped in the middle of it, and continues."""
+    lost: list[RunInUseError] = []
+
+    class Stopped(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            super().rename(source, target)
+            if not lost:
+                lost.append(RunInUseError("another driver has taken over"))
+                layout.manifest_file("c").write_bytes(b"theirs")
+                shutil.rmtree(layout.staging_dir)
+
+    def fence() -> None:
+        for error in lost:
+            raise error
+
+    store = CheckpointStore(layout, Stopped(), fence)
+    directory = fill(layout.shard_dir(1, 0, 0), FILES)
+    with pytest.raises(RunInUseError):
+        store.commit(manifest("c"), [Shard(0, layout.relative(directory), store.seal(directory))])
+    assert layout.manifest_file("c").read_bytes() == b"theirs"
+    assert (layout.checkpoint_dir("c") / "model.pt").exists()
 
 
 def test_deleting_removes_all_of_one_and_nothing_of_others(store: CheckpointStore, layout: RunLayout) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -44,6 +45,18 @@ def count(config: dict[str, Any]) -> None:
             tune.report({"epoch": epoch, "total": total}, checkpoint=tune.Checkpoint.from_directory(directory))
 
 
+class Backup(tune.Callback):
+    """Copies the experiment, lease.json too, as a person's script may."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
+        own = Path(trial.local_path)  # trials are being written
+        ignored = shutil.ignore_patterns(".*", f"{own.name.split('_')[0]}_*")
+        shutil.copytree(own.parent, Path(self._target, f"{trial.trial_id}-{result['epoch']}"), ignore=ignored)
+
+
 def tuner(
     storage: str, scheduler: TrialScheduler | None = None, samples: int = 4, step: Any = None, **config: Any
 ) -> tune.Tuner:
@@ -53,7 +66,12 @@ def tuner(
         tune_config=tune.TuneConfig(
             metric="total", mode="max", num_samples=samples, scheduler=scheduler, max_concurrent_trials=2, **config
         ),
-        run_config=tune.RunConfig(storage_path=storage, name="counted", verbose=0),
+        run_config=tune.RunConfig(
+            storage_path=storage,
+            name="counted",
+            verbose=0,
+            callbacks=[Backup(os.environ["BACKUP"])] if "BACKUP" in os.environ else None,
+        ),
     )
 
 

@@ -395,7 +395,8 @@ def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Config
 
 def configured_for(configuration: wire.Configure, storage: Storage) -> wire.Configure:
     """With the place of a run that has been taken over."""
-    return structs.replace(configuration, run_dir=str(storage.run_dir), run_key=storage.run_key)
+    where = {"run_dir": str(storage.run_dir), "run_key": storage.run_key, "epoch": storage.epoch}
+    return structs.replace(configuration, **where)
 
 
 def _working_directory() -> bytes:

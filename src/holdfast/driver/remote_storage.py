@@ -83,7 +83,7 @@ class RemoteStorage(Storage):
         return self._journal.epoch
 
     def settle(self, run_id: str) -> None:
-        self._run_dir = scratch.epoch_directory(self._run_scratch(run_id), self._epoch)
+        self._run_dir = scratch.epoch_directory(self._run_scratch(run_id), self.epoch)
         self.home = RunLayout(scratch.take_over(self._run_dir, _DRIVER))
         self._begin_saving()
 
@@ -120,7 +120,7 @@ class RemoteStorage(Storage):
         self._saver.start()
 
     @property
-    def _epoch(self) -> int:
+    def epoch(self) -> int:
         return self._lease.epoch
 
     def write(self, entries: Entries, then: Callable[[], None]) -> None:
@@ -235,7 +235,7 @@ class RemoteStorage(Storage):
 
     def _commit(self, manifest: Manifest) -> Manifest:
         self.save_reports()  # the history up to a checkpoint is as durable as the checkpoint
-        done = self._checkpoints.commit(structs.replace(manifest, epoch=self._epoch))
+        done = self._checkpoints.commit(structs.replace(manifest, epoch=self.epoch))
         self._manifests[done.id] = done
         return done
 

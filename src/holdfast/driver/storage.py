@@ -59,6 +59,11 @@ class Storage(ABC):
     def acquire(self) -> int:
         """Take the lease, or raise RunInUseError; the epoch that begins with it."""
 
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """That began with this driver."""
+
     @abstractmethod
     def settle(self, run_id: str) -> None:
         """The run's id is known: take over what an earlier driver left on this machine."""
@@ -169,6 +174,10 @@ class DiskStorage(Storage):
             self._lease = Lease.acquire(self.home)
         except OSError as error:
             raise StorageError(f"{self.home.root} cannot be written: {error}. Choose another storage_path.") from error
+        return self._lease.epoch
+
+    @property
+    def epoch(self) -> int:
         return self._lease.epoch
 
     def release(self) -> None:

@@ -25,7 +25,6 @@ from .link import FENCE_MARGIN_S, Link
 
 _GONE_WITHIN_S = 10.0  # how long an agent may take to end what is below it and itself
 _CONNECT_WITHIN_S = 30.0
-_DRIVER = os.urandom(8).hex()  # with the pid, no other process of this machine is called so, also after a reboot
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class AgentProcess:
     def _run(self, prefix: list[str], arguments: list[str], fds: list[int]) -> None:
         # The script's modules and nothing else: a queue.py in the working directory must not stand in for Python's own.
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONSAFEPATH": "1"}
-        mark = leftovers.mark(self._configure.run_dir, f"{os.getpid()}-{_DRIVER}")
+        mark = leftovers.mark(self._configure.run_key or self._configure.run_dir, self._configure.epoch)
         command = [*prefix, sys.executable, "-m", "holdfast.node.main", mark, *arguments]
         self._process = subprocess.Popen(
             command, pass_fds=fds, env=env, start_new_session=True, stdin=subprocess.DEVNULL

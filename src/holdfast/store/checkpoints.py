@@ -148,6 +148,7 @@ class CheckpointStore:
             self._merge(manifest.id, chosen, moved)
             write_atomic(self._disk, manifest_file, data, before=self._fence)
         except (StorageError, OSError):
+            self._fence()  # what is there may be of the driver that took over
             self._undo(manifest_file, moved)
             raise
         with contextlib.suppress(StorageError, OSError):  # beside a manifest it means nothing

@@ -36,6 +36,7 @@ class Configure(Message, frozen=True, tag=True):
     storage: bytes = b""  # a cloudpickle of the run's Location, if that is remote
     storage_url: str = ""
     run_key: str = ""  # the same for every driver of the run, and for no other run
+    epoch: int = 0  # of the driver
     scratch: str = ""  # with remote storage: the user's private directory that run_dir lies in, on each machine
     patience_s: float = 0.0
     preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends

@@ -164,6 +164,10 @@ class TrialDiskStorage(_Shared, DiskStorage):
     def check_lease(self) -> None:
         self._history.check_lease()
 
+    @property
+    def epoch(self) -> int:
+        return self._history.epoch
+
     def open(self) -> tuple[list[Record], list[Damage]]:
         return self._history.records, []
 
@@ -212,5 +216,5 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
         self._history.write(entries, then)
 
     @property
-    def _epoch(self) -> int:
+    def epoch(self) -> int:
         return self._history.epoch
