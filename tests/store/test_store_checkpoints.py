@@ -13,7 +13,7 @@ from sample_files import FILES, content, fill, tree
 
 from holdfast.errors import CheckpointDamagedError, NewerFormatError, RunInUseError, StorageError
 from holdfast.store.checkpoints import CheckpointStore, FileEntry, Manifest, Shard
-from holdfast.store.disk import Disk
+from holdfast.store.disk import FencedDisk
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal
 
@@ -208,7 +208,7 @@ def test_a_commit_that_the_next_driver_has_finished_is_not_taken_back(layout: Ru
     """The first one was stopped in the middle of it, and continues."""
     lost: list[RunInUseError] = []
 
-    class Stopped(Disk):
+    class Stopped(FencedDisk):
         def rename(self, source: Path, target: Path) -> None:
             super().rename(source, target)
             if not lost:
@@ -220,7 +220,7 @@ def test_a_commit_that_the_next_driver_has_finished_is_not_taken_back(layout: Ru
         for error in lost:
             raise error
 
-    store = CheckpointStore(layout, Stopped(), fence)
+    store = CheckpointStore(layout, Stopped(fence))
     directory = fill(layout.shard_dir(1, 0, 0), FILES)
     with pytest.raises(RunInUseError):
         store.commit(manifest("c"), [Shard(0, layout.relative(directory), store.seal(directory))])

@@ -24,7 +24,7 @@ from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.store import formats, journal, runfile
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
-from holdfast.store.disk import Disk
+from holdfast.store.disk import FencedDisk
 from holdfast.store.journal import Journal, Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
@@ -165,7 +165,8 @@ class DiskStorage(Storage):
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
         super().__init__(inbox, score_attribute)
         self.home = home
-        self._checkpoints = CheckpointStore(home, fence=self.check_lease)
+        self._disk = FencedDisk(self.check_lease)
+        self._checkpoints = CheckpointStore(home, self._disk)
         self._journal: Journal | None = None
 
     def acquire(self) -> int:
@@ -229,7 +230,7 @@ class DiskStorage(Storage):
         return runfile.read(self.home)
 
     def write_identity(self, identity: dict[str, Any]) -> None:
-        runfile.write(self.home, Disk(), identity)
+        runfile.write(self.home, self._disk, identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         found, damage = reconcile(past, self._checkpoints, self._score_attribute)
@@ -278,7 +279,7 @@ class DiskStorage(Storage):
             for rank in range(world_size):
                 directory = self.home.shard_dir(generation, index, rank)
                 if directory.exists():
-                    Disk().rmtree(directory)
+                    self._disk.rmtree(directory)
 
         self._submit(self._pool, job)
 

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -107,12 +107,11 @@ class _Unfinished(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore:
-    """The checkpoints of one run. ``fence`` raises if they are not this process's to change any more."""
+    """The checkpoints of one run."""
 
-    def __init__(self, layout: RunLayout, disk: Disk | None = None, fence: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
         self._layout = layout
         self._disk = disk or Disk()
-        self._fence = fence
 
     def stage(self, source: Path, target: Path, move: bool) -> list[FileEntry]:
         """Take a rank's directory into staging; its files with their sizes. A checkpoint of this run is copied even if
@@ -146,9 +145,8 @@ class CheckpointStore:
         try:
             self._mark(manifest.id, _Unfinished(manifest.generation, manifest.index))
             self._merge(manifest.id, chosen, moved)
-            write_atomic(self._disk, manifest_file, data, before=self._fence)
+            write_atomic(self._disk, manifest_file, data)
         except (StorageError, OSError):
-            self._fence()  # what is there may be of the driver that took over
             self._undo(manifest_file, moved)
             raise
         with contextlib.suppress(StorageError, OSError):  # beside a manifest it means nothing

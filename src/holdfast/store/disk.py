@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from holdfast.errors import HoldfastError, StorageError, StorageFullError
+from holdfast.errors import StorageError, StorageFullError
 
 _CHUNK = 4 << 20
 _FICLONE = 0x40049409  # Linux: share the source's blocks instead of copying them (btrfs, XFS)
@@ -128,15 +128,44 @@ class Disk:
                 os.close(fd)
 
 
-def write_atomic(disk: Disk, path: Path, data: bytes, before: Callable[[], None] = lambda: None) -> None:
-    """Give a file new content: whatever happens, readers find all of the old or all of the new. ``before`` is called
-    right before the new content counts, and may refuse it."""
+class FencedDisk(Disk):
+    """Calls ``fence`` right before each change of names: it raises when they are another driver's to change."""
+
+    def __init__(self, fence: Callable[[], None]) -> None:
+        self._fence = fence
+
+    def makedirs(self, path: Path) -> None:
+        self._fence()
+        super().makedirs(path)
+
+    def write_new(self, path: Path, data: bytes) -> None:
+        self._fence()
+        super().write_new(path, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._fence()
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._fence()
+        super().unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        self._fence()
+        super().rmdir(path)
+
+    def rmtree(self, path: Path) -> None:
+        self._fence()
+        super().rmtree(path)
+
+
+def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
+    """Give a file new content: whatever happens, readers find all of the old or all of the new."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         disk.write_new(temporary, data)
-        before()
         disk.rename(temporary, path)
-    except (HoldfastError, OSError):
+    except (StorageError, OSError):
         with contextlib.suppress(StorageError, OSError):
             disk.unlink(temporary)
         raise
