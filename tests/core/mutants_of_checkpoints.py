@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -285,6 +286,14 @@ def gives_what_it_takes_up_a_name_that_storage_has(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fake_driver, "committable", lambda state, logs, failed, _stored: good(state, logs, failed, ()))
 
 
+def forgets_what_earlier_groups_left_to_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_driver, "valid_until", lambda _before, event: {event.generation: math.inf})
+
+
+def adopts_what_the_run_has_not_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_driver, "valid_until", lambda before, event: {**before, event.generation: math.inf})
+
+
 MUTANTS = [
     commits_before_all_ranks_have_reported,
     commits_before_the_files_are_on_disk,
@@ -321,4 +330,6 @@ MUTANTS = [
     takes_up_files_that_are_gone,
     takes_up_the_files_of_some_ranks,
     gives_what_it_takes_up_a_name_that_storage_has,
+    forgets_what_earlier_groups_left_to_upload,
+    adopts_what_the_run_has_not_built_on,
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.core.salvage import RankLog, committable
+import functools
+import math
+
+from holdfast.core import events as ev
+from holdfast.core.salvage import RankLog, committable, valid_until
 from holdfast.core.state import CheckpointRecord, RunSpec, RunState
 
 STATE = RunState(generation=3, base=10)
@@ -53,3 +57,9 @@ def test_in_remote_storage_a_given_name_gets_the_number_of_its_report() -> None:
     remote = RunState(spec=RunSpec(remote=True), generation=3, base=10)
     assert ids(log(1, 0, name="best"), state=remote) == ["best-g3-r11"]
     assert ids(log(1, 0), state=remote) == ["checkpoint_000011-g3"]
+
+
+def test_of_each_attempt_the_reports_that_all_later_ones_were_built_on_are_valid() -> None:
+    begun = [ev.GroupStarted(generation, 2, None, base) for generation, base in ((1, 0), (2, 9), (3, 12), (4, 10))]
+    until: dict[int, float] = functools.reduce(valid_until, begun, {})
+    assert until == {1: 9, 2: 10, 3: 10, 4: math.inf}

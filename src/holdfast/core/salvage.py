@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, structs
 
 from . import commands as do
+from . import events as ev
 from .checkpointing import free_id
 from .state import RunState
 
@@ -18,6 +20,11 @@ class RankLog(Struct, frozen=True):
     staged: Mapping[int, str | None]  # the reports that brought files, with the name asked for, by index
     returned: bool = False
     lost: frozenset[int] = frozenset()  # the reports whose files are not what they were
+
+
+def valid_until(before: Mapping[int, float], event: ev.GroupStarted) -> dict[int, float]:
+    """By generation, its last report that the run has built on, when another attempt begins: of that one, all."""
+    return {**{of: min(last, event.base) for of, last in before.items()}, event.generation: math.inf}
 
 
 def committable(

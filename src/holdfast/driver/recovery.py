@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.metric_names import lookup, number
+from holdfast.core.salvage import valid_until
 from holdfast.core.state import CheckpointRecord, RunState, ValidationStatus
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.journal import Record
@@ -71,8 +71,7 @@ def _remember(past: Past, event: ev.Event, time: float) -> None:
         case ev.GroupStarted():
             past.groups.append(event)
             past.last_group = event
-            past.valid_until = {of: min(last, event.base) for of, last in past.valid_until.items()}
-            past.valid_until[event.generation] = math.inf
+            past.valid_until = valid_until(past.valid_until, event)
         case ev.Adopted():
             past.last_group = None
             past.valid_until = {}

@@ -15,7 +15,7 @@ from msgspec import structs
 from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run
-from holdfast.core.salvage import RankLog, committable
+from holdfast.core.salvage import RankLog, committable, valid_until
 from holdfast.core.state import Outcome, Phase, RankStatus, RunState
 
 from .clock import Clock
@@ -124,19 +124,24 @@ class FakeDriver:
         group = self._engine.groups.get(self.state.generation)
         if group is None or (self._schedule.spec.remote and self._rng.random() < 0.4):  # it is on another machine
             return found_out
-        return self._take_up(group, failed, found_out + self._adopt(group, failed))
+        return self._take_up(group, failed, found_out + self._adopt(failed))
 
     def _is_late(self, found: Manifest) -> bool:
         """Whether a driver that was relieved before the last one committed it; far away that may come to light late."""
         return self._schedule.spec.remote and found.epoch < self.state.epoch
 
-    def _adopt(self, group: Group, failed: set[tuple[int, int]]) -> list[ev.Event]:
-        """What the last group had whole on its nodes when the driver died goes to storage first of all."""
+    def _adopt(self, failed: set[tuple[int, int]]) -> list[ev.Event]:
+        """What the last group, and those that it was built on, had whole on their nodes when the driver died goes to
+        storage first of all."""
         newest = self.state.newest.report if self.state.newest is not None else 0
+        begun = (event for event in self.journal if isinstance(event, ev.GroupStarted))
+        until: dict[int, float] = functools.reduce(valid_until, begun, {})
+        groups = [self._engine.groups[generation] for generation in until if generation in self._engine.groups]
         taken: list[ev.Event] = []
-        for index, what in sorted(group.gathered.items()):
-            given_up = (group.generation, index) in failed or what.id in self.state.damaged
-            if given_up or what.report <= newest or what.id in self._store.manifests or not group.has_staged(index):
+        for what in [what for group in groups for _, what in sorted(group.gathered.items())]:
+            given_up = (what.generation, what.index) in failed or what.id in self.state.damaged
+            ahead = newest < what.report <= until[what.generation] and what.id not in self._store.manifests
+            if given_up or not ahead or not self._engine.groups[what.generation].has_staged(what.index):
                 continue
             self.die_here()
             for rank in what.ranks:

@@ -265,8 +265,14 @@ class Judge:
         return self.fates.lineage(where)
 
     def took_up(self, group: Group, failed: Collection[tuple[int, int]], state: RunState) -> None:
-        """A driver is about to begin: what the ranks of the last attempt had all reported is safe."""
+        """A driver is about to begin: what the ranks of the last attempt had all reported is safe, and so is what that
+        had resumed from."""
         newest = state.newest.report if state.newest is not None else 0
+        resumed = self.fates.owner(group.resume)
+        if resumed is not None and resumed not in failed and group.resume not in state.damaged:
+            earlier = self._engine.groups[resumed[0]]
+            if resumed[1] in earlier.gathered and earlier.has_staged(resumed[1]):
+                expect(newest >= group.base, "2 a report that returned on all ranks survives", f"{resumed}")
         for index in group.staged:
             made = all(w.reports > index or w.status is Status.RETURNED for w in group.workers)
             wanted = made and (group.generation, index) not in failed and self._store.has_shard(group, index)
