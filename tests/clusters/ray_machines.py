@@ -30,7 +30,7 @@ import cluster_job
 import elastic_job
 from elastic_job import Scene, wait_until
 
-from holdfast.node import posix
+from holdfast.platform import processes
 
 elastic_job.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
 _SLOWER = 5.0
@@ -162,7 +162,7 @@ def descendants() -> set[int]:
                 below = {int(pid) for pid in Path(path).read_text().split()} - found
                 found |= below
                 todo.extend(below)
-    return {pid for pid in found if posix.state(pid) not in ("", "Z", "X")}
+    return {pid for pid in found if processes.state(pid) not in ("", "Z", "X")}
 
 
 def end(pids: Iterable[int]) -> None:

@@ -16,7 +16,7 @@ from holdfast.core import commands as do
 from holdfast.core import events as ev
 from holdfast.core import run as core
 from holdfast.core.state import Phase, Rank, RankStatus, RunState
-from holdfast.node import posix
+from holdfast.platform import processes
 
 
 def test_a_drain_with_a_deadline(scene: Scene) -> None:
@@ -212,5 +212,5 @@ def test_sigterm_to_an_agent_is_a_notice(scene: Scene, monkeypatch: pytest.Monke
 def agents() -> list[int]:
     """Of the nodes that this process has started, and that live: those of earlier tests may be zombies."""
     children = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    living = [pid for pid in children if posix.state(pid) not in ("", "Z", "X")]
+    living = [pid for pid in children if processes.state(pid) not in ("", "Z", "X")]
     return sorted(pid for pid in living if Path(f"/proc/{pid}/comm").read_text().strip() == "hf-agent")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from holdfast.engine.base import Engine, Inbox
-from holdfast.node import posix
+from holdfast.platform import processes
 from holdfast.wire import messages as wire
 
 M = TypeVar("M", bound=wire.Message)
@@ -95,7 +95,7 @@ def has(message: wire.Message, fields: dict[str, Any]) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    return posix.state(pid) in ("", "Z", "X")
+    return processes.state(pid) in ("", "Z", "X")
 
 
 def wait_until(holds: Callable[[], Any], what: str = "it") -> None:
@@ -106,8 +106,8 @@ def wait_until(holds: Callable[[], Any], what: str = "it") -> None:
 
 
 def parent(pid: int) -> int:
-    fields = posix.stat_fields(pid)
-    assert fields is not None
+    fields = processes.stat_fields(pid)
+    assert fields, "it is gone"
     return int(fields[1])
 
 

@@ -13,7 +13,7 @@ from nodes_at_work import Watcher, configure, is_gone, parent, wait_until
 
 from holdfast.engine.cluster import LocalCluster
 from holdfast.engine.inprocess import InProcessEngine
-from holdfast.node import posix
+from holdfast.platform import processes
 from holdfast.wire import messages as wire
 
 
@@ -57,7 +57,7 @@ def test_a_stopped_worker_cannot_tell_and_the_others_do(cluster: LocalCluster, t
     run.take(wire.NodeReady, node)
     pids = run.start(node, ranks=3)
     os.kill(pids[1], signal.SIGSTOP)
-    wait_until(lambda: posix.state(pids[1]) == "T", "the stop")
+    wait_until(lambda: processes.state(pids[1]) == "T", "the stop")
     texts = stacks_of(run, node)
     assert texts.keys() == {0, 1, 2}
     assert "(no answer: the process is stopped)" in texts[1]

@@ -19,6 +19,7 @@ from test_driver_faults import PATIENCE_S, children, finish, start, wait_for_com
 
 from holdfast.errors import RunInUseError
 from holdfast.node import posix
+from holdfast.platform import processes
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 
@@ -60,7 +61,7 @@ def content(run: Path) -> dict[str, Any]:
 
 def stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: posix.state(process.pid) == "T", "it does not stop")
+    wait_until(lambda: processes.state(process.pid) == "T", "it does not stop")
 
 
 def is_leased(run: Path, pid: int) -> bool:
@@ -145,16 +146,16 @@ def test_an_agent_that_was_stopped_when_its_driver_died_is_ended_by_the_next_dri
     (agent,) = agents(first.pid)
     os.kill(agent, signal.SIGSTOP)
     try:
-        wait_until(lambda: posix.state(agent) == "T", "it does not stop")
+        wait_until(lambda: processes.state(agent) == "T", "it does not stop")
         first.kill()
         first.wait(PATIENCE_S)
         for stream in (first.stdout, first.stderr):
             assert stream is not None
             stream.close()
-        wait_until(lambda: posix.stat_fields(agent)[1] != b"%d" % first.pid, "its driver is there")  # type: ignore[index]
-        assert posix.state(agent) == "T"
+        wait_until(lambda: processes.stat_fields(agent)[1] != str(first.pid), "its driver is there")
+        assert processes.state(agent) == "T"
         assert finish(start(tmp_path)) == expected()
-        wait_until(lambda: posix.state(agent) in ("", "Z", "X"), "the agent is stopped for ever")
+        wait_until(lambda: processes.state(agent) in ("", "Z", "X"), "the agent is stopped for ever")
     finally:
         posix.kill_group(agent)
 
@@ -171,7 +172,7 @@ def test_the_agents_of_a_stopped_driver_that_was_replaced_end(tmp_path: Path) ->
     try:
         (tmp_path / "run" / "lease.json").unlink()
         second = start(tmp_path, pause_s=PAUSE_S)
-        wait_until(lambda: posix.state(agent) in ("", "Z", "X"), "the agent of the first driver works on")
+        wait_until(lambda: processes.state(agent) in ("", "Z", "X"), "the agent of the first driver works on")
     finally:
         first.send_signal(signal.SIGCONT)
     assert f"taken over by process {second.pid} on" in fails(first)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.node import posix
+from holdfast.platform import processes
 
 pytest.importorskip("torch")
 PATIENCE_S = 60.0
@@ -37,7 +38,7 @@ def test_a_copy_takes_over_when_it_is_warm_and_not_before(tmp_path: Path) -> Non
     assert [parent for _, parent in told["zygotes"]] == [told["seed"], told["seed"], copy, copy]
     left = {told["seed"], copy, *(pid for pid, _ in told["zygotes"])}
     deadline = time.monotonic() + PATIENCE_S
-    while any(posix.state(pid) not in ("", "Z", "X") for pid in left):
+    while any(processes.state(pid) not in ("", "Z", "X") for pid in left):
         assert time.monotonic() < deadline, "a process outlives its script"
         time.sleep(0.05)
 
@@ -55,6 +56,6 @@ def test_a_prompt_with_threads_has_a_seed_that_imports_beside_it(tmp_path: Path)
     assert told["had dynamo"] == [True, True]
     assert "the run was stopped. To go on, call fit() again" in prompt.stderr
     deadline = time.monotonic() + PATIENCE_S
-    while posix.state(told["seed"]) not in ("", "Z", "X"):
+    while processes.state(told["seed"]) not in ("", "Z", "X"):
         assert time.monotonic() < deadline, "the seed outlives its prompt"
         time.sleep(0.05)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from holdfast.node import posix
+from holdfast.platform import processes
 
 OTHER_DRIVER = Path(__file__).resolve().parent.parent / "engine" / "other_driver.py"
 PATIENCE_S = 60.0
@@ -29,8 +30,8 @@ def test_a_stopped_agent_does_not_outlive_its_driver(tmp_path: Path) -> None:
         driver.wait(PATIENCE_S)
     deadline = time.monotonic() + PATIENCE_S
     try:
-        while any(posix.state(pid) not in ("", "Z", "X") for pid in (agent, worker)):
-            assert time.monotonic() < deadline, f"agent {posix.state(agent)!r}, worker {posix.state(worker)!r}"
+        while any(processes.state(pid) not in ("", "Z", "X") for pid in (agent, worker)):
+            assert time.monotonic() < deadline, f"agent {processes.state(agent)!r}, worker {processes.state(worker)!r}"
             time.sleep(0.01)
     finally:
         posix.kill_group(agent)

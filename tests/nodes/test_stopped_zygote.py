@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.node import posix
 from holdfast.node.launch import ZygoteLauncher
+from holdfast.platform import processes
 
 HERE = Path(__file__).resolve().parent
 OTHER_DRIVER = HERE.parent / "engine" / "other_driver.py"
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.skipif(not posix.LINUX, reason="a zygote is forked on L
 def await_end(*pids: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     try:
-        while any(posix.state(pid) not in ("", "Z", "X") for pid in pids):
-            assert time.monotonic() < deadline, [posix.state(pid) for pid in pids]
+        while any(processes.state(pid) not in ("", "Z", "X") for pid in pids):
+            assert time.monotonic() < deadline, [processes.state(pid) for pid in pids]
             time.sleep(0.01)
     finally:
         for pid in pids:
@@ -41,7 +42,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def parent_of(pid: int) -> int:
-    fields = posix.stat_fields(pid)
+    fields = processes.stat_fields(pid)
     assert fields is not None
     return int(fields[1])
 
@@ -85,9 +86,9 @@ def test_a_zygote_that_is_merely_woken_goes_on() -> None:
     agent, zygote = fork_launcher()
     wait_until(lambda: Path(f"/proc/{zygote}/comm").read_text().strip() == "hf-zygote")
     os.kill(zygote, signal.SIGSTOP)
-    wait_until(lambda: posix.state(zygote) == "T")
+    wait_until(lambda: processes.state(zygote) == "T")
     os.kill(zygote, signal.SIGCONT)
-    wait_until(lambda: posix.state(zygote) == "S")
+    wait_until(lambda: processes.state(zygote) == "S")
     os.kill(zygote, signal.SIGSTOP)
     os.kill(agent, signal.SIGKILL)
     os.waitpid(agent, 0)

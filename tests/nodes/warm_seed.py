@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch  # noqa: F401  a seed is taken for it
 
-from holdfast.node import posix, seed
+from holdfast.node import seed
+from holdfast.platform import processes
 
 home = Path(sys.argv[1])
 PATIENCE_S = 60.0
@@ -20,7 +21,7 @@ def parent_of_next() -> tuple[int, int]:
     assert grown is not None
     pid, _control = grown
     controls.append(_control)
-    fields = posix.stat_fields(pid)
+    fields = processes.stat_fields(pid)
     assert fields is not None
     return pid, int(fields[1])
 

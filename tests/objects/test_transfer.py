@@ -97,7 +97,7 @@ def test_nothing_is_trusted_after_a_reboot(
     server: ScriptedServer, store: ObstoreObjects, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(server, store, target)
-    monkeypatch.setattr(transfer, "boot", lambda: "another")
+    monkeypatch.setattr(transfer, "boot_id", lambda: "another")
     store.download("big", target, SIZE)
     assert len(server.requests) == PARTS
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from holdfast.node import posix
+from holdfast.platform import processes
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
@@ -121,7 +121,7 @@ def _has(message: wire.Message, fields: dict[str, Any]) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    return posix.state(pid) in ("", "Z", "X")
+    return processes.state(pid) in ("", "Z", "X")
 
 
 def wait_until(holds: Callable[[], Any], what: str) -> None:

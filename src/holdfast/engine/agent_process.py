@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from holdfast.node import leftovers, posix, seed
+from holdfast.node import leftovers, seed
 from holdfast.node.handshake import Door
 from holdfast.node.tree import Tree
+from holdfast.platform import processes
 from holdfast.wire import messages as wire
 from holdfast.worker.temporary import remove_temporary_files
 
@@ -197,7 +198,7 @@ class AgentProcess:
         warned = False
         while (left := self._tree.wait(_GONE_WITHIN_S)) and is_lost():
             if not warned:
-                states = ", ".join(f"{pid} ({posix.state(pid)})" for pid in left)
+                states = ", ".join(f"{pid} ({processes.state(pid)})" for pid in left)
                 print(
                     f"holdfast: waiting for the end of killed processes of {self._node.id}: {states}", file=sys.stderr
                 )

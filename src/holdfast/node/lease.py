@@ -18,6 +18,8 @@ import struct
 import time
 from collections.abc import Sequence
 
+from holdfast.platform import processes
+
 from . import posix
 
 _END = struct.Struct("d")
@@ -82,8 +84,5 @@ class Lease:
 
 def machine() -> str:
     """Where a place is one: this network namespace since the machine was started."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()}.{os.stat('/proc/self/ns/net').st_ino}"
-    except OSError:
-        return socket.gethostname()
+    boot, network = processes.boot_id(), "".join(filter(str.isdigit, processes.namespace("net")))
+    return f"{boot}.{network}" if boot and network else socket.gethostname()

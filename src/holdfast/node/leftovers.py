@@ -13,6 +13,8 @@ import hashlib
 import os
 from collections.abc import Iterator
 
+from holdfast.platform.processes import namespace
+
 from .tree import Tree
 
 _PREFIX = b"of="
@@ -54,12 +56,8 @@ def _is_earlier(pid: int, own: str) -> bool:
             and found.partition(b":")[0] == run
             and int(found.partition(b":")[2]) < int(epoch)
             and os.stat(f"/proc/{pid}").st_uid == os.getuid()
-            and all(_namespace(str(pid), kind) == _namespace("self", kind) for kind in ("mnt", "net"))
+            # The same path is the same run, and the same machine, in the same namespaces alone.
+            and all(namespace(kind, pid) == namespace(kind) for kind in ("mnt", "net"))
         )
     except (OSError, ValueError):  # it has ended, or is not ours
         return False
-
-
-def _namespace(pid: str, kind: str) -> int:
-    """The same path is the same run, and the same machine, in the same namespaces alone."""
-    return os.stat(f"/proc/{pid}/ns/{kind}").st_ino

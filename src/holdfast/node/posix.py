@@ -12,6 +12,8 @@ import tempfile
 import threading
 import weakref
 
+from holdfast.platform.processes import ENDED, stat_fields
+
 LINUX = sys.platform == "linux"
 _PF_EXITING = 0x4  # a flag of the kernel's, in /proc/PID/stat
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NAME = 1, 36, 15
@@ -99,22 +101,7 @@ def is_ending(pid: int) -> bool:
             return True
         return False
     fields = stat_fields(pid)
-    return fields is None or fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING)
-
-
-def stat_fields(pid: int) -> list[bytes] | None:
-    """What /proc/PID/stat has behind the name: the state, the parent, ...; None if the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-
-
-def state(pid: int) -> str:
-    """R, S, D, T, ... as ps shows it; empty if the process is gone."""
-    fields = stat_fields(pid)
-    return fields[0].decode() if fields else ""
+    return not fields or fields[0] in ENDED or bool(int(fields[6]) & _PF_EXITING)
 
 
 def anonymous_file(data: bytes = b"") -> int:

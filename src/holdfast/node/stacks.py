@@ -8,6 +8,7 @@ import os
 import time
 from dataclasses import dataclass
 
+from holdfast.platform import processes
 from holdfast.worker.stacks import SIGNAL
 
 from . import posix
@@ -51,7 +52,7 @@ class Subject:
     def _why_none(self) -> str:
         if self.pid is None:
             return "the process has not been forked yet"
-        state = posix.state(self.pid)
+        state = processes.state(self.pid)
         if state in _STATES:
             return _STATES[state]
         if not self.asked:
@@ -70,7 +71,7 @@ def collect(subjects: list[Subject]) -> dict[int, str]:
         open_ = [subject for subject in subjects if subject.asked]
         while open_ and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
-            open_ = [s for s in open_ if not s.is_complete and (not s.pid or posix.state(s.pid) not in _STATES)]
+            open_ = [s for s in open_ if not s.is_complete and (not s.pid or processes.state(s.pid) not in _STATES)]
         return {subject.rank: subject.answer() for subject in subjects}
     finally:
         for subject in subjects:

@@ -13,6 +13,8 @@ import signal
 import threading
 import time
 
+from holdfast.platform import processes
+
 from . import posix
 
 _STANDSTILL_S = 0.2  # how long processes that were told to stop are waited for; one in a system call may take longer
@@ -84,7 +86,7 @@ class Tree:
     def _forget_ended(self) -> None:
         for pid in [pid for pid, fd in self._ends.items() if _has_ended(fd, 0.0)]:
             os.close(self._ends.pop(pid))
-        for pid in [pid for pid in self._zombies if not posix.state(pid)]:  # somebody has reaped it
+        for pid in [pid for pid in self._zombies if not processes.state(pid)]:  # somebody has reaped it
             os.close(self._zombies.pop(pid))
 
     def _stop_all(self) -> None:
@@ -101,7 +103,7 @@ class Tree:
         """Whether it stands still already."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(self._ends[pid], signal.SIGSTOP)
-        return posix.state(pid) in ("T", "t", "Z", "X", "")
+        return processes.state(pid) in ("T", "t", "Z", "X", "")
 
 
 def _has_ended(pidfd: int, within_s: float) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.errors import CheckpointDamagedError, StorageError, StorageFullError
-from holdfast.store.disk import boot
+from holdfast.platform.processes import boot_id
 
 PART_BYTES = 8 << 20
 STREAMS = 12
@@ -152,7 +152,7 @@ class _Download:
         with self._lock:
             if not self._headed:
                 self._tag, self._headed = tag, True
-                self._note(json.dumps({"size": self._size, "part": PART_BYTES, "tag": tag, "boot": boot()}))
+                self._note(json.dumps({"size": self._size, "part": PART_BYTES, "tag": tag, "boot": boot_id()}))
             return tag == self._tag
 
     def _note(self, line: str) -> None:
@@ -164,7 +164,7 @@ class _Download:
         try:
             head, *lines = self._notes_path.read_text(encoding="utf-8").splitlines()
             known = json.loads(head)
-            fits = (known["size"], known["part"], known["boot"]) == (self._size, PART_BYTES, boot())
+            fits = (known["size"], known["part"], known["boot"]) == (self._size, PART_BYTES, boot_id())
             if fits and known["boot"] and lines and self._part.stat().st_size == self._size:
                 self._tag, self._headed = known["tag"], True
                 return {int(line) for line in lines}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
 
 import msgspec
 
+from holdfast.platform.processes import ENDED, boot_id, namespace, start_time, state
 from holdfast.store.times import utc_text
 
 
@@ -36,7 +36,7 @@ class Holder(msgspec.Struct, frozen=True):
     @property
     def is_running(self) -> bool:
         """Whether it is alive and not stopped (SIGSTOP): a stopped one does nothing until somebody continues it."""
-        return self.is_alive and _state(self.pid) not in (b"T", b"t")
+        return self.is_alive and state(self.pid) not in ("T", "t")
 
     @property
     def is_this_process(self) -> bool:
@@ -54,26 +54,10 @@ def this_process(token: str, since: float) -> Holder:
 
 def _boot() -> str:
     """Containers of one machine share its boot, but a process number means something else in each."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
+    boot, processes_of = boot_id(), namespace("pid")
+    return f"{boot} {processes_of}" if boot and processes_of else ""
 
 
 def _started(pid: int) -> str:
     """ "" if there is no such process, or none that still runs."""
-    fields = _stat(pid)
-    return "" if fields[0] in (b"", b"Z", b"X") else fields[19].decode()
-
-
-def _state(pid: int) -> bytes:
-    return _stat(pid)[0]
-
-
-def _stat(pid: int) -> list[bytes]:
-    """What /proc/PID/stat has behind the name: the state, the parent, ..., the start time; else an empty state."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return [b""]
+    return "" if state(pid) in ENDED else start_time(pid)

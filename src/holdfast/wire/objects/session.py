@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.errors import StorageFullError
+from holdfast.platform.processes import ENDED, namespace, start_time, stat_fields, state
 from holdfast.private_dirs import make_private
 
 from . import packing
@@ -135,23 +136,19 @@ def _ancestors() -> Iterator[str]:
     pid = os.getppid()
     while pid > 0:
         yield _name(pid)
-        fields = _stat(pid)
+        fields = stat_fields(pid)
         pid = int(fields[1]) if fields else 0
 
 
 def _name(pid: int) -> str:
     """Of a process, unlike that of any other process of this machine before or after it."""
-    fields = _stat(pid)
-    return f"{_namespace()}-{pid}-{fields[19] if fields else 0}"
+    return f"{_namespace()}-{pid}-{start_time(pid) or 0}"
 
 
 def _lives(name: str) -> bool:
     pid = int(name.split("-")[1])
-    fields = _stat(pid)
-    if fields is not None:
-        return name == _name(pid) and fields[0] not in ("Z", "X")
     if os.path.exists("/proc/self/stat"):
-        return False
+        return name == _name(pid) and state(pid) not in ENDED
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -163,15 +160,4 @@ def _lives(name: str) -> bool:
 
 def _namespace() -> str:
     """Containers may share memory without seeing each other's processes."""
-    with contextlib.suppress(OSError):
-        return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))
-    return "0"
-
-
-def _stat(pid: int) -> list[str] | None:
-    """What /proc/PID/stat has behind the name: the state, the parent, ..., the start time."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
+    return "".join(filter(str.isdigit, namespace("pid"))) or "0"
