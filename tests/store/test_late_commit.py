@@ -134,7 +134,7 @@ def test_what_was_staged_before_the_machine_was_restarted_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("holdfast.store.report_log.boot", lambda: "an earlier one")
+        before.setattr("holdfast.store.report_log.boot_id", lambda: "an earlier one")
         layout = report(tmp_path)
     past = Past(state=RunState(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
     assert take_up(past, past.state, CheckpointStore(layout), layout) == []

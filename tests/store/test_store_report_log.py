@@ -150,7 +150,7 @@ def test_what_was_logged_before_the_machine_was_restarted_is_not_used(
 ) -> None:
     """Nothing of it was synced: files may have their sizes, and zeros in them."""
     with monkeypatch.context() as before:
-        before.setattr(report_log, "boot", lambda: "an earlier one")
+        before.setattr(report_log, "boot_id", lambda: "an earlier one")
         log = ReportLog(path)
         log.append(line(0, 1.0, {}), staged(0))
         log.close()

@@ -189,15 +189,6 @@ def ensure_dir(disk: Disk, path: Path) -> None:
             disk.fsync_dir(created.parent)
 
 
-def boot() -> str:
-    """Another one after each start of the machine: what was not synced may be gone then, or be half there. Empty where
-    the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
 @contextlib.contextmanager
 def _named(action: str, path: object) -> Iterator[None]:
     """Turn a bare OSError into one that says what could not be done, where, and what helps."""

@@ -21,8 +21,9 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import StorageError
+from holdfast.platform.processes import boot_id
 from holdfast.store import staging, values
-from holdfast.store.disk import Disk, boot
+from holdfast.store.disk import Disk
 from holdfast.store.layout import path_problem
 from holdfast.store.metrics import parse_line
 from holdfast.store.regular import read_whole
@@ -156,7 +157,7 @@ class ReportLog:
 
 
 def _first_line() -> bytes:
-    return seal(values.encode({"boot": boot()}))
+    return seal(values.encode({"boot": boot_id()}))
 
 
 def _staged_line(staged: StagedReport) -> bytes:
@@ -174,7 +175,7 @@ def read(path: Path, any_boot: bool = False) -> bytes:
     except OSError:
         return b""
     first = _parse_note(data.partition(b"\n")[0])
-    return data if any_boot or (first is not None and first.boot == boot()) else b""
+    return data if any_boot or (first is not None and first.boot == boot_id()) else b""
 
 
 def parse(data: bytes) -> RankReports:
