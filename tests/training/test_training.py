@@ -218,6 +218,20 @@ def test_validation_beside_training(tmp_path: Path) -> None:
     assert result.best_checkpoints[0][1]["pid"] != os.getpid()
 
 
+def test_arguments_of_a_validation_arrive_as_they_were_given(tmp_path: Path) -> None:
+    given = {"low": float("-inf"), "weights": {1: 0.5, 2: 0.25}}
+
+    def look(_checkpoint: train.Checkpoint, **arguments: Any) -> dict[str, Any]:
+        return {"as given": arguments == given}
+
+    def fn() -> list[Any]:
+        save(1, validation=train.ValidationTaskConfig(fn_kwargs=given))
+        return [item.metrics.get("as given") for item in train.get_all_reported_checkpoints()]
+
+    result = fit(tmp_path, fn, workers=1, validation_config=train.ValidationConfig(look))
+    assert result.return_value == [True]
+
+
 def test_the_default_time_limit_of_validations(tmp_path: Path) -> None:
     def fn() -> list[str]:
         save(1, validation=True)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
-import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
 from holdfast.core.state import HandoverReason, ValidationStatus
-from holdfast.store import report_log
+from holdfast.store import report_log, values
 from holdfast.wire import messages as wire
 
 from .accounts import evidence_of
@@ -121,7 +120,7 @@ class Ears:
         generation, rank = message.generation, message.rank
         for report in message.reports:
             if report.staged:
-                arguments = msgspec.json.decode(report.validation) if report.validation else None
+                arguments = values.decode(report.validation) if report.validation else None
                 validate = arguments is not None and desk.plan.validation is not None
                 if validate:
                     desk.arguments[generation, report.index] = arguments
