@@ -232,6 +232,16 @@ def test_arguments_of_a_validation_arrive_as_they_were_given(tmp_path: Path) -> 
     assert result.return_value == [True]
 
 
+def test_a_validation_logs_no_reports(tmp_path: Path) -> None:
+    def fn() -> list[str]:
+        save(1, validation=True)
+        assert train.get_all_reported_checkpoints()[0].status.value == "VALIDATED"
+        return sorted(path.name for path in (tmp_path / "run" / ".staging").iterdir())
+
+    result = fit(tmp_path, fn, workers=1, validation_config=train.ValidationConfig(validate))
+    assert result.return_value == ["attempt-0001"]
+
+
 def test_the_default_time_limit_of_validations(tmp_path: Path) -> None:
     def fn() -> list[str]:
         save(1, validation=True)

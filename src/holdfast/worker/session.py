@@ -144,7 +144,7 @@ class Session:
     def end(self, returned: bool) -> None:
         """The train function has ended: this rank makes no more reports."""
         with self._report_lock, contextlib.suppress(StorageError):
-            if returned:
+            if returned and self.generation:  # else it is a task beside the workers, of no attempt
                 self._log.returned()
             self._log.close()
 
