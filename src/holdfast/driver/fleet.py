@@ -7,8 +7,6 @@ nodes reach, any of them can do it.
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from holdfast.core import commands as do
 from holdfast.engine.base import Engine, Inbox, Session
 from holdfast.engine.link import FENCE_MARGIN_S
 from holdfast.errors import CheckpointDamagedError
-from holdfast.settings import Settings
 from holdfast.store.checkpoints import (
     FileEntry,
     Manifest,
@@ -30,10 +27,10 @@ from holdfast.store.checkpoints import (
     parse_manifest_line,
 )
 from holdfast.store.layout import RunLayout
-from holdfast.store.scratch import scratch_root
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Durable, Pressure
 
+from .configuration import configured_for
 from .peers import Peers
 from .plan import Plan
 from .roster import Roster
@@ -358,49 +355,3 @@ class Fleet:
 
 def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:
     return structs.replace(manifest, files=[entry for entry in files if not is_user_metadata(entry.path)])
-
-
-def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Configure:
-    """What all nodes of the run are told first, without its place. ``storage`` is the pickled location, if that is
-    remote."""
-    own: dict[str, Any] = {
-        "run_name": plan.name,
-        "payload": plan.payload,
-        "metadata": dict(plan.metadata),
-        "validates": plan.validation is not None,
-        "storage": storage,
-        "storage_url": str(plan.location) if storage else "",
-        "scratch": str(scratch_root(settings.scratch_dir)) if storage else "",
-        "preemption_grace_s": plan.preemption_grace_s or settings.preemption_grace_s,
-        "lockstep": plan.lockstep,
-    }
-    if plan.like is not None and not plan.env:
-        return structs.replace(plan.like, **own)
-    return wire.Configure(
-        node_id="",
-        run_dir="",
-        env={os.fsencode(name): os.fsencode(value) for name, value in {**os.environ, **plan.env}.items()},
-        sys_path=[os.fsencode(path) for path in sys.path],
-        argv=[os.fsencode(argument) for argument in sys.argv],
-        cwd=_working_directory(),
-        essential=list(plan.essential),
-        preload=list(plan.preload),
-        start_method=settings.start_method,
-        stop_grace_s=settings.stop_grace_s,
-        patience_s=settings.storage_patience_s,
-        node_timeout_s=settings.node_timeout_s,
-        **own,
-    )
-
-
-def configured_for(configuration: wire.Configure, storage: Storage) -> wire.Configure:
-    """With the place of a run that has been taken over."""
-    where = {"run_dir": str(storage.run_dir), "run_key": storage.run_key, "epoch": storage.epoch}
-    return structs.replace(configuration, **where)
-
-
-def _working_directory() -> bytes:
-    try:
-        return os.getcwdb()
-    except FileNotFoundError:  # somebody removed it
-        return b""

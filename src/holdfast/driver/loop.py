@@ -33,10 +33,11 @@ from holdfast.wire.worker_messages import GoOn
 
 from . import display as displays
 from .beginning import Beginning
+from .configuration import configuration
 from .desk import Desk
 from .ears import Ears
 from .experiments import is_experiment
-from .fleet import Fleet, configuration
+from .fleet import Fleet
 from .hands import Hands
 from .history import closing_account
 from .lag import Lag

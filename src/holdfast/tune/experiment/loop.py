@@ -25,8 +25,8 @@ from holdfast.store.journal import Record
 from holdfast.tune.schedulers.trial_scheduler import PAUSED, PENDING, RUNNING
 from holdfast.wire import messages as wire
 
+from . import commands as do
 from . import events as ev
-from . import machine as do
 from .audience import Audience
 from .hub import Hub
 from .machine import Experiment

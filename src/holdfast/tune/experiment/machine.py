@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from msgspec import Struct
-
 from holdfast.core.metric_names import flat_items, lookup
 from holdfast.driver.experiments import completed
 from holdfast.errors import message_of
@@ -37,41 +35,11 @@ from holdfast.tune.search.suggestion import complete, searched
 from holdfast.tune.stopper import Stopper
 
 from . import events as ev
+from .commands import Command, Decide, FailFast, LetGoOn, Run, StopRun
 from .naming import Naming
 from .trial import Trial
 
 Bundles = Sequence[Mapping[str, float]]
-
-
-class Command(Struct, frozen=True):
-    pass
-
-
-class Decide(Command, frozen=True):
-    event: ev.Event
-
-
-class Run(Command, frozen=True):
-    trial: str
-
-
-class StopRun(Command, frozen=True):
-    """End a trial's processes, with what it has reported safe."""
-
-    trial: str
-
-
-class LetGoOn(Command, frozen=True):
-    """The trial may go on behind its reports up to this one: no decision can come before the next."""
-
-    trial: str
-    until: int
-
-
-class FailFast(Command, frozen=True):
-    """Let go of everything: a trial has failed, and the person wants to know."""
-
-    trial: str
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast import settings
 from holdfast.core.state import RunSpec
-from holdfast.driver.fleet import configuration, configured_for
+from holdfast.driver.configuration import configuration, configured_for
 from holdfast.driver.history import read_records
 from holdfast.driver.plan import Plan
 from holdfast.driver.recovery import IDENTITY
