@@ -121,6 +121,21 @@ def test_durable_reports_are_dropped_when_a_log_has_grown(path: Path, monkeypatc
     assert {97, 99} <= found.staged.keys()
 
 
+def test_nothing_counts_behind_a_note_that_cannot_be_read(path: Path) -> None:
+    """It may say which files belong to the next report: a checkpoint without them would be taken for complete."""
+    log = ReportLog(path)
+    for index in range(3):
+        log.append(line(index, 1.0, {}), staged(index))
+    log.returned()
+    log.close()
+    content = report_log.read(path)
+    notes = [number for number, content in enumerate(content.split(b"\n")) if content.startswith(b'{"staged"')]
+    lines = content.split(b"\n")
+    lines[notes[1]] = lines[notes[1]].replace(b"model.pt", b"model.qt")
+    found = report_log.parse(b"\n".join(lines))
+    assert (found.count, sorted(found.staged), found.returned) == (1, [0], False)
+
+
 def test_files_that_changed_after_the_report_are_noticed(tmp_path: Path) -> None:
     reports = RankReports({0: b""}, {0: staged(0)})
     shard = tmp_path / "shard"

@@ -18,7 +18,7 @@ import cloudpickle
 from holdfast.drill import disk, strikes
 from holdfast.drill.stage import Stage
 from holdfast.drill.watching import Watch
-from holdfast.store.staging import describe
+from holdfast.store.staging import FileEntry, describe
 from holdfast.worker.session import Session, current
 
 
@@ -67,9 +67,10 @@ class Rehearsal:
             self._asked = True
             return newest()
 
-        def staging(source: Path, target: Path, move: bool) -> None:
-            stage(source, target, move)
+        def staging(source: Path, target: Path, move: bool) -> list[FileEntry]:
+            entries = stage(source, target, move)
             self._come_to("staged")
+            return entries
 
         for owner, name, instead in (
             (session, "report", reporting),

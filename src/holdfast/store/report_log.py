@@ -179,16 +179,17 @@ def read(path: Path, any_boot: bool = False) -> bytes:
 
 
 def parse(data: bytes) -> RankReports:
-    """What a log has, without lines that are torn or damaged; nothing if it names a file outside of what was staged."""
+    """What a log has up to the first line that is torn or damaged: that may say which files belong to what follows.
+    Nothing if it names a file outside of what was staged."""
     found = RankReports()
-    for content in data.split(b"\n"):
+    for content in data.split(b"\n")[:-1]:
         row = parse_line(content)
         if row is not None and isinstance(row["index"], int):
             found.lines[row["index"]] = content + b"\n"
             continue
         note = _parse_note(content)
         if note is None:
-            continue
+            break
         found.returned = found.returned or note.returned
         if note.staged is not None:
             if any(path_problem(entry.path) for entry in note.staged.files):
