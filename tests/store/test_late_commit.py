@@ -13,6 +13,7 @@ from holdfast.core import run as core
 from holdfast.core.state import RunState
 from holdfast.driver.late_reports import take_up
 from holdfast.driver.recovery import Past, reconcile
+from holdfast.errors import StorageFullError
 from holdfast.store.checkpoints import CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
@@ -138,3 +139,15 @@ def test_what_was_staged_before_the_machine_was_restarted_is_not_committed(
         layout = report(tmp_path)
     past = Past(state=RunState(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
     assert take_up(past, past.state, CheckpointStore(layout), layout) == []
+
+
+def test_files_that_cannot_be_synced_are_kept_for_the_next_driver(tmp_path: Path) -> None:
+    class Full(Disk):
+        def fsync_file(self, path: Path) -> None:
+            raise StorageFullError(f"{path}: no space")
+
+    layout = report(tmp_path)
+    with pytest.raises(StorageFullError):
+        recover(layout, Full())
+    recover(layout, Disk())
+    assert_committed_whole(layout)

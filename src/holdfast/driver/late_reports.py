@@ -26,6 +26,7 @@ from .recovery import Past
 
 log = logging.getLogger(__name__)
 _WRITERS_END_WITHIN_S = 5.0
+_NOT_USED = "%s, which the last driver had not committed, is not used: %s"
 
 
 class LateReport(NamedTuple):
@@ -81,20 +82,22 @@ def _said(line: bytes, index: int, staged: StagedReport | None) -> Report:
 def _shards(
     command: do.Commit, ranks: Sequence[RankReports], store: CheckpointStore, layout: RunLayout
 ) -> list[Shard] | None:
-    """Each rank's files, hashed; None, with a warning, if they are not what was reported or do not go together."""
+    """Each rank's files, hashed; None, with a warning, if they are not what was reported or do not go together. If they
+    cannot be read or synced, that is an error, and they stay for the next driver."""
     shards: list[Shard] = []
+    for rank in command.ranks:
+        expected = ranks[rank].staged[command.index].files
+        directory = layout.shard_dir(command.generation, command.index, rank)
+        problem = ranks[rank].damage(command.index, directory) if expected else "it staged no file"
+        if problem is not None:
+            log.warning(_NOT_USED, command.id, f"rank {rank}: {problem}")
+            return None
+        sealed = expected if all(entry.at for entry in expected) else store.seal(directory)
+        shards.append(Shard(rank, str(directory), sealed))
     try:
-        for rank in command.ranks:
-            expected = ranks[rank].staged[command.index].files
-            directory = layout.shard_dir(command.generation, command.index, rank)
-            problem = ranks[rank].damage(command.index, directory)
-            if problem is not None:
-                raise StorageError(f"rank {rank}: {problem}")
-            sealed = expected if all(entry.at for entry in expected) else store.seal(directory)
-            shards.append(Shard(rank, str(directory), sealed))
         choose(command.id, shards)
     except StorageError as error:
-        log.warning("%s, which the last driver had not committed, is not used: %s", command.id, error)
+        log.warning(_NOT_USED, command.id, error)
         return None
     return shards
 
