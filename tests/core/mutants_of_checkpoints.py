@@ -122,8 +122,8 @@ def uses_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
         spec = structs.replace(state.spec, remote=False)
         return good(structs.replace(state, spec=spec, names=frozenset()), name, report)
 
-    good = checkpointing._free_id
-    monkeypatch.setattr(checkpointing, "_free_id", broken)
+    good = checkpointing.free_id
+    monkeypatch.setattr(checkpointing, "free_id", broken)
 
 
 def gives_up_one_that_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

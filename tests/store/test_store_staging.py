@@ -123,7 +123,6 @@ def test_what_no_checkpoint_can_hold_is_refused_before_anything_moves(
 
 
 def test_the_run_itself_cannot_be_a_checkpoint(store: CheckpointStore, layout: RunLayout) -> None:
-    layout.root.mkdir(parents=True)
     with pytest.raises(StorageError, match="the run itself is stored below it"):
         store.stage(layout.root.parent, layout.shard_dir(1, 0, 0), move=False)
 
