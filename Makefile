@@ -21,7 +21,7 @@ help: ## show the targets
 
 setup: $(VENV)/.ready ## create .venv with everything that development needs
 
-# The demo has a small environment of its own, unless the large one is there already.
+# The demo uses the large environment if it exists, else a small one of its own.
 demo: $(or $(wildcard $(VENV)/.ready),$(DEMO_VENV)/.ready) ## train a small model, kill a worker on the way, compare with an undisturbed run
 	$(<D)/bin/python examples/demo.py
 

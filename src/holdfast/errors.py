@@ -25,7 +25,7 @@ def message_of(error: BaseException) -> str:
 
 
 class HoldfastError(Exception):
-    """The base of all of Holdfast's own errors. Their text is safe to print, whatever they name."""
+    """The base of all of Holdfast's own errors. Their text is always safe to print on a terminal."""
 
     def __str__(self) -> str:
         return printable_lines(super().__str__())
@@ -64,9 +64,9 @@ class ObjectExistsError(StorageError):
 
 
 class NewerFormatError(HoldfastError):
-    """What is stored was written by a newer version of Holdfast. Nothing was changed: upgrade Holdfast.
+    """A newer version of Holdfast wrote the stored data. Nothing was changed. Upgrade Holdfast.
 
-    Not a ``StorageError``: nothing is damaged or missing, so nothing may be set aside, or taken from a copy, for it.
+    Not a ``StorageError``: nothing is damaged or missing, so nothing needs to be set aside or restored from a copy.
     """
 
 

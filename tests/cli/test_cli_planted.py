@@ -165,7 +165,7 @@ def test_what_is_not_a_regular_file_is_named_as_damage(run: Path) -> None:
     assert {
         "path": "journal/000001.jsonl",
         "where": "file",
-        "what": "cannot be read: It is not a regular file",
+        "what": "cannot be read: Not a regular file",
     } in damage
 
 

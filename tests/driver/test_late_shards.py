@@ -108,7 +108,7 @@ def test_files_that_cannot_be_hashed_are_given_up_with_a_word(nodes: Nodes) -> N
     assert nodes.seal(0, error="no such file")
     assert not nodes.late.is_busy
     assert nodes.warnings == [
-        "checkpoint_000001-g2, which the last driver had not committed, is not used: no such file"
+        "checkpoint_000001-g2, which the last driver had not committed, cannot be used: no such file"
     ]
     assert not nodes.seal(1)
 

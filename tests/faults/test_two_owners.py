@@ -186,7 +186,7 @@ def test_a_run_directory_that_is_moved_is_missed_and_resumes_where_it_is(tmp_pat
     (tmp_path / "new").mkdir()
     (tmp_path / "run").rename(tmp_path / "new" / "run")
     said = fails(first)
-    assert f"was moved to {tmp_path / 'new' / 'run'} while the run was being driven" in said
+    assert f"was moved to {tmp_path / 'new' / 'run'} while its driver was running" in said
     assert not files_in(tmp_path / "run"), "something went on at the old place"
     assert finish(start(tmp_path / "new")) == expected()
     records = journal.read(RunLayout(tmp_path / "new" / "run"))[0]

@@ -175,7 +175,7 @@ def test_a_file_replaced_by_a_link_to_the_same_content_is_damage(store: Checkpoi
 def test_a_manifest_of_another_checkpoint_or_version_is_refused(store: CheckpointStore, layout: RunLayout) -> None:
     commit(layout, "a")
     shutil.copy(layout.manifest_file("a"), layout.manifest_file("b"))
-    with pytest.raises(CheckpointDamagedError, match="is of another checkpoint, 'a'"):
+    with pytest.raises(CheckpointDamagedError, match="belongs to another checkpoint, 'a'"):
         store.read_manifest("b")
     newer = json.loads(layout.manifest_file("a").read_bytes()) | {"format": 2}
     del newer["sum"]

@@ -226,7 +226,7 @@ def test_a_child_that_python_did_not_fork_is_named(layout: RunLayout) -> None:
         assert said(holder) == 1
         child = said(holder)
         assert holder.wait(20) == 0
-        with pytest.raises(RunInUseError, match=rf"{holder.pid} .*has exited.*End them: {child}"):
+        with pytest.raises(RunInUseError, match=rf"{holder.pid} .*has exited.*Kill them: {child}"):
             Lease.acquire(layout)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)  # the test's own by now: see tests/conftest.py

@@ -111,7 +111,7 @@ def test_an_experiment_that_is_moved_is_missed_and_resumes_where_it_is(tmp_path:
     wait_for_progress(first, tmp_path / "old", 5)
     (tmp_path / "new").mkdir()
     os.rename(tmp_path / "old" / "counted", tmp_path / "new" / "counted")
-    assert f"was moved to {tmp_path / 'new' / 'counted'} while the run was being driven" in fails(first)
+    assert f"was moved to {tmp_path / 'new' / 'counted'} while its driver was running" in fails(first)
     finish(start(tmp_path / "new", "fifo"))
     check_results(tmp_path / "new", "fifo")
     assert len(epochs(tmp_path / "new")) < 4 * counting.EPOCHS, "all of it was done again"

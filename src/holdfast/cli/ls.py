@@ -88,7 +88,7 @@ def _row(location: Location) -> dict[str, Any]:
     except (HoldfastError, OSError) as error:
         row["problem"] = str(error)
     except _NONSENSE as error:  # whatever somebody has made of this one, the others are listed
-        row["problem"] = f"it cannot be read ({type(error).__name__}: {error})"
+        row["problem"] = f"cannot be read ({type(error).__name__}: {error})"
     return row
 
 

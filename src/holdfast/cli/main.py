@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HoldfastError as error:
         return _complain(error, 1)
     except msgspec.ValidationError as error:
-        return _complain(f"a record of the journal is not one that this version of Holdfast reads: {error}", 1)
+        return _complain(f"this version of Holdfast cannot read a record of the journal: {error}", 1)
     except OSError as error:
         with open(os.devnull, "w") as nowhere:  # what stdout did not take must not be tried again at the end
             os.dup2(nowhere.fileno(), 1)

@@ -87,8 +87,8 @@ def replay(location: Location, records: list[Record]) -> Past:
         return read_past(records)
     except msgspec.ValidationError as error:
         raise StorageError(
-            f"The journal of {location} is not one that this version of Holdfast reads ({error}): "
-            "upgrade it (pip install --upgrade holdfast)."
+            f"This version of Holdfast cannot read the journal of {location} ({error}). "
+            "Upgrade Holdfast: pip install --upgrade holdfast"
         ) from error
 
 

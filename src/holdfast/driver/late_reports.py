@@ -26,7 +26,7 @@ from .recovery import Past
 
 log = logging.getLogger(__name__)
 _WRITERS_END_WITHIN_S = 5.0
-_NOT_USED = "%s, which the last driver had not committed, is not used: %s"
+_NOT_USED = "%s, which the last driver had not committed, cannot be used: %s"
 
 
 class LateReport(NamedTuple):
@@ -88,7 +88,7 @@ def _shards(
     for rank in command.ranks:
         expected = ranks[rank].staged[command.index].files
         directory = layout.shard_dir(command.generation, command.index, rank)
-        problem = ranks[rank].damage(command.index, directory) if expected else "it staged no file"
+        problem = ranks[rank].damage(command.index, directory) if expected else "it staged no files"
         if problem is not None:
             log.warning(_NOT_USED, command.id, f"rank {rank}: {problem}")
             return None

@@ -110,7 +110,7 @@ class LateShards:
 
     def _give_up(self, index: int, why: str) -> None:
         command = self._sealing.pop(index).command
-        self._warn(f"{command.id}, which the last driver had not committed, is not used: {why}")
+        self._warn(f"{command.id}, which the last driver had not committed, cannot be used: {why}")
 
     def _gather_if_sealed(self, index: int) -> None:
         sealing = self._sealing[index]

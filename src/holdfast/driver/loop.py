@@ -114,8 +114,8 @@ class Driver:
             desk.past = read_past(records)
         except msgspec.ValidationError as error:
             raise StorageError(
-                f"The journal of {desk.plan.location} is not one that this version of Holdfast reads ({error}): "
-                "upgrade it (pip install --upgrade holdfast)."
+                f"This version of Holdfast cannot read the journal of {desk.plan.location} ({error}). "
+                "Upgrade Holdfast: pip install --upgrade holdfast"
             ) from error
         self._known = self._known_identity()
         if is_experiment(self._known or desk.past.identity or {}):

@@ -69,7 +69,7 @@ def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
     """What ``manifest_line`` made of a checkpoint; CheckpointDamagedError, which names ``where``, if it is not that."""
     manifest = parse_manifest_line(line, where)
     if manifest.id != id:
-        raise CheckpointDamagedError(f"The manifest {where} is of another checkpoint, {manifest.id!r}")
+        raise CheckpointDamagedError(f"The manifest {where} belongs to another checkpoint, {manifest.id!r}")
     return manifest
 
 
@@ -119,7 +119,7 @@ class CheckpointStore:
         source = source.resolve()
         may_move = move and not source.is_relative_to(self._layout.root.resolve())
         if not self._layout.root.is_dir():  # a run that goes on where it was would be two
-            raise StorageError(f"The run directory {self._layout.root} was moved or removed while the run uses it.")
+            raise StorageError(f"The run directory {self._layout.root} was moved or removed during the run.")
         self._disk.make_private_dir(self._layout.staging_dir)
         return staging.stage(self._disk, source, target.resolve(), may_move)
 
@@ -289,7 +289,7 @@ class CheckpointStore:
     def _directory(self, id: str) -> Path:
         directory = self._layout.checkpoint_dir(id)
         if directory.is_symlink():
-            raise CheckpointDamagedError(f"{directory} is a link, and not the directory that was committed")
+            raise CheckpointDamagedError(f"{directory} is a link, not the directory that was committed")
         return directory
 
     def _source(self, shard: Shard, entry: FileEntry) -> Path:
@@ -334,7 +334,7 @@ class CheckpointStore:
         aside = directory.with_name(f"{id}.set-aside-{os.urandom(4).hex()}")
         self._disk.rename(directory, aside)
         log.warning(
-            "%s is not a checkpoint of this run, and was in the way of one: it is now %s", directory, aside.name
+            "%s is not a checkpoint of this run, but has the name of a new one. Renamed to %s", directory, aside.name
         )
 
     def _clear(self, id: str) -> None:

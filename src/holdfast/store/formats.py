@@ -28,8 +28,8 @@ def check(fields: Any, where: str) -> None:
     version = fields.get("version")
     author = f"Holdfast {version[:40]}" if isinstance(version, str) else "a newer version of Holdfast"
     raise NewerFormatError(
-        f"{where} was written by {author} in format {number}. Holdfast {__version__} reads formats up to {FORMAT}, and "
-        "has changed nothing. Upgrade it (pip install --upgrade holdfast), then run the same command again."
+        f"{where} was written by {author} in format {number}. Holdfast {__version__} reads formats up to {FORMAT}; "
+        "nothing was changed. Upgrade Holdfast (pip install --upgrade holdfast), then run the same command again."
     )
 
 

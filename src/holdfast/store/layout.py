@@ -127,12 +127,12 @@ def path_problem(path: str) -> str | None:
     if path.startswith("/"):
         return "it is absolute"
     if {"", ".", ".."} & set(path.split("/")):
-        return "it has an empty part, '.' or '..' in it"
-    return "it has a NUL in it" if "\0" in path else None
+        return "it contains an empty part, '.' or '..'"
+    return "it contains a NUL character" if "\0" in path else None
 
 
 def _look_problem(name: str) -> str | None:
-    return "it has a control character in it" if UNPRINTABLE.search(name) else None
+    return "it contains a control character" if UNPRINTABLE.search(name) else None
 
 
 def _name_problem(name: str) -> str | None:

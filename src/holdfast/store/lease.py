@@ -84,7 +84,9 @@ class Lease:
         may call it."""
         path = self._layout.lease_file
         if self._file.closed:
-            raise RunInUseError(f"This process has released the run in {self._layout.root}, and writes no more.")
+            raise RunInUseError(
+                f"This process no longer holds the run in {self._layout.root}, so it cannot write to it."
+            )
         try:
             found = _identity_at(path)
         except OSError:
@@ -121,14 +123,14 @@ class Lease:
                 return self._taken_over(content)
             what = "replaced"
         return RunInUseError(
-            f"The lease.json of {root} was {what} while this driver held it, so another driver may have begun: this "
-            "one stops before it writes anything. If no other driver is running, run the same command again to resume."
+            f"The lease.json of {root} was {what} while this driver held it, so another driver may have started. This "
+            "driver stopped before its next write. If no other driver is running, run the same command again to resume."
         )
 
     def _taken_over(self, content: dict[str, Any]) -> RunInUseError:
         return RunInUseError(
-            f"The run in {self._layout.root} has been taken over by {_holder(content)}: this driver stops before it "
-            "writes anything."
+            f"The run in {self._layout.root} has been taken over by {_holder(content)}. This driver stopped before its "
+            "next write."
         )
 
 
@@ -141,8 +143,8 @@ def _lock(file: io.FileIO, layout: RunLayout) -> None:
         except OSError as error:
             if error.errno not in _REFUSED:
                 raise StorageError(
-                    f"The file system of {layout.lease_file} cannot lock it: {error.strerror}. Use a storage_path on a "
-                    "file system that has POSIX locks (on NFS: with its lock service on)."
+                    f"The file system cannot lock {layout.lease_file}: {error.strerror}. Use a storage_path on a file "
+                    "system with POSIX locks (on NFS, enable the lock service)."
                 ) from error
         content = _content(file.fileno())
         if not _has_exited(content) or time.monotonic() > deadline:
@@ -219,7 +221,7 @@ def _holder_of(file: io.FileIO, content: dict[str, Any]) -> str:
     if not heirs:
         return _holder(content)
     named = ", ".join(map(str, sorted(heirs)))
-    return f"{_holder(content)}, which has exited, but left children that still have lease.json open. End them: {named}"
+    return f"{_holder(content)}, which has exited, but its children still have lease.json open. Kill them: {named}"
 
 
 def _processes_with(status: os.stat_result) -> set[int]:
@@ -240,14 +242,14 @@ def _displaced(root: Path, fd: int) -> StorageError:
     where = _path_of(fd) if os.fstat(fd).st_nlink else None
     if where is not None:
         return StorageError(
-            f"The run directory {root} was moved to {where.parent} while the run was being driven, so this driver "
-            f"stops. Everything that was committed is there. Resume with storage_path={str(where.parent.parent)!r} and "
-            f"name={where.parent.name!r}, or move it back."
+            f"The run directory {root} was moved to {where.parent} while its driver was running, so the driver "
+            f"stopped. Everything that was committed is there. Resume with storage_path={str(where.parent.parent)!r} "
+            f"and name={where.parent.name!r}, or move it back."
         )
     return StorageError(
-        f"The run directory {root} was removed, or moved to another file system, while the run was being driven, so "
-        "this driver stops. Resume from where it is now, or from a copy; if there is none, the same command starts "
-        "from the beginning."
+        f"The run directory {root} was removed, or moved to another file system, while its driver was running, so the "
+        "driver stopped. Resume from its new place or from a copy. If there is none, the same command starts from the "
+        "beginning."
     )
 
 

@@ -35,7 +35,7 @@ def read_whole(path: Path, most: int = WHOLE) -> bytes:
         while piece := file.read(min(1 << 20, most + 1 - len(content))):
             content += piece
             if len(content) > most:
-                raise OSError(errno.EFBIG, f"It has more than {most} bytes", str(path))
+                raise OSError(errno.EFBIG, f"File has more than {most} bytes", str(path))
         return bytes(content)
 
 
@@ -44,12 +44,12 @@ def read_lines(path: Path) -> Iterator[bytes]:
     with io.BufferedReader(open_regular(path), 1 << 20) as file:
         while line := file.readline(LINE + 1):
             if len(line) > LINE:
-                raise OSError(errno.EFBIG, f"A line of it has more than {LINE} bytes", str(path))
+                raise OSError(errno.EFBIG, f"A line has more than {LINE} bytes", str(path))
             yield line
 
 
 def _check(status: os.stat_result, path: Path) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "It is a directory", str(path))
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "It is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))

@@ -128,7 +128,7 @@ class ReportLog:
     def _open(self) -> None:
         run = self._path.parents[2]
         if not run.is_dir():
-            raise StorageError(f"The run directory {run} was moved or removed while the run uses it.")
+            raise StorageError(f"The run directory {run} was moved or removed during the run.")
         self._disk.make_private_dir(self._path.parent.parent)
         self._disk.makedirs(self._path.parent)
         self._file = self._disk.open_in_place(self._path)

@@ -20,7 +20,7 @@ from pathlib import Path
 from holdfast.private_dirs import make_private
 from holdfast.store.location import Location
 
-REMEDY = "Set HOLDFAST_SCRATCH_DIR to a directory of your own, or remove it."
+REMEDY = "Set HOLDFAST_SCRATCH_DIR to a directory of your own, or delete this one."
 _TRIALS = "trials"
 _EPOCH = re.compile(r"epoch-(\d{6,})")
 

@@ -121,7 +121,7 @@ def _roots() -> list[Path]:
 
 
 def _own_directory(root: Path) -> Path:
-    return make_private(root, "put() keeps objects there: remove it.")
+    return make_private(root, "put() stores objects there. Delete it.")
 
 
 def _free(root: Path) -> int:
