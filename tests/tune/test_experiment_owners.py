@@ -16,7 +16,7 @@ import pytest
 from test_kills import ENDS_WITHIN_S, check_results, epochs, start, wait_for_progress
 
 from holdfast.errors import RunInUseError
-from holdfast.node import posix
+from holdfast.platform import processes
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
@@ -63,7 +63,7 @@ def is_leased(experiment: Path, pid: int) -> bool:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: posix.state(process.pid) == "T", "it does not stop")
+    wait_until(lambda: processes.state(process.pid) == "T", "it does not stop")
 
 
 @pytest.mark.filterwarnings("ignore:Tuner.restore")  # what a callback does is not stored
