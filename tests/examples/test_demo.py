@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -31,9 +32,11 @@ def test_demo(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def planned(*variables: str) -> str:
-    """What `make demo` would do."""
-    command = ["make", "--dry-run", "demo", *variables]
-    return subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, check=True, timeout=60).stdout
+    """What `make demo` would do, also if it is `make test` that asks."""
+    command = ["make", "--dry-run", "--no-print-directory", "demo", *variables]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    options = {"cwd": EXAMPLES.parent, "env": environment, "timeout": 60}
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
 
 
 def test_the_demo_has_a_small_environment_of_its_own(tmp_path: Path) -> None:

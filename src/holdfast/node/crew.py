@@ -71,7 +71,8 @@ class Crew:
 
     def start_group(self, order: wire.StartWorkers, offer: Offer | None) -> None:
         self._nursery.warm_later()
-        self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.generation))
+        if order.generation > 1:
+            self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.generation))
         for place in order.places:
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)
