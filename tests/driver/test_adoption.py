@@ -37,7 +37,7 @@ class Told:
         self.stored: set[str] = set()
         self.warnings: list[str] = []
 
-    def has_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
+    def note_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
         """Nothing is told of it here."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:

@@ -34,7 +34,7 @@ def test_a_rank_that_had_returned_holds_up_no_callback(tmp_path: Path) -> None:
     beginning: Any = None
     ears = Ears(desk, beginning, lambda: None)
     ears._unheard = {(1, 1)}
-    ears._group_is_gone(1)
+    ears._hear_group_end(1)
     book.call_back({})
     book.close()
     assert told == [1, 2, 3]

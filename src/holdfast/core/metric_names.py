@@ -1,6 +1,6 @@
 """How the values of a report are named: a nested value by its keys with slashes between, ``{"a": {"b": 1}}`` is "a/b".
 
-A value counts as a number if it is one in Python's sense or the single item of a numpy or torch value; a bool is none.
+A value counts as a number if it is one in Python's sense or the single item of a numpy or torch value; a bool is not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def lookup(nested: Mapping[Any, Any], name: str, default: Any = None) -> Any:
 
 
 def number(value: Any) -> float | None:
-    """The value as a float, NaN and infinities included; None if it is no number."""
+    """The value as a float, NaN and infinities included; None if it is not a number."""
     if type(value) is float:
         return value
     if isinstance(value, bool) or value is None or isinstance(value, (str, bytes)):
@@ -58,7 +58,7 @@ def number(value: Any) -> float | None:
 
 
 def metric_number(result: Mapping[str, Any], metric: str) -> float | None:
-    """The metric as a number that can be compared; None if it is missing, no number, NaN or an infinity."""
+    """The metric as a number that can be compared; None if it is missing, not a number, NaN or an infinity."""
     value = number(lookup(result, metric))
     return value if value is not None and math.isfinite(value) else None
 

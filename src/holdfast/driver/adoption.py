@@ -167,7 +167,7 @@ class Adoption:
 
     def _finish_if_idle(self) -> None:
         if not self.is_busy:
-            self._storage.has_taken_up(self._adopted, self._state)
+            self._storage.note_taken_up(self._adopted, self._state)
             self._then([*sorted(self._done, key=lambda event: event.record.report)])
 
 

@@ -51,7 +51,7 @@ class Ears:
                 desk.queue.append(ev.WorkerStopped(generation, rank, stopped))
             case wire.WorkersGone(generation):
                 if desk.fleet.is_gone(node, generation):
-                    self._group_is_gone(generation)
+                    self._hear_group_end(generation)
             case wire.WorkerNoticed():
                 desk.handing_over.noticed(message, desk.state)
                 desk.queue.extend(filter(None, [desk.handing_over.settle(desk.state)]))
@@ -203,12 +203,12 @@ class Ears:
         self._tell_of_room()  # before the next group is decided
         self._unheard |= {(generation, rank) for rank in ranks}
         if ranks and desk.fleet.is_gone(node, generation):
-            self._group_is_gone(generation)
+            self._hear_group_end(generation)
         for pending in desk.state.unsaved:
             if (pending.generation, pending.index) in left_with and not pending.is_uploaded:
                 desk.queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
 
-    def _group_is_gone(self, generation: int) -> None:
+    def _hear_group_end(self, generation: int) -> None:
         """What ranks had reported when their agent was killed, and it did not pass on, is in their logs."""
         desk = self._desk
         ranks, self._unheard = sorted(rank for of, rank in self._unheard if of == generation), set()

@@ -104,7 +104,7 @@ class Storage(ABC):
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         """Clear away what crashes left, and say what makes the journal's view agree with what is stored."""
 
-    def has_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
+    def note_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
         """``state``: what was known before that."""
         self._taken_up, self._known_before = manifests, 0 if state.newest is None else state.newest.report
 
@@ -236,7 +236,7 @@ class DiskStorage(Storage):
         found, damage = reconcile(past, self._checkpoints, self._score_attribute)
         state = functools.reduce(core.replay, found, past.state)
         taken = take_up(past, state, self._checkpoints, self.home)
-        self.has_taken_up(taken, state)
+        self.note_taken_up(taken, state)
         self._checkpoints.collect()
         return [*found, *(committed(manifest, self._score_attribute, index=-1) for manifest in taken)], damage
 
