@@ -10,8 +10,8 @@ import re
 from html import escape
 from typing import Any
 
-from holdfast.core.phases import TRANSITIONS
-from holdfast.core.state import Phase
+from holdfast.core.run.phases import TRANSITIONS
+from holdfast.core.run.state import Phase
 
 WIDTH, BOX, HEIGHT, STEP, LANE, LEFT, LINE = 760, 120, 36, 104, 74, 120, 15
 

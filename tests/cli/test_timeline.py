@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from holdfast.cli import timeline
-from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import HandoverReason, RunSpec
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import HandoverReason, RunSpec
 from holdfast.store.journal import Record
 
 SPEC = RunSpec(num_workers=2, min_workers=1, max_failures=-1, bad_node_failures=2, bad_node_rest_s=600.0)

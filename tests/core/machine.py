@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run
 from holdfast.core.failures import Evidence
-from holdfast.core.state import CheckpointRecord, Phase, RunSpec, RunState, ValidationStatus
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step
+from holdfast.core.run.state import CheckpointRecord, Phase, RunSpec, RunState, ValidationStatus
 
 C = TypeVar("C", bound=do.Command)
 CRASH = Evidence(signal=9)
@@ -22,7 +22,7 @@ class Machine:
         self.journal = list(journal)
         self.now = 0.0
         for event in self.journal:
-            self.state = run.replay(self.state, event)
+            self.state = step.replay(self.state, event)
 
     def feed(self, *events: ev.Event) -> list[do.Command]:
         """Returns what was asked for by these events, without the decisions, which are fed back."""
@@ -30,7 +30,7 @@ class Machine:
         for event in events:
             if event.durable:
                 self.journal.append(event)
-            self.state, commands, reason = run.step(self.state, event, self.now)
+            self.state, commands, reason = step.step(self.state, event, self.now)
             assert reason
             for command in commands:
                 if isinstance(command, do.Decide):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.core import checkpointing, ending, failing, hanging, run, starting
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core.state import Pending, Phase, RunState, Verdict
+from holdfast.core.run import checkpointing, ending, failing, hanging, starting, step
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import Pending, Phase, RunState, Verdict
 from holdfast.testing import fake_driver
 
 
@@ -64,7 +64,7 @@ def leaves_the_manifest_of_a_failed_commit(monkeypatch: pytest.MonkeyPatch) -> N
         return reason
 
     good = failing.storage_failed
-    monkeypatch.setitem(run._HANDLERS, ev.CommitFailed, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.CommitFailed, broken)
 
 
 def commits_before_the_files_are_in_storage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def gives_up_what_is_staged_when_storage_stays_away(monkeypatch: pytest.MonkeyPa
         return reason
 
     good = failing.upload_failed
-    monkeypatch.setitem(run._HANDLERS, ev.UploadFailed, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.UploadFailed, broken)
 
 
 def gives_up_what_is_in_storage_and_lost_on_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def obeys_late_words_of_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) ->
         return reason
 
     good = checkpointing.shard_staged
-    monkeypatch.setitem(run._HANDLERS, ev.ShardStaged, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.ShardStaged, broken)
 
 
 def never_looks_again_at_what_it_resumes_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def forgets_that_storage_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
         return reason
 
     good = failing.upload_failed
-    monkeypatch.setitem(run._HANDLERS, ev.UploadFailed, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.UploadFailed, broken)
 
 
 def takes_waiting_for_storage_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def lets_workers_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         return reason
 
     good = checkpointing.storage_lags
-    monkeypatch.setitem(run._HANDLERS, ev.StorageLags, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.StorageLags, broken)
 
 
 def goes_back_to_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.core import commands as do
-from holdfast.core import ending, failing, group, hanging, phases, run, scaling, starting, timers
-from holdfast.core import events as ev
 from holdfast.core.failures import FailureKind
-from holdfast.core.state import Phase, RankStatus, RunState, Verdict
-from holdfast.core.timers import TimerKind
-from holdfast.core.turn import Turn
+from holdfast.core.run import commands as do
+from holdfast.core.run import ending, failing, group, hanging, phases, scaling, starting, step, timers
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import Phase, RankStatus, RunState, Verdict
+from holdfast.core.run.timers import TimerKind
+from holdfast.core.run.turn import Turn
 
 
 def counts_secondary_failures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def forgets_what_was_spent_when_a_driver_starts(monkeypatch: pytest.MonkeyPatch)
         return good(turn, event)
 
     good = starting.driver_started
-    monkeypatch.setitem(run._HANDLERS, ev.DriverStarted, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.DriverStarted, broken)
 
 
 def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         return reason
 
     good = failing.worker_failed
-    monkeypatch.setitem(run._HANDLERS, ev.WorkerFailed, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.WorkerFailed, broken)
 
 
 def retries_once_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def does_not_go_on_when_room_comes(monkeypatch: pytest.MonkeyPatch) -> None:
         scaling.consider_resize(turn)
         return "there is room"
 
-    monkeypatch.setitem(run._HANDLERS, ev.Capacity, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.Capacity, broken)
 
 
 def hands_over_before_all_ranks_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def hands_over_at_an_earlier_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None
         return good(turn, structs.replace(event, index=0))
 
     good = scaling.handover_set
-    monkeypatch.setitem(run._HANDLERS, ev.HandoverSet, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.HandoverSet, broken)
 
 
 def keeps_to_a_point_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def keeps_to_a_point_that_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     good_ask, good_set = scaling.ask, scaling.handover_set
     monkeypatch.setattr(scaling, "ask", ask)
-    monkeypatch.setitem(run._HANDLERS, ev.HandoverSet, handover_set)
+    monkeypatch.setitem(step._HANDLERS, ev.HandoverSet, handover_set)
 
 
 def never_minds_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def hands_over_to_preemption_for_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         return reason
 
     good = scaling.handed_over
-    monkeypatch.setitem(run._HANDLERS, ev.HandedOver, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.HandedOver, broken)
 
 
 def counts_what_fails_after_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def counts_what_fails_after_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None
         return reason
 
     good = scaling.handed_over
-    monkeypatch.setitem(run._HANDLERS, ev.HandedOver, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.HandedOver, broken)
 
 
 def takes_who_returned_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def takes_who_returned_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
         return good(turn, event)
 
     good = failing.worker_failed
-    monkeypatch.setitem(run._HANDLERS, ev.WorkerFailed, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.WorkerFailed, broken)
 
 
 def forgets_that_an_error_came_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def never_gives_a_node_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
         return reason
 
     good = starting.driver_started
-    monkeypatch.setitem(run._HANDLERS, ev.DriverStarted, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.DriverStarted, broken)
 
 
 def forgets_which_nodes_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def forgets_which_nodes_rest(monkeypatch: pytest.MonkeyPatch) -> None:
         return good(turn, event)
 
     good = starting.driver_started
-    monkeypatch.setitem(run._HANDLERS, ev.DriverStarted, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.DriverStarted, broken)
 
 
 def takes_a_slow_start_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def takes_a_slow_start_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
         return reason
 
     good = group.worker_ready
-    monkeypatch.setitem(run._HANDLERS, ev.WorkerReady, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.WorkerReady, broken)
 
 
 def looks_for_a_hang_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def waits_for_one_of_the_nodes_that_cannot_be_reached(monkeypatch: pytest.Monkey
         starting.doubt_is_over(turn, turn.state.doubted)
         return "that will do"
 
-    monkeypatch.setitem(run._HANDLERS, ev.NodeClear, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.NodeClear, broken)
 
 
 def forgets_who_may_still_train_when_another_driver_dies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +277,7 @@ def goes_on_for_a_cause_that_comes_after_a_stop(monkeypatch: pytest.MonkeyPatch)
         return reason
 
     good = ending.stop_asked
-    monkeypatch.setitem(run._HANDLERS, ev.StopAsked, broken)
+    monkeypatch.setitem(step._HANDLERS, ev.StopAsked, broken)
 
 
 MUTANTS = [

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.budgets import CLASSES, budget_of, page_table
 from holdfast.core.failures import FailureKind
-from holdfast.core.state import RunSpec
+from holdfast.core.run.state import RunSpec
 from holdfast.train import FailureConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "failure-classes.md"

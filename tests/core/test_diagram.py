@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core.diagram import mermaid
-from holdfast.core.phases import TRANSITIONS
+from holdfast.core.run.diagram import mermaid
+from holdfast.core.run.phases import TRANSITIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "state-diagram.md"
 

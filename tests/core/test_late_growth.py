@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import Phase, Rank, RankStatus, RunSpec, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import Phase, Rank, RankStatus, RunSpec, RunState
 
 
 @pytest.mark.parametrize(("first", "grows"), [(RankStatus.RUNNING, True), (RankStatus.RETURNED, False)])

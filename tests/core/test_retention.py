@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.retention import superseded
-from holdfast.core.state import CheckpointRecord, RunSpec, ValidationStatus
+from holdfast.core.run.retention import superseded
+from holdfast.core.run.state import CheckpointRecord, RunSpec, ValidationStatus
 
 SCORES = st.none() | st.sampled_from([0.0, 1.0, 2.0, math.nan, math.inf, -math.inf]) | st.floats()
 

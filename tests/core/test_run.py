@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from machine import CRASH, Machine, every, only
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import phases, run, timers
 from holdfast.core.failures import FailureKind
-from holdfast.core.state import CheckpointRecord, Outcome, Phase, ValidationStatus
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import phases, step, timers
+from holdfast.core.run.state import CheckpointRecord, Outcome, Phase, ValidationStatus
 
 
 def test_a_new_run_starts_its_group_from_the_beginning() -> None:
@@ -237,7 +237,7 @@ def test_a_storage_failure_after_a_stop_is_counted_neither_live_nor_by_a_replay(
 
 
 def test_every_event_has_its_handler() -> None:
-    assert set(run._HANDLERS) == set(ev.Event.__subclasses__())
+    assert set(step._HANDLERS) == set(ev.Event.__subclasses__())
 
 
 def test_every_phase_can_be_reached_and_left() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from machine import Machine, every, only
 from msgspec import structs
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import CheckpointRecord, Outcome, Phase, RunSpec
 
 A, B = "a@machine", "b@machine"
 SPEC = RunSpec(num_workers=2, lease_s=12.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from machine import Machine, every, only
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import Outcome, Phase, RunSpec, Verdict
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import Outcome, Phase, RunSpec, Verdict
 
 
 def test_the_first_failure_of_a_group_is_counted_and_ends_the_group() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from machine import Machine, every, only
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core.state import CheckpointRecord, Phase, ValidationStatus
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, Phase, ValidationStatus
 
 
 def test_a_checkpoint_is_committed_when_every_rank_has_reported_and_every_part_is_on_disk() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from machine import CRASH, Machine, every, only
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run, timers
 from holdfast.core.failures import Evidence, FailureKind
-from holdfast.core.state import HandoverReason, Outcome, Phase, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step, timers
+from holdfast.core.run.state import HandoverReason, Outcome, Phase, RunState
 
 ERROR = Evidence(exception="KeyError", message="step")
 
@@ -20,7 +20,7 @@ def drain(machine: Machine, *ranks: int, deadline_s: float = 30.0) -> list[do.Co
 
 def stepped(machine: Machine, event: ev.Event, now: float) -> list[do.Command]:
     """Without the stacks, which the machine under test would take at once."""
-    machine.state, commands, _ = run.step(machine.state, event, now)
+    machine.state, commands, _ = step.step(machine.state, event, now)
     return commands
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from machine import Machine, every, only
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import Outcome, Phase
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import Outcome, Phase
 
 
 def remote(**limits: object) -> Machine:

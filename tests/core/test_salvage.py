@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 
-from holdfast.core import events as ev
-from holdfast.core.salvage import RankLog, committable, valid_until
-from holdfast.core.state import CheckpointRecord, RunSpec, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.salvage import RankLog, committable, valid_until
+from holdfast.core.run.state import CheckpointRecord, RunSpec, RunState
 
 STATE = RunState(generation=3, base=10)
 

@@ -8,7 +8,7 @@ import mutants_of_checkpoints
 import mutants_of_groups
 import pytest
 
-from holdfast.core.state import Outcome
+from holdfast.core.run.state import Outcome
 from holdfast.testing import simulator
 from holdfast.testing.schedule import KINDS, OCCASIONS, Schedule
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import msgspec
 from hypothesis import strategies as st
 
-from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
 from holdfast.driver.ledger import Ledger, Part
 from holdfast.store.journal import Record
 

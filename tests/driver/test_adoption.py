@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import events as ev
-from holdfast.core.state import CheckpointRecord, RunSpec, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, RunSpec, RunState
 from holdfast.driver.adoption import Adoption
 from holdfast.driver.beginning import NODES_JOIN, Beginning
 from holdfast.driver.ears import Ears

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.state import CheckpointRecord, RunSpec
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.driver.history import counted
 from holdfast.store.journal import Record
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunSpec, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunSpec, RunState
 from holdfast.driver.late_shards import LateShards
 from holdfast.driver.recovery import Past
 from holdfast.store.checkpoints import FORMAT, Manifest

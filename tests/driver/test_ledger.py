@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_model import Run, check_sum, runs
 
-from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
 from holdfast.driver.ledger import FailureEntry, Ledger, account
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.state import RunSpec
+from holdfast.core.run.state import RunSpec
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Plan
 from holdfast.settings import Settings

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
 from holdfast.driver.ears import Ears
 from holdfast.driver.reports import ReportBook
 from holdfast.store.layout import RunLayout

@@ -14,7 +14,7 @@ from elastic_job import Scene, wait_until
 
 import holdfast
 import holdfast.train as train
-from holdfast.core.state import RunState
+from holdfast.core.run.state import RunState
 from holdfast.driver.recovery import read_past
 from holdfast.store import journal
 

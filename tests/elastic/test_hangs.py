@@ -63,7 +63,7 @@ def test_a_rank_that_hangs_is_told_from_those_that_wait_for_it(
 
 
 def test_a_hang_is_known_from_the_runs_own_pace(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.core.hanging._LEAST_LEARNT_S", 3.0)
+    monkeypatch.setattr("holdfast.core.run.hanging._LEAST_LEARNT_S", 3.0)
     scene.cluster.add_node(cpus=2)
     fault = {"kind": "hang", "rank": 1, "at": 5}
 

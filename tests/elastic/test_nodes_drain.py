@@ -12,10 +12,10 @@ import pytest
 from elastic_job import Scene, wait_until
 
 import holdfast.train as train
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import Phase, Rank, RankStatus, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import Phase, Rank, RankStatus, RunState
 from holdfast.platform import processes
 
 

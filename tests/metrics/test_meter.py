@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from holdfast.core import events as ev
 from holdfast.core.failures import FailureKind
-from holdfast.core.state import (
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import (
     CheckpointRecord,
     Failure,
     HandoverReason,

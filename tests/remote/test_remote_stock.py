@@ -13,8 +13,8 @@ import pytest
 from drivers import begin
 from uploads import upload
 
-from holdfast.core import events as ev
-from holdfast.core.state import CheckpointRecord, RunSpec
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.driver.recovery import read_past
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.errors import RunInUseError

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from faulty_disk import TEARABLE, Crash, CrashingDisk
 
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import RunState
 from holdfast.driver.late_reports import take_up
 from holdfast.driver.recovery import Past, reconcile
 from holdfast.errors import StorageFullError

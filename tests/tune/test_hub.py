@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunSpec
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunSpec
 from holdfast.driver.ears import Ears
 from holdfast.driver.plan import Plan
 from holdfast.driver.roster import Roster

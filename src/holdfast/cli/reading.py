@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.cli.lease_probe import LivingDriver
 from holdfast.cli.runs import Run
-from holdfast.core.state import ValidationStatus
+from holdfast.core.run.state import ValidationStatus
 from holdfast.driver import experiments
 from holdfast.driver.recovery import Past, read_past
 from holdfast.errors import StorageError

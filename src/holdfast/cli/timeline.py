@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import Failure, HandoverReason, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import Failure, HandoverReason, RunState
 from holdfast.driver.accounts import Accounts
 from holdfast.driver.lag import Behind
 from holdfast.store.journal import Record

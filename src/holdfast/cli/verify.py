@@ -12,9 +12,9 @@ from typing import Any
 
 from holdfast.cli import experiments, output, paths, reading, runs
 from holdfast.cli.runs import Run
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import CheckpointRecord
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import CheckpointRecord
 from holdfast.driver.display_picture import headline
 from holdfast.driver.experiments import is_experiment
 from holdfast.driver.recovery import reconcile

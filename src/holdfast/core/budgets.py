@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from holdfast.core.run.state import RunSpec
+
 from .failures import FailureKind
-from .state import RunSpec
 
 
 class Budget(Struct, frozen=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.state import Outcome as Ended
+from holdfast.core.run.state import Outcome as Ended
 from holdfast.drill.stage import Stage
 from holdfast.driver.recovery import Past, read_past
 from holdfast.store import journal

@@ -9,7 +9,7 @@ import cloudpickle
 
 from holdfast.core.budgets import budget_of
 from holdfast.core.failures import Evidence, FailureKind, describe
-from holdfast.core.state import Failure, RunState, Verdict
+from holdfast.core.run.state import Failure, RunState, Verdict
 from holdfast.errors import (
     ControllerError,
     PreemptionError,

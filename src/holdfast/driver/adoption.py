@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store.checkpoints import Manifest, parse_manifest_line
 from holdfast.wire import messages as wire

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from holdfast.core import events as ev
+from holdfast.core.run import events as ev
 from holdfast.wire import messages as wire
 
 from .adoption import Adoption

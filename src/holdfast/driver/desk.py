@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunState
-from holdfast.core.timers import Timer
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
+from holdfast.core.run.timers import Timer
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError
 

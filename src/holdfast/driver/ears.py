@@ -7,9 +7,9 @@ from typing import Any
 
 import cloudpickle
 
-from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import HandoverReason, ValidationStatus
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import HandoverReason, ValidationStatus
 from holdfast.store import report_log, values
 from holdfast.wire import messages as wire
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from holdfast.core import commands as do
+from holdfast.core.run import commands as do
 from holdfast.engine.base import Engine, Inbox, Session
 from holdfast.engine.link import FENCE_MARGIN_S
 from holdfast.errors import CheckpointDamagedError

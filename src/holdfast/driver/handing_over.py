@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core.state import HandoverReason, RankStatus, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import HandoverReason, RankStatus, RunState
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import HandoverAt, Notice
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import HandoverReason, ValidationStatus
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import HandoverReason, ValidationStatus
 from holdfast.errors import StorageError
 from holdfast.store.checkpoints import Manifest
 from holdfast.wire import messages as wire

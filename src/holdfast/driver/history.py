@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.failures import describe
-from holdfast.core.state import Outcome
+from holdfast.core.run.state import Outcome
 from holdfast.errors import StorageError, StorageUnavailableError, TrainingFailedError, WorkerGroupError
 from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import CheckpointStore, Manifest

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
 
 _MOST_WAITING = 64  # whole checkpoints, however small
 _TOLD_EVERY_S = 60.0  # while one waits for longer than that

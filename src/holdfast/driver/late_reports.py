@@ -11,9 +11,9 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.core import commands as do
-from holdfast.core.salvage import RankLog, committable
-from holdfast.core.state import RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run.salvage import RankLog, committable
+from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
 from holdfast.store import report_log, values
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard, choose

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.core import commands as do
-from holdfast.core.salvage import committable
-from holdfast.core.state import RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run.salvage import committable
+from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
 from holdfast.store import report_log
 from holdfast.store.checkpoints import FileEntry, Manifest, Shard, choose

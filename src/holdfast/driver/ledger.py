@@ -14,12 +14,12 @@ from enum import Enum
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core import timers
-from holdfast.core.state import CheckpointRecord, Failure, HandoverReason, Phase, RunState
-from holdfast.core.timers import Timer
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run import timers
+from holdfast.core.run.state import CheckpointRecord, Failure, HandoverReason, Phase, RunState
+from holdfast.core.run.timers import Timer
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN
 

@@ -19,11 +19,11 @@ import cloudpickle
 import msgspec
 
 from holdfast import interrupt
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import Outcome, RunState
-from holdfast.core.timers import Timer
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import Outcome, RunState
+from holdfast.core.run.timers import Timer
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
 from holdfast.platform import open_files

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.core.events import Event
-from holdfast.core.state import RunState
+from holdfast.core.run.events import Event
+from holdfast.core.run.state import RunState
 
 
 class Observer(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.core.state import Outcome, RunSpec
+from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.errors import TrainingFailedError
 from holdfast.store.location import Location
 from holdfast.wire.messages import Configure

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core import run as core
 from holdfast.core.metric_names import lookup, number
-from holdfast.core.salvage import valid_until
-from holdfast.core.state import CheckpointRecord, RunState, ValidationStatus
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.salvage import valid_until
+from holdfast.core.run.state import CheckpointRecord, RunState, ValidationStatus
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.journal import Record
 from holdfast.store.sealed import Damage

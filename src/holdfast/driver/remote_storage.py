@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from holdfast.core import events as ev
+from holdfast.core.run import events as ev
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
 from holdfast.store import scratch

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from holdfast.core.state import RankStatus, RunState, ValidationStatus
+from holdfast.core.run.state import RankStatus, RunState, ValidationStatus
 from holdfast.errors import message_of
 from holdfast.wire.messages import Asked
 from holdfast.wire.worker_messages import Reply

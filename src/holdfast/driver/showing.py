@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.core import events as ev
-from holdfast.core.state import Outcome, Phase, RunState, Verdict
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import Outcome, Phase, RunState, Verdict
 
 from .desk import Desk
 from .plan import Ending

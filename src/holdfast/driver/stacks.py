@@ -9,7 +9,7 @@ import contextlib
 import re
 from pathlib import Path
 
-from holdfast.core.state import RankStatus, RunState
+from holdfast.core.run.state import RankStatus, RunState
 from holdfast.wire import messages as wire
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')

@@ -16,10 +16,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run as core
-from holdfast.core.state import RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import RunState
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.store import formats, journal, runfile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
 from holdfast.store.checkpoints import manifest_line
 from holdfast.wire import messages as wire

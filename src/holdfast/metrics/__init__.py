@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.core.events import Event
-    from holdfast.core.state import RunState
+    from holdfast.core.run.events import Event
+    from holdfast.core.run.state import RunState
     from holdfast.driver.observer import Observer
     from holdfast.store.location import Location
 

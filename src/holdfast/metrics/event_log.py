@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.state import RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
 from holdfast.metrics.event_words import words
 from holdfast.store.location import Location

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core import events as ev
+from holdfast.core.run import events as ev
 
 
 def words(event: ev.Event) -> str:

@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from holdfast.core import events as ev
-from holdfast.core.state import Failure, Phase, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import Failure, Phase, RunState
 from holdfast.metrics.exposition import Family, Histogram, counter, gauge
 
 _BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.core import events as ev
 from holdfast.core.failures import FailureKind, classify
-from holdfast.core.state import HandoverReason, Outcome, RunSpec, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import HandoverReason, Outcome, RunSpec, RunState
 
 from .fates import expect
 

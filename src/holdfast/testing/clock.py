@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from heapq import heappop, heappush
 from typing import Any
 
-from holdfast.core.timers import Timer
+from holdfast.core.run.timers import Timer
 
 
 class Clock:

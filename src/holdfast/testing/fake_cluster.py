@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Collection
 from random import Random
 
-from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import HandoverReason, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import HandoverReason, RunState
 
 from .clock import Clock
 from .fake_engine import FakeEngine, News

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from random import Random
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
 
 from .clock import Clock
 from .fake_group import Group, Node

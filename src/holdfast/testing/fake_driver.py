@@ -12,11 +12,11 @@ from random import Random
 
 from msgspec import structs
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run
-from holdfast.core.salvage import RankLog, committable, valid_until
-from holdfast.core.state import Outcome, Phase, RankStatus, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step
+from holdfast.core.run.salvage import RankLog, committable, valid_until
+from holdfast.core.run.state import Outcome, Phase, RankStatus, RunState
 
 from .clock import Clock
 from .fake_cluster import FakeCluster
@@ -86,7 +86,7 @@ class FakeDriver:
         self._epoch += 1
         self.state = RunState()
         for event in self.journal:
-            self.state = run.replay(self.state, event)
+            self.state = step.replay(self.state, event)
         self.judge.recovered(self.state)
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         self._store.maybe_damage()
@@ -153,7 +153,7 @@ class FakeDriver:
 
     def _take_up(self, group: Group, failed: set[tuple[int, int]], found: list[ev.Event]) -> list[ev.Event]:
         """What its ranks had reported, and that driver had not heard of."""
-        state = functools.reduce(run.replay, found, self.state)
+        state = functools.reduce(step.replay, found, self.state)
         logs = [self._log_of(group, worker) for worker in group.workers]
         taken: list[ev.Event] = []
         for command in committable(state, logs, failed, self._store.manifests):
@@ -163,7 +163,7 @@ class FakeDriver:
             record = self._store.add_manifest(command, self.judge.takes_up(command), self._epoch)
             self._faults.count("the next driver took up what the last one had not heard")
             taken.append(ev.Committed(record, command.generation, index=-1))
-        self.judge.took_up(group, failed, functools.reduce(run.replay, taken, state))
+        self.judge.took_up(group, failed, functools.reduce(step.replay, taken, state))
         return found + taken
 
     def _log_of(self, group: Group, worker: Worker) -> RankLog:
@@ -342,7 +342,7 @@ class FakeDriver:
     def _step(self, event: ev.Event, turns: list[Turn]) -> None:
         before = self.state
         try:
-            self.state, commands, reason = run.step(before, event, self._hands.timers.tell())
+            self.state, commands, reason = step.step(before, event, self._hands.timers.tell())
         except Exception as error:
             raise Violation("the machine never raises", f"{type(error).__name__}: {error} on {event}") from error
         self.steps += 1

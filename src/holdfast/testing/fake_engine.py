@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from random import Random
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
 from holdfast.core.failures import Evidence
-from holdfast.core.state import RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
 
 from .clock import Clock
 from .fake_depot import FakeDepot

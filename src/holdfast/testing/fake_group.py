@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from holdfast.core import commands as do
+from holdfast.core.run import commands as do
 
 
 class Status(Enum):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import HandoverReason, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import HandoverReason, RunState
 
 from .clock import Clock, Timers
 from .fake_cluster import FakeCluster

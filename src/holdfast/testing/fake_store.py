@@ -11,9 +11,9 @@ from random import Random
 
 from msgspec import Struct
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core.state import CheckpointRecord, ValidationStatus
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, ValidationStatus
 
 from .clock import Clock
 from .fake_group import Group

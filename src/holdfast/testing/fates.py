@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import RunState
-from holdfast.core.timers import Timer
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import RunState
+from holdfast.core.run.timers import Timer
 
 from .fake_engine import FakeEngine
 from .fake_group import Worker

@@ -10,12 +10,12 @@ from collections.abc import Collection
 
 from msgspec import structs
 
-from holdfast.core import commands as do
-from holdfast.core import events as ev
-from holdfast.core import run, timers
-from holdfast.core.phases import TRANSITIONS
-from holdfast.core.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
-from holdfast.core.timers import Timer
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step, timers
+from holdfast.core.run.phases import TRANSITIONS
+from holdfast.core.run.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
+from holdfast.core.run.timers import Timer
 
 from .budgets import Budgets
 from .fake_engine import FakeEngine
@@ -74,7 +74,7 @@ class Judge:
     def journalled(self, event: ev.Event) -> None:
         before = self.shadow
         try:
-            after = self.shadow = run.replay(before, event)
+            after = self.shadow = step.replay(before, event)
         except Exception as error:
             raise Violation("a replay never raises", f"{type(error).__name__}: {error} on {event}") from error
         over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.GroupStarted)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.core import events as ev
-from holdfast.core import timers
-from holdfast.core.state import HandoverReason, Phase, RankStatus, RunSpec, RunState
-from holdfast.core.timers import Timer
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import HandoverReason, Phase, RankStatus, RunSpec, RunState
+from holdfast.core.run.timers import Timer
 
 from .fake_engine import FakeEngine
 from .fates import Fates, expect

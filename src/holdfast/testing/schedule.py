@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct, structs
 
-from holdfast.core.state import RunSpec
+from holdfast.core.run.state import RunSpec
 
 MEAN_CHANCE = {
     "worker crash": 18.0,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from holdfast import interrupt, settings
-from holdfast.core.state import Outcome, RunSpec
+from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
 from holdfast.driver.history import load
 from holdfast.driver.loop import Driver

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from holdfast.cli import experiments, output, paths, reading, runs
-from holdfast.core.state import ValidationStatus
+from holdfast.core.run.state import ValidationStatus
 from holdfast.driver.display_picture import headline
 
 HELP = "list them: report, size, metrics, validation"

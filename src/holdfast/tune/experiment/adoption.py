@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from holdfast.core.state import CheckpointRecord
+from holdfast.core.run.state import CheckpointRecord
 from holdfast.driver.recovery import score_of
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.store.checkpoints import CheckpointStore, FileEntry, Manifest, Shard

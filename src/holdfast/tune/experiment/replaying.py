@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.events import GroupStarted
-from holdfast.core.state import Outcome
+from holdfast.core.run.events import GroupStarted
+from holdfast.core.run.state import Outcome
 from holdfast.driver.history import LocalReports, RemoteReports, ReportReader, manifests_of
 from holdfast.driver.recovery import read_past
 from holdfast.store.journal import Record

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast import settings
-from holdfast.core.state import RunSpec
+from holdfast.core.run.state import RunSpec
 from holdfast.driver.configuration import configuration, configured_for
 from holdfast.driver.history import read_records
 from holdfast.driver.plan import Plan

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import events as run_events
-from holdfast.core.state import CheckpointRecord
+from holdfast.core.run import events as run_events
+from holdfast.core.run.state import CheckpointRecord
 from holdfast.driver.plan import Plan
 from holdfast.engine.base import Inbox
 from holdfast.errors import StorageError

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from holdfast.core import events as ev
-from holdfast.core.state import Outcome
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import Outcome
 from holdfast.driver.display import OffDisplay
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan

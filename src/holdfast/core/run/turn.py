@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import structs
 
-from . import commands as do
-from .state import Pending, Phase, RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run.state import Pending, Phase, RunState
 
 
 class Turn:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .events import Event
-from .state import HandoverReason, Outcome
-from .timers import Timer
+from holdfast.core.run.events import Event
+from holdfast.core.run.state import HandoverReason, Outcome
+from holdfast.core.run.timers import Timer
 
 
 class Command(Struct, frozen=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from . import checkpointing, timers
-from . import commands as do
-from . import events as ev
-from .budgets import budget_of
-from .failures import Evidence, FailureKind, classify, describe, may_follow
-from .phases import end_group, end_run, stops_soon
-from .state import Charge, Failure, Outcome, Phase, RankStatus, RunState, Verdict
-from .turn import Turn
+from holdfast.core.budgets import budget_of
+from holdfast.core.failures import Evidence, FailureKind, classify, describe, may_follow
+from holdfast.core.run import checkpointing, timers
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.phases import end_group, end_run, stops_soon
+from holdfast.core.run.state import Charge, Failure, Outcome, Phase, RankStatus, RunState, Verdict
+from holdfast.core.run.turn import Turn
 
 _UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from . import commands as do
-from . import events as ev
-from . import timers
-from .state import Outcome, Phase, RunState, Verdict
-from .turn import Turn
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.state import Outcome, Phase, RunState, Verdict
+from holdfast.core.run.turn import Turn
 
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.IDLE, "driver started"): Phase.RESTORING,

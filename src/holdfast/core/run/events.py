@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from .failures import Evidence
-from .state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
-from .timers import Timer
+from holdfast.core.failures import Evidence
+from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
+from holdfast.core.run.timers import Timer
 
 
 class Event(Struct, frozen=True):

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import structs
 
-from . import checkpointing, ending, failing, group, hanging, scaling, starting
-from . import commands as do
-from . import events as ev
-from .state import Phase, RunState
-from .timers import TimerKind
-from .turn import Turn
+from holdfast.core.run import checkpointing, ending, failing, group, hanging, scaling, starting
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import Phase, RunState
+from holdfast.core.run.timers import TimerKind
+from holdfast.core.run.turn import Turn
 
 Step = tuple[RunState, list[do.Command], str]
 

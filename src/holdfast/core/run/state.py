@@ -6,7 +6,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from .failures import FailureKind
+from holdfast.core.failures import FailureKind
 
 
 class Phase(str, Enum):

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from . import commands as do
-from . import events as ev
-from .checkpointing import free_id
-from .state import RunState
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.checkpointing import free_id
+from holdfast.core.run.state import RunState
 
 
 class RankLog(Struct, frozen=True):

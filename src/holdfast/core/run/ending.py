@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import checkpointing, scaling, starting
-from . import commands as do
-from . import events as ev
-from .phases import end_group, end_run, move, stops_soon
-from .state import Handover, HandoverReason, Outcome, Phase, ValidationStatus, Verdict
-from .turn import Turn
+from holdfast.core.run import checkpointing, scaling, starting
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.phases import end_group, end_run, move, stops_soon
+from holdfast.core.run.state import Handover, HandoverReason, Outcome, Phase, ValidationStatus, Verdict
+from holdfast.core.run.turn import Turn
 
 
 def stop_asked(turn: Turn, event: ev.StopAsked) -> str:

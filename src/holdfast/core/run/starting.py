@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import checkpointing, failing, scaling, timers
-from . import commands as do
-from . import events as ev
-from .phases import end_run, is_over, move
-from .state import Outcome, Phase, RunState, ValidationStatus, Verdict
-from .turn import Turn
+from holdfast.core.run import checkpointing, failing, scaling, timers
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.phases import end_run, is_over, move
+from holdfast.core.run.state import Outcome, Phase, RunState, ValidationStatus, Verdict
+from holdfast.core.run.turn import Turn
 
 
 def driver_started(turn: Turn, event: ev.DriverStarted) -> str:

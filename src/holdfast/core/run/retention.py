@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from .state import CheckpointRecord, RunSpec, ValidationStatus
+from holdfast.core.run.state import CheckpointRecord, RunSpec, ValidationStatus
 
 
 def superseded(checkpoints: Sequence[CheckpointRecord], spec: RunSpec, pinned: Collection[str]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from . import commands as do
-from . import events as ev
-from . import timers
-from .retention import superseded
-from .state import CheckpointRecord, Pending, RunState, ValidationStatus
-from .turn import Turn
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import timers
+from holdfast.core.run.retention import superseded
+from holdfast.core.run.state import CheckpointRecord, Pending, RunState, ValidationStatus
+from holdfast.core.run.turn import Turn
 
 _UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills the gaps of the first
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from . import commands as do
-from . import events as ev
-from . import failing, timers
-from .failures import Evidence, FailureKind, describe
-from .phases import end_group, stops_soon
-from .state import Failure, Handover, HandoverReason, Phase, RankStatus, Verdict
-from .turn import Turn
+from holdfast.core.failures import Evidence, FailureKind, describe
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import failing, timers
+from holdfast.core.run.phases import end_group, stops_soon
+from holdfast.core.run.state import Failure, Handover, HandoverReason, Phase, RankStatus, Verdict
+from holdfast.core.run.turn import Turn
 
 _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .phases import TRANSITIONS
-from .state import Phase
+from holdfast.core.run.phases import TRANSITIONS
+from holdfast.core.run.state import Phase
 
 
 def mermaid() -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import commands as do
-from . import events as ev
-from . import failing, timers
-from .failures import Evidence
-from .state import Phase, RankStatus, RunState
-from .turn import Turn
+from holdfast.core.failures import Evidence
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import failing, timers
+from holdfast.core.run.state import Phase, RankStatus, RunState
+from holdfast.core.run.turn import Turn
 
 _STACKS_WITHIN_S = 3.0
 _LEARNT_FROM = 3  # reports of every rank, before a hang is judged by the run's own pace

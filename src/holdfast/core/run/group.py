@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import commands as do
-from . import events as ev
-from . import hanging, scaling, timers
-from .phases import end_group, move, stops_soon
-from .state import Phase, Rank, RankStatus, Verdict
-from .turn import Turn
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import hanging, scaling, timers
+from holdfast.core.run.phases import end_group, move, stops_soon
+from holdfast.core.run.state import Phase, Rank, RankStatus, Verdict
+from holdfast.core.run.turn import Turn
 
 
 def started(turn: Turn, event: ev.GroupStarted) -> str:
