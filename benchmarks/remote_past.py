@@ -15,8 +15,8 @@ import msgspec
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
-from holdfast.driver.recovery import read_past
 from holdfast.driver.remote_storage import RemoteStorage
+from holdfast.runs.past import read_past
 from holdfast.store.checkpoints import FORMAT, Manifest
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore

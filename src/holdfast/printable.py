@@ -13,6 +13,7 @@ from typing import Any
 # C0, DEL, C1; line and paragraph separators; bidirectional embeddings, overrides and isolates; lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _IN_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_AGES = 1e11  # seconds: what lasts longer has no true times
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -39,6 +40,17 @@ def encodable(text: str) -> str:
 def encodable_row(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Names and values of a table's row."""
     return {encodable(name): encodable(value) if isinstance(value, str) else value for name, value in items}
+
+
+def duration(seconds: float) -> str:
+    if not -_AGES < seconds < _AGES:
+        return "? s"
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} m"
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -21,10 +21,10 @@ sys.path.append(str(Path(__file__).parents[1] / "objects"))
 from servers import s3_server
 
 import holdfast.train as train
-from holdfast.driver.history import load
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray.engine import RayEngine
 from holdfast.errors import ControllerError
+from holdfast.runs.history import load
 from holdfast.store.location import Location
 from holdfast.wire import messages as wire
 

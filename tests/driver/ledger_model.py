@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
-from holdfast.driver.ledger import Ledger, Part
+from holdfast.runs.ledger import Ledger, Part
 from holdfast.store.journal import Record
 
 BEGIN = 1_790_000_000.0

@@ -16,8 +16,8 @@ from holdfast.driver.adoption import Adoption
 from holdfast.driver.beginning import NODES_JOIN, Beginning
 from holdfast.driver.ears import Ears
 from holdfast.driver.fleet import Fleet
-from holdfast.driver.recovery import Past
 from holdfast.driver.remote_storage import RemoteStorage
+from holdfast.runs.past import Past
 from holdfast.store.checkpoints import FORMAT, Manifest, manifest_line
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.report_log import RankReports

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
-from holdfast.driver.history import counted
+from holdfast.runs.history import counted
 from holdfast.store.journal import Record
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunSpec, RunState
 from holdfast.driver.late_shards import LateShards
-from holdfast.driver.recovery import Past
+from holdfast.runs.past import Past
 from holdfast.store.checkpoints import FORMAT, Manifest
 from holdfast.store.metrics import line
 from holdfast.store.report_log import StagedReport, _staged_line

@@ -14,7 +14,7 @@ from ledger_model import Run, check_sum, runs
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
-from holdfast.driver.ledger import FailureEntry, Ledger, account
+from holdfast.runs.ledger import FailureEntry, Ledger, account
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN
 

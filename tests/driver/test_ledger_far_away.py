@@ -16,7 +16,7 @@ from remote_job import __file__ as JOB
 from remote_job import trainer
 from servers import S3Server
 
-from holdfast.driver.history import RemoteReports, load
+from holdfast.runs.history import RemoteReports, load
 from holdfast.store.location import Location
 from holdfast.store.remote import journal
 

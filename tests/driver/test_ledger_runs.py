@@ -18,9 +18,9 @@ from ledger_model import check_sum
 import holdfast.train as train
 from holdfast.cli import reading, runs
 from holdfast.cli import show as show_command
-from holdfast.driver.history import load
-from holdfast.driver.ledger import Ledger
-from holdfast.driver.recovery import read_past
+from holdfast.runs.history import load
+from holdfast.runs.ledger import Ledger
+from holdfast.runs.past import read_past
 from holdfast.store import journal
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import train, tune
-from holdfast.driver.history import read_identity
+from holdfast.runs.history import read_identity
 from holdfast.store import runfile
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout

@@ -15,7 +15,7 @@ from elastic_job import Scene, wait_until
 import holdfast
 import holdfast.train as train
 from holdfast.core.run.state import RunState
-from holdfast.driver.recovery import read_past
+from holdfast.runs.past import read_past
 from holdfast.store import journal
 
 FAULT = {"kind": "SIGKILL", "at": 2, "times": 2, "node": "bad"}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast.train as train
-from holdfast.driver.history import load
+from holdfast.runs.history import load
 
 STEPS = 40
 

@@ -17,8 +17,8 @@ import pytest
 from job import STEPS, expected, trainer
 
 import holdfast.train as train
-from holdfast.driver.history import load
 from holdfast.errors import RunInUseError
+from holdfast.runs.history import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 

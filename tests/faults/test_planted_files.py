@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from job import expected, trainer
 
-from holdfast.driver.history import load
 from holdfast.errors import ControllerError
+from holdfast.runs.history import load
 from holdfast.store import journal, values
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal

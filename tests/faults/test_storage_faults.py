@@ -14,8 +14,8 @@ import pytest
 from job import expected, trainer
 
 import holdfast.train as train
-from holdfast.driver.history import load
 from holdfast.errors import StorageError
+from holdfast.runs.history import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 
@@ -159,7 +159,7 @@ def test_no_pickle_is_read_from_storage(storage: Path) -> None:
     script = f"""
 import io, pickle, sys
 import cloudpickle
-import holdfast.driver.history as history
+import holdfast.runs.history as history
 from holdfast.driver.loop import Driver
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.lease import Lease

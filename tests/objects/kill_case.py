@@ -18,8 +18,8 @@ from kill_proxy import Aim, Blow, KillProxy
 from remote_job import expected
 from servers import S3Server
 
-from holdfast.driver.recovery import read_past
 from holdfast.errors import CheckpointDamagedError
+from holdfast.runs.past import read_past
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote import journal, sequence

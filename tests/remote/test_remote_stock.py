@@ -15,9 +15,9 @@ from uploads import upload
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
-from holdfast.driver.recovery import read_past
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.errors import RunInUseError
+from holdfast.runs.past import read_past
 from holdfast.store.location import Location
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.journal import RemoteJournal

@@ -17,7 +17,7 @@ from typing import Any
 from soak_notes import Group, Step
 from soak_run import Ended, Struck
 
-from holdfast.driver.history import load
+from holdfast.runs.history import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 

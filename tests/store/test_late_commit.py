@@ -12,8 +12,9 @@ from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.state import RunState
 from holdfast.driver.late_reports import take_up
-from holdfast.driver.recovery import Past, reconcile
+from holdfast.driver.recovery import reconcile
 from holdfast.errors import StorageFullError
+from holdfast.runs.past import Past
 from holdfast.store.checkpoints import CheckpointStore, Manifest, Shard
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout

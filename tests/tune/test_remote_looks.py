@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "cli"))
 from cli_shell import holdfast, holdfast_json
 
 from holdfast import tune
-from holdfast.driver.history import read_records
+from holdfast.runs.history import read_records
 from holdfast.store.location import Location
 
 

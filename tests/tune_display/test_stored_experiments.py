@@ -17,9 +17,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "cli"))
 from cli_shell import holdfast, holdfast_json
 
 from holdfast import tune
-from holdfast.driver import experiments
-from holdfast.driver.experiments import account, own_records
 from holdfast.errors import NotARunError
+from holdfast.runs import experiments
+from holdfast.runs.experiments import account, own_records
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.tune.experiment import definition, events, storage

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from remote_runs import GOLDEN, commit, flip, open_at, put_golden, tree
 
-from holdfast.driver import history
 from holdfast.errors import NotARunError, StorageDeniedError, StorageError, StorageUnavailableError
+from holdfast.runs import history
 from holdfast.store.location import Location
 from holdfast.store.metrics import line
 from holdfast.store.remote.checkpoints import RemoteCheckpoints

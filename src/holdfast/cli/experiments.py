@@ -13,7 +13,8 @@ from holdfast.cli.runs import Run
 from holdfast.cli.trials import open_trial
 from holdfast.core.metric_names import metric_number
 from holdfast.driver.display_picture import ago, headline, value_text
-from holdfast.driver.experiments import (
+from holdfast.printable import printable
+from holdfast.runs.experiments import (
     ENDED,
     OF_TRIAL,
     ExperimentRecord,
@@ -22,7 +23,6 @@ from holdfast.driver.experiments import (
     is_experiment,
     own_records,
 )
-from holdfast.printable import printable
 from holdfast.store.journal import Record
 from holdfast.store.sealed import Damage
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from holdfast.cli import experiments, output, paths, reading, runs
-from holdfast.driver.experiments import is_experiment
 from holdfast.errors import HoldfastError
+from holdfast.runs.experiments import is_experiment
 from holdfast.store.location import Location
 from holdfast.store.remote.fetch import in_parallel
 

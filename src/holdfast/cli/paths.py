@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import settings
-from holdfast.driver.history import read_identity, read_records
 from holdfast.errors import NotARunError
+from holdfast.runs.history import read_identity, read_records
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.objects.base import Level
@@ -55,7 +55,7 @@ def run_location(text: str) -> Location:
 
 def _trial_location(location: Location) -> TrialLocation | None:
     """By the trial's directory, its name or its id, below its experiment; that may be given by its name alone, too."""
-    from holdfast.driver import experiments
+    from holdfast.runs import experiments
 
     is_below_default = location.path is not None and not location.parent.path.exists()  # type: ignore[union-attr]
     for place in (location.parent, *([storage_location(None) / location.parent.name] if is_below_default else [])):

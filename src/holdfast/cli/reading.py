@@ -17,9 +17,9 @@ import msgspec
 from holdfast.cli.lease_probe import LivingDriver
 from holdfast.cli.runs import Run
 from holdfast.core.run.state import ValidationStatus
-from holdfast.driver import experiments
-from holdfast.driver.recovery import Past, read_past
 from holdfast.errors import StorageError
+from holdfast.runs import experiments
+from holdfast.runs.past import Past, read_past
 from holdfast.store.checkpoints import Manifest
 from holdfast.store.journal import Record
 from holdfast.store.location import Location

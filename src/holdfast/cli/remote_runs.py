@@ -10,8 +10,8 @@ from pathlib import Path
 from holdfast.cli import runs
 from holdfast.cli.lease_probe import LivingDriver
 from holdfast.cli.paths import READ_PATIENCE_S
-from holdfast.driver.history import counted
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError
+from holdfast.runs.history import counted
 from holdfast.store.checkpoints import Manifest, parse_manifest
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout

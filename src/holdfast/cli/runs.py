@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from holdfast.cli.lease_probe import LivingDriver, living_driver
 from holdfast.cli.paths import READ_PATIENCE_S, TrialLocation
-from holdfast.driver.history import read_identity
 from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.runs.history import read_identity
 from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.journal import Record

@@ -12,9 +12,9 @@ import msgspec
 from holdfast.cli import experiments, output, paths, reading, runs, timeline
 from holdfast.cli.checkpoints import listing as checkpoints
 from holdfast.driver.display_picture import ago, headline
-from holdfast.driver.experiments import is_experiment
-from holdfast.driver.ledger import Ledger, account
 from holdfast.printable import printable
+from holdfast.runs.experiments import is_experiment
+from holdfast.runs.ledger import Ledger, account
 from holdfast.store.metrics import parse_line
 from holdfast.store.sealed import Damage
 

@@ -7,10 +7,10 @@ from typing import Any
 from holdfast.cli.lease_probe import LivingDriver
 from holdfast.cli.paths import READ_PATIENCE_S, TrialLocation
 from holdfast.cli.runs import LocalRun, Run
-from holdfast.driver import experiments
-from holdfast.driver.history import read_identity, read_records
-from holdfast.driver.recovery import read_past
 from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.runs import experiments
+from holdfast.runs.history import read_identity, read_records
+from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
 from holdfast.store.sealed import Damage
 

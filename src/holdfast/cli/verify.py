@@ -16,9 +16,9 @@ from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.state import CheckpointRecord
 from holdfast.driver.display_picture import headline
-from holdfast.driver.experiments import is_experiment
 from holdfast.driver.recovery import reconcile
 from holdfast.errors import CheckpointDamagedError
+from holdfast.runs.experiments import is_experiment
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.sealed import Damage
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.run.state import Outcome as Ended
 from holdfast.drill.stage import Stage
-from holdfast.driver.recovery import Past, read_past
+from holdfast.runs.past import Past, read_past
 from holdfast.store import journal
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunState
 from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.runs.past import Past
 from holdfast.store.checkpoints import Manifest, parse_manifest_line
 from holdfast.wire import messages as wire
 
 from .fleet import Fleet
 from .late_shards import LateShards
-from .recovery import Past
 from .remote_storage import RemoteStorage
 
 

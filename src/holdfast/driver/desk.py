@@ -11,6 +11,7 @@ from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError
+from holdfast.runs.past import Past
 
 from .accounts import Accounts
 from .display import Display
@@ -19,7 +20,6 @@ from .handing_over import HandingOver
 from .lag import Lag
 from .observer import Observer
 from .plan import Plan
-from .recovery import Past
 from .remote_storage import RemoteStorage
 from .reports import ReportBook
 from .requests import Requests

@@ -16,7 +16,6 @@ from holdfast.driver.display_picture import (
     Rate,
     ago,
     clean,
-    duration,
     headline,
     is_odd,
     pick_metrics,
@@ -25,7 +24,7 @@ from holdfast.driver.display_picture import (
 )
 from holdfast.driver.display_plain import PlainPainter, line_text
 from holdfast.driver.display_streams import Sink, terminal_size
-from holdfast.printable import printable
+from holdfast.printable import duration, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from holdfast.printable import printable
+from holdfast.printable import duration, printable
 
 MAX_LINE = 4_000
 MAX_VALUE = 24
-_AGES = 1e11  # seconds: what lasts longer has no true times
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _ESCAPE = re.compile(
@@ -108,17 +107,6 @@ def headline(text: str, limit: int = 240) -> str:
 
 def ago(seconds: float) -> str:
     return "just now" if seconds < 1 else f"{duration(seconds)} ago"
-
-
-def duration(seconds: float) -> str:
-    if not -_AGES < seconds < _AGES:
-        return "? s"
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} m"
 
 
 def rate_text(rate: float) -> str:

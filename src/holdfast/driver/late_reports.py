@@ -15,14 +15,13 @@ from holdfast.core.run import commands as do
 from holdfast.core.run.salvage import RankLog, committable
 from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
+from holdfast.runs.past import Past
 from holdfast.store import report_log, values
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard, choose
 from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics, read_metrics
 from holdfast.store.report_log import RankReports, StagedReport
 from holdfast.wire.worker_messages import Report
-
-from .recovery import Past
 
 log = logging.getLogger(__name__)
 _WRITERS_END_WITHIN_S = 5.0

@@ -12,6 +12,7 @@ from holdfast.core.run import commands as do
 from holdfast.core.run.salvage import committable
 from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
+from holdfast.runs.past import Past
 from holdfast.store import report_log
 from holdfast.store.checkpoints import FileEntry, Manifest, Shard, choose
 from holdfast.store.report_log import RankReports
@@ -19,7 +20,6 @@ from holdfast.wire import messages as wire
 
 from .fleet import Fleet, with_files
 from .late_reports import log_of, manifest_of
-from .recovery import Past
 
 
 @dataclass

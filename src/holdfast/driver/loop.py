@@ -27,6 +27,9 @@ from holdfast.core.run.timers import Timer
 from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
 from holdfast.platform import open_files
+from holdfast.runs.experiments import is_experiment
+from holdfast.runs.history import closing_account
+from holdfast.runs.past import IDENTITY, read_past
 from holdfast.settings import Settings
 from holdfast.store.runfile import id_of
 from holdfast.wire.worker_messages import GoOn
@@ -36,14 +39,11 @@ from .beginning import Beginning
 from .configuration import configuration
 from .desk import Desk
 from .ears import Ears
-from .experiments import is_experiment
 from .fleet import Fleet
 from .hands import Hands
-from .history import closing_account
 from .lag import Lag
 from .observer import Nobody, Observer
 from .plan import Ending, Plan
-from .recovery import IDENTITY, read_past
 from .remote_storage import RemoteStorage
 from .showing import closing_words, show
 from .storage import DiskStorage

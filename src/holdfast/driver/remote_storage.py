@@ -17,6 +17,7 @@ from msgspec import structs
 from holdfast.core.run import events as ev
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
+from holdfast.runs.past import Past
 from holdfast.store import scratch
 from holdfast.store.checkpoints import Manifest, manifest_line
 from holdfast.store.journal import Record
@@ -32,7 +33,7 @@ from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
 from .late_reports import append_missing
-from .recovery import Past, committed
+from .recovery import committed
 from .storage import Entries, Outcome, Storage, log
 
 _FIRST_PATIENCE_S = 10.0  # a wrong address or key is said soon

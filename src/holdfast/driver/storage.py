@@ -22,6 +22,7 @@ from holdfast.core.run import step as core
 from holdfast.core.run.state import RunState
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
+from holdfast.runs.past import Past
 from holdfast.store import formats, journal, runfile
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
 from holdfast.store.disk import FencedDisk
@@ -31,7 +32,7 @@ from holdfast.store.lease import Lease
 from holdfast.store.sealed import Damage
 
 from .late_reports import LateReport, late_reports, take_up
-from .recovery import Past, committed, reconcile
+from .recovery import committed, reconcile
 
 log = logging.getLogger(__name__)
 Entries = Sequence[tuple[str, Mapping[str, Any]]]

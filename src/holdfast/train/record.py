@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from holdfast.driver.experiments import is_experiment
-from holdfast.driver.history import manifests_of, read_identity
 from holdfast.errors import NotARunError
+from holdfast.runs.experiments import is_experiment
+from holdfast.runs.history import manifests_of, read_identity
 from holdfast.store import values
 from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint

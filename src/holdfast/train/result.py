@@ -15,7 +15,7 @@ from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from holdfast.driver.history import History
+    from holdfast.runs.history import History
 
 
 class Result:
@@ -56,7 +56,7 @@ class Result:
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
         """Read the result of a run, or of a trial of an experiment, from its directory or URL; it may be running,
         finished, failed, moved or copied."""
-        from holdfast.driver.experiments import load
+        from holdfast.runs.experiments import load
 
         location = Location.parse("Result.from_path(path", path, storage_filesystem)
         return cls.from_history(location, load(location))

@@ -9,10 +9,10 @@ from typing import Any
 
 from holdfast import interrupt, settings
 from holdfast.driver import stop_requests
-from holdfast.driver.history import read_identity
 from holdfast.engine import choose
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
 from holdfast.platform import open_files
+from holdfast.runs.history import read_identity
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
 from holdfast.train.trainer import DataParallelTrainer

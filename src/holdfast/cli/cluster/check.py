@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import output, paths
 from holdfast.cli.cluster.verdict import Verdict, judge, worst
 from holdfast.cli.run import workers
-from holdfast.driver.history import read_identity
+from holdfast.runs.history import read_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.core.metric_names import flat_items, lookup, number
-from holdfast.driver.display_picture import Picture, duration, headline, rate_text, value_text
-from holdfast.printable import printable
+from holdfast.driver.display_picture import Picture, headline, rate_text, value_text
+from holdfast.printable import duration, printable
 from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.tune.progress_reporter import ENDED, STATUSES, TrialRow, error_table, trial_table
 

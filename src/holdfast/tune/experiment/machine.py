@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from holdfast.core.metric_names import flat_items, lookup
-from holdfast.driver.experiments import completed
 from holdfast.errors import message_of
+from holdfast.runs.experiments import completed
 from holdfast.store.location import Location
 from holdfast.tune.foresight import next_decision
 from holdfast.tune.metrics import reported_text

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.core.run.events import GroupStarted
 from holdfast.core.run.state import Outcome
-from holdfast.driver.history import LocalReports, RemoteReports, ReportReader, manifests_of
-from holdfast.driver.recovery import read_past
+from holdfast.runs.history import LocalReports, RemoteReports, ReportReader, manifests_of
+from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location

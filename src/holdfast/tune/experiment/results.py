@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from holdfast.driver.experiments import rows_by_trial
-from holdfast.driver.history import manifests_of
 from holdfast.errors import TrainingFailedError, WorkerGroupError
+from holdfast.runs.experiments import rows_by_trial
+from holdfast.runs.history import manifests_of
 from holdfast.store.journal import Record
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.result import Result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.core.run.state import Outcome
-from holdfast.driver.recovery import read_past
+from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING
 

@@ -12,13 +12,13 @@ from typing import Any
 from holdfast import settings
 from holdfast.core.run.state import RunSpec
 from holdfast.driver.configuration import configuration, configured_for
-from holdfast.driver.history import read_records
 from holdfast.driver.plan import Plan
-from holdfast.driver.recovery import IDENTITY
 from holdfast.driver.storage_place import storage_at
 from holdfast.engine.base import Inbox
 from holdfast.engine.demand import Demand
 from holdfast.errors import StorageError, StorageUnavailableError, TuneError
+from holdfast.runs.history import read_records
+from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.runfile import id_of

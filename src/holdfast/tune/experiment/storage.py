@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.driver.recovery import IDENTITY
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage, Entries
 from holdfast.engine.base import Inbox
 from holdfast.errors import StorageError
+from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location

@@ -20,11 +20,10 @@ from holdfast.core.run import step as core
 from holdfast.core.run import timers
 from holdfast.core.run.state import CheckpointRecord, Failure, HandoverReason, Phase, RunState
 from holdfast.core.run.timers import Timer
+from holdfast.printable import duration
+from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN
-
-from .display_picture import duration
-from .recovery import IDENTITY
 
 Reports = Mapping[int, Sequence[tuple[int, float]]]  # generation -> (index, time) of rank 0's reports
 

@@ -14,11 +14,7 @@ from typing import Any
 
 from holdfast.core.metric_names import metric_number
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, WorkerGroupError
-from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
-from holdfast.store.location import Location
-
-from .history import (
+from holdfast.runs.history import (
     PATIENCE_S,
     History,
     LocalReports,
@@ -28,7 +24,10 @@ from .history import (
     read_identity,
     read_records,
 )
-from .history import load as load_run
+from holdfast.runs.history import load as load_run
+from holdfast.store.journal import Record
+from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
 
 KIND = "experiment"  # in run.json
 OF_TRIAL = "OfTrial"  # a record of a trial's own run

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from holdfast.core.failures import describe
 from holdfast.core.run.state import Outcome
 from holdfast.errors import StorageError, StorageUnavailableError, TrainingFailedError, WorkerGroupError
+from holdfast.runs.ledger import Ledger, account
+from holdfast.runs.past import Past, read_past
 from holdfast.store import journal, runfile
 from holdfast.store.checkpoints import CheckpointStore, Manifest
 from holdfast.store.journal import Record
@@ -26,9 +28,6 @@ from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.remote.mirror import mirror
 from holdfast.store.remote.parts import files_of
-
-from .ledger import Ledger, account
-from .recovery import Past, read_past
 
 PATIENCE_S = 60.0
 _QUICKLY_READ = 16 << 20  # bytes

@@ -1,0 +1,1 @@
+"""What is stored, read: without taking a lease, and without changing anything."""
