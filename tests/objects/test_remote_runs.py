@@ -81,6 +81,13 @@ def test_a_killed_worker_is_replaced_without_a_download(bucket: str, proxy: Faul
     assert proxy.requests["download"] == 0
 
 
+def test_checkpoints_keep_their_metrics_while_the_journal_is_slow(bucket: str, proxy: FaultProxy, marks: str) -> None:
+    proxy.arm("journal", Fault("503", skip=3, seconds=1.0))  # from about the first commit on
+    result = trainer(bucket, "run", {"steps": 5, "marks": marks, "pace_s": 0.1}).fit()
+    assert proxy.strikes["journal", "503"] > 0
+    assert [metrics for _, metrics in result.best_checkpoints] == [{"step": step} for step in range(1, 6)]
+
+
 def test_what_a_killed_worker_had_staged_gets_to_storage(bucket: str, proxy: FaultProxy, marks: str) -> None:
     proxy.arm("upload", Fault("503", seconds=1.0))
     with pytest.raises(train.TrainingFailedError, match="SIGKILL"):

@@ -328,11 +328,14 @@ class Driver:
             show(self._desk, event, before, after)
             for command in commands:
                 self._hands.carry_out(command)
-        after = turns[-1].after
-        first_pending = {pending.generation: pending.index for pending in reversed(after.carried)}
-        if after.pending:
-            first_pending.setdefault(after.generation, next(iter(after.pending)))
-        self._desk.book.call_back(first_pending)
+        self._desk.book.call_back(self._first_on_their_way(turns[-1].after))
+
+    def _first_on_their_way(self, acted_on: RunState) -> dict[int, int]:
+        """By generation, the first report whose checkpoint is pending. The state acted on may be older than the present
+        one, because remote storage writes the journal behind the loop, and reports may wait to be stepped."""
+        queued = [(e.generation, e.index) for e in self._desk.queue if isinstance(e, ev.ShardStaged)]
+        unsaved = [(p.generation, p.index) for p in (*acted_on.unsaved, *self.state.unsaved)]
+        return dict(sorted({*queued, *unsaved}, reverse=True))
 
     def _is_durable(self, event: ev.Committed) -> None:
         desk = self._desk
