@@ -9,14 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+from holdfast.core.experiment import events as ev
 from holdfast.driver.storage import DiskStorage
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
-from holdfast.tune.experiment import events as ev
 from holdfast.tune.experiment.machine import Experiment, Spec
-from holdfast.tune.experiment.naming import Naming
-from holdfast.tune.experiment.replaying import entry_of
-from holdfast.tune.experiment.storage import Books
+from holdfast.tune.experiment.restore import entry_of
+from holdfast.tune.experiment.trial_names import TrialNames
+from holdfast.tune.experiment.trial_storage import JournalBatch
 from holdfast.tune.schedulers import ASHAScheduler
 from holdfast.tune.search import BasicVariantGenerator
 from holdfast.tune.search_space import uniform
@@ -34,13 +34,13 @@ def main() -> None:
     searcher = BasicVariantGenerator(random_state=0)
     searcher.set_search_properties("loss", "min", space, num_samples=count)
     scheduler = ASHAScheduler("training_iteration", "loss", "min", max_t=10)
-    spec = Spec("loss", "min", count, Naming("many", "trainable"), lambda _config: [{"CPU": 1.0}])
+    spec = Spec("loss", "min", count, TrialNames("many", "trainable"), lambda _config: [{"CPU": 1.0}])
     home = Location.parse("storage", storage)
     experiment = Experiment(spec, home, space, searcher, scheduler, NoopStopper(), {"CPU": 2.0})
     disk = DiskStorage(RunLayout(storage / "experiment"), queue.SimpleQueue(), None)
     disk.acquire()
     disk.open()
-    books = Books(disk)
+    batch = JournalBatch(disk)
     marks = []
     began = time.perf_counter()
     for number in range(count):
@@ -52,13 +52,13 @@ def main() -> None:
         metrics = {"loss": added.config["x"]}
         for event in (added, ev.Started(trial, time.time()), ev.Reported(trial, 1, metrics, None, time.time())):
             experiment.apply(event)
-            books.note([entry_of(event, space)])
-        books.write()
+            batch.note([entry_of(event, space)])
+        batch.write()
         ended = ev.Ended(trial)
         experiment.apply(ended)
-        books.note([entry_of(ended, space)])
-        books.write()
-        books.sync_if_due(time.monotonic())
+        batch.note([entry_of(ended, space)])
+        batch.write()
+        batch.sync_if_due(time.monotonic())
     marks.append((time.perf_counter() - began, resident()))
     disk.close(True)
     disk.release()

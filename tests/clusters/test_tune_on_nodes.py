@@ -14,7 +14,7 @@ from elastic_job import node_id, note, wait_until
 import holdfast
 import holdfast.train as train
 from holdfast import tune
-from holdfast.tune.experiment.hub import named
+from holdfast.tune.experiment.shared_nodes import named
 from holdfast.wire.worker_messages import Place
 
 pytestmark = pytest.mark.timeout(200)

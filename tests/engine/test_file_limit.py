@@ -19,7 +19,7 @@ from holdfast.engine.cluster import LocalCluster
 from holdfast.errors import TuneError
 from holdfast.node.posix import LINUX
 from holdfast.platform import open_files
-from holdfast.tune.experiment.session import Session
+from holdfast.tune.experiment.experiment_session import ExperimentSession
 from holdfast.wire import messages as wire
 
 REMEDY = "ulimit -n"
@@ -98,7 +98,7 @@ def test_an_experiment_that_cannot_open_a_file_names_the_remedy(
         except OSError as error:
             raise RuntimeError("a callback raised it") from error
 
-    monkeypatch.setattr(Session, "run", fail)
+    monkeypatch.setattr(ExperimentSession, "run", fail)
     run = tune.RunConfig(storage_path=tmp_path, name="e", verbose=0)
     with pytest.raises(TuneError, match=rf"a callback raised it.*{REMEDY}.*Tuner\.restore\("):
         tune.Tuner(print, run_config=run).fit()

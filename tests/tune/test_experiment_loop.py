@@ -15,13 +15,13 @@ from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.store.location import Location
 from holdfast.tune.callback import Callback
-from holdfast.tune.experiment.audience import Audience
-from holdfast.tune.experiment.loop import ExperimentDriver
+from holdfast.tune.experiment.capacity import PLAIN
+from holdfast.tune.experiment.experiment_driver import ExperimentDriver
+from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.experiment.machine import Experiment, Spec
-from holdfast.tune.experiment.naming import Naming
 from holdfast.tune.experiment.resumption import Resumption
-from holdfast.tune.experiment.room import PLAIN
-from holdfast.tune.experiment.storage import Books, TrialHistory, TrialRemoteStorage
+from holdfast.tune.experiment.trial_names import TrialNames
+from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory, TrialRemoteStorage
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
 from holdfast.tune.stopper import NoopStopper
@@ -70,7 +70,7 @@ class Loop:
     """An experiment of one trial, which cannot be started."""
 
     def __init__(self, home: Path, *, fail_fast: bool = False, seen: Callable[[str], None] | None = None) -> None:
-        spec = Spec(None, None, 1, Naming("t", "f"), lambda _config: [{"CPU": 1.0}], fail_fast=fail_fast)
+        spec = Spec(None, None, 1, TrialNames("t", "f"), lambda _config: [{"CPU": 1.0}], fail_fast=fail_fast)
         searcher = BasicVariantGenerator()
         searcher.set_search_properties(None, None, {}, num_samples=1, seed=1)
         what = (Location.parse("path", home), {}, searcher, FIFOScheduler(), NoopStopper(), {})
@@ -84,14 +84,14 @@ class Loop:
             inbox,
             OneNode(),  # type: ignore[arg-type]
             Settings(),
-            Audience([self.callback], None, str(home), quiet=True),
+            Listeners([self.callback], None, str(home), quiet=True),
             space={},
             plan_of=self._plan,
             configure=SimpleNamespace(),  # type: ignore[arg-type]
             resumption=Resumption(),
             max_concurrent=0,
             score_attribute=None,
-            manner_of=lambda _trial: PLAIN,
+            placement_of=lambda _trial: PLAIN,
             expected=1,
         )
         self.driver.replay([])
@@ -126,36 +126,36 @@ def test_a_trial_whose_start_is_on_its_way_to_storage_is_not_started_when_all_is
     assert loop.driver.run() == "stopped"
     assert not loop.planned
     assert loop.storage.kinds == ["Began", "Added", "Started"], "so it is resumed by the next driver"
-    assert loop.driver._hub.room.place([{"CPU": 1.0}]) is not None
+    assert loop.driver._nodes.capacity.place([{"CPU": 1.0}]) is not None
 
 
 def test_no_room_is_found_for_a_trial_that_is_over(tmp_path: Path) -> None:
     """It has lost its node, and saves the rest before it is gone."""
     loop = Loop(tmp_path)
-    engine = SimpleNamespace(wants_room=True, run=7)
+    engine = SimpleNamespace(wants_capacity=True, run=7)
     over: Any = SimpleNamespace(trial_id="t_00000", said=[], is_over=True, is_gone=False, engine=engine)
     driver = loop.driver
     driver._runs["t_00000"] = over
     driver._happen(loop.experiment.propose())  # type: ignore[arg-type]
-    driver._hub.open(SimpleNamespace(), driver._inbox)  # type: ignore[arg-type]
+    driver._nodes.open(SimpleNamespace(), driver._inbox)  # type: ignore[arg-type]
     driver._hear(driver._heard())
     driver._starter.fill = lambda: None  # type: ignore[method-assign]
     driver._settle()
-    assert driver._hub.room.place([{"CPU": 1.0}]) is not None
+    assert driver._nodes.capacity.place([{"CPU": 1.0}]) is not None
 
 
 def test_what_waits_for_nothing_of_its_own_still_waits_for_what_was_written_before() -> None:
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    books = Books(FarStorage(inbox, lambda _kind: None))  # type: ignore[arg-type]
-    history, done = TrialHistory("t", books, 1), []
+    batch = JournalBatch(FarStorage(inbox, lambda _kind: None))  # type: ignore[arg-type]
+    history, done = TrialHistory("t", batch, 1), []
     history.write([("GroupGone", {})], lambda: done.append("first"))
-    assert books.write()
+    assert batch.write()
     history.write([], lambda: done.append("second"))
     assert not done
-    while books.write() or not inbox.empty():
+    while batch.write() or not inbox.empty():
         inbox.get(timeout=1.0)()
     assert done == ["first", "second"]
-    assert not books.has_open
+    assert not batch.has_open
 
 
 def test_a_trial_whose_storage_could_not_be_opened_has_nothing_to_release(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_trial_whose_storage_could_not_be_opened_has_nothing_to_release(tmp_pa
         raise StorageError("no such bucket")
 
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    history = TrialHistory("t", Books(FarStorage(inbox, lambda _kind: None)), 1)  # type: ignore[arg-type]
+    history = TrialHistory("t", JournalBatch(FarStorage(inbox, lambda _kind: None)), 1)  # type: ignore[arg-type]
     location: Any = SimpleNamespace(open=refuse)
     storage = TrialRemoteStorage(history, location, tmp_path, inbox, None, 1.0)
     with pytest.raises(StorageError, match="no such bucket"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import tune
-from holdfast.tune.experiment.session import Session
+from holdfast.tune.experiment.experiment_session import ExperimentSession
 from holdfast.tune.metrics import reported_text
 from holdfast.tune.stopper import ThresholdStopper
 
@@ -98,11 +98,11 @@ def test_a_stopper_that_raises_is_its_trial_s_error(tmp_path: Path) -> None:
 def test_what_is_wrong_before_the_first_trial_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_session: Session) -> None:
+    def refuse(_session: ExperimentSession) -> None:
         raise tune.TuneError("pass param_space again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "_check_configs", refuse)
+        patched.setattr(ExperimentSession, "_check_configs", refuse)
         with pytest.raises(tune.TuneError, match="pass param_space again"):
             tuned(tmp_path)
     assert tuned(tmp_path).num_errors == 0  # the lease is free, too

@@ -17,12 +17,13 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "cli"))
 from cli_shell import holdfast, holdfast_json
 
 from holdfast import tune
+from holdfast.core.experiment import events
 from holdfast.errors import NotARunError
 from holdfast.runs import experiments
 from holdfast.runs.experiments import account, own_records
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
-from holdfast.tune.experiment import definition, events, storage
+from holdfast.tune.experiment import definition, trial_storage
 from holdfast.tune.result_grid import ResultGrid
 
 
@@ -191,4 +192,4 @@ def test_what_ran_when_a_driver_died_waits() -> None:
 def test_the_names_are_those_that_experiments_write() -> None:
     quiet = {"CallbackChanged", "Idled", "StopDecided"}  # they change no trial that anybody looks at
     assert set(experiments._HANDLERS) == set(events.KINDS) - quiet
-    assert (experiments.KIND, experiments.OF_TRIAL) == (definition.KIND, storage.OF_TRIAL)
+    assert (experiments.KIND, experiments.OF_TRIAL) == (definition.KIND, trial_storage.OF_TRIAL)

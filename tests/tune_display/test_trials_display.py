@@ -19,7 +19,7 @@ from holdfast.tune.experiment import display
 from holdfast.tune.experiment.display_live import TrialsLivePainter
 from holdfast.tune.experiment.display_picture import TrialsPicture, closing_text, failure_text, speed_text
 from holdfast.tune.experiment.display_plain import TrialsPlainPainter
-from holdfast.tune.experiment.tally import row_of
+from holdfast.tune.experiment.trial_tally import row_of
 
 
 @pytest.fixture(autouse=True)

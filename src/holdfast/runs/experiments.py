@@ -1,6 +1,6 @@
 """What an experiment's journal says of its trials, read without their code: no scheduler or searcher is asked again.
 
-The records are those of ``holdfast.tune.experiment.events``, by name. What later versions add is passed over.
+The records are those of ``holdfast.core.experiment.events``, by name. What later versions add is passed over.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from holdfast.tune.experiment.definition import (
     Definition,
     restored,
 )
+from holdfast.tune.experiment.experiment_session import ExperimentSession
 from holdfast.tune.experiment.resumption import Resumption
-from holdfast.tune.experiment.session import Session
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
@@ -71,7 +71,7 @@ class Tuner:
         check_refs(self._definition.param_space)
         location = self._definition.run_config.location
         in_force = settings.load()
-        session = Session(self._trainable, self._definition, location, in_force, self._resumption)
+        session = ExperimentSession(self._trainable, self._definition, location, in_force, self._resumption)
         wanted = self._definition.run_config.engine or in_force.engine
         given = (self._trainable, self._definition.tune_config, self._definition.run_config)
         warn_unused_in_tuning(*given, on_ray=wanted == "ray")
@@ -109,7 +109,7 @@ class Tuner:
         if not self._is_restored:
             raise RuntimeError("Tuner.get_results(): there are none before fit(); Tuner.restore() reads earlier ones")
         location = self._definition.run_config.location
-        session = Session(self._trainable, self._definition, location, settings.load(), self._resumption)
+        session = ExperimentSession(self._trainable, self._definition, location, settings.load(), self._resumption)
         session.read()
         return session.results()
 

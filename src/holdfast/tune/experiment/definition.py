@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.store.location import Location
 from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig
 from holdfast.train.scaling_config import ScalingConfig
+from holdfast.tune.experiment.stored_definition import NotStorableError, described, made
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
 from holdfast.tune.search.searcher import Searcher
@@ -27,8 +28,6 @@ from holdfast.tune.stopper import (
     TimeoutStopper,
 )
 from holdfast.tune.tune_config import TuneConfig
-
-from .stored import NotStorableError, described, made
 
 KIND = "experiment"
 _STORED = ("metric", "mode", "num_samples", "max_concurrent_trials")

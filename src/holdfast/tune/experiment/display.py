@@ -15,13 +15,13 @@ from holdfast.driver.display import BackgroundDisplay, Painter
 from holdfast.driver.display_picture import Failure
 from holdfast.driver.display_streams import Sink, is_foreground, is_terminal, terminal_size
 from holdfast.printable import printable
+from holdfast.tune.experiment.trial_tally import TrialTally, row_of
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
 
 from .display_live import MAX_ROWS, TrialsLivePainter
 from .display_picture import TrialsPicture, closing_text, failure_text
 from .display_plain import TrialsPlainPainter
 from .machine import Experiment
-from .tally import Tally, row_of
 from .trial import Trial
 
 _LOOK_EVERY_S = 0.25
@@ -44,7 +44,7 @@ def make(kind: str, stream: TextIO | None = None) -> TrialsDisplay | None:
 
 
 class TrialsDisplay(BackgroundDisplay):
-    """Told by the experiment's audience."""
+    """Told by the experiment's listeners."""
 
     noun = "experiment"
 
@@ -60,7 +60,7 @@ class TrialsDisplay(BackgroundDisplay):
         self._shown = TrialsPicture()
         self._picture = self._shown
         self._width = width
-        self._tally = Tally(None, None)
+        self._tally = TrialTally(None, None)
         self._look_at = float("-inf")
         self._experiment: Experiment | None = None
 
@@ -71,7 +71,7 @@ class TrialsDisplay(BackgroundDisplay):
     def begin(self, experiment: Experiment, total: float | None, budget_s: float | None) -> None:
         self._experiment = experiment
         spec, shown = experiment.spec, self._shown
-        self._tally = Tally(spec.metric, spec.mode)
+        self._tally = TrialTally(spec.metric, spec.mode)
         earlier = experiment.get_trials()
         for trial in earlier:
             if trial.has_ended:

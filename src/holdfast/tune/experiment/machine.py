@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from holdfast.core.experiment import events as ev
+from holdfast.core.experiment.commands import Command, Decide, FailFast, LetGoOn, Run, StopRun
 from holdfast.core.metric_names import flat_items, lookup
 from holdfast.errors import message_of
 from holdfast.runs.experiments import completed
 from holdfast.store.location import Location
+from holdfast.tune.experiment.trial_names import TrialNames
 from holdfast.tune.foresight import next_decision
 from holdfast.tune.metrics import reported_text
 from holdfast.tune.schedulers.decision import Decision, Exploit, Request, Resize, Save, SetConfig, StopTrial
@@ -34,9 +37,6 @@ from holdfast.tune.search.searcher import Searcher
 from holdfast.tune.search.suggestion import complete, searched
 from holdfast.tune.stopper import Stopper
 
-from . import events as ev
-from .commands import Command, Decide, FailFast, LetGoOn, Run, StopRun
-from .naming import Naming
 from .trial import Trial
 
 Bundles = Sequence[Mapping[str, float]]
@@ -47,7 +47,7 @@ class Spec:
     metric: str | None
     mode: str | None
     num_samples: int
-    naming: Naming
+    naming: TrialNames
     resources_of: Callable[[dict[str, Any]], Bundles]
     fail_fast: bool = False
     host: Mapping[str, Any] = field(default_factory=dict)  # what every result says of the machine

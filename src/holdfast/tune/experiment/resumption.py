@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.core.experiment import events as ev
 from holdfast.core.run.state import Outcome
 from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING
 
-from . import events as ev
 from .trial import Trial
 
 

@@ -17,10 +17,9 @@ from holdfast.driver.plan import Ending, Plan
 from holdfast.driver.storage_place import storage_of
 from holdfast.engine.base import Inbox
 from holdfast.settings import Settings
-
-from .hub import Hub
-from .room import Shares
-from .storage import TrialDiskStorage, TrialHistory, TrialRemoteStorage
+from holdfast.tune.experiment.capacity import Shares
+from holdfast.tune.experiment.shared_nodes import SharedNodes
+from holdfast.tune.experiment.trial_storage import TrialDiskStorage, TrialHistory, TrialRemoteStorage
 
 
 class ForTrial(NamedTuple):
@@ -92,7 +91,7 @@ class TrialRun:
         trial_id: str,
         name: str,
         plan: Plan,
-        hub: Hub,
+        nodes: SharedNodes,
         shares: Shares,
         history: TrialHistory,
         settings: Settings,
@@ -116,7 +115,7 @@ class TrialRun:
         inbox = _Inbox()
         inbox.shared, inbox.run = shared, self
         self._inbox = inbox
-        self.engine = hub.engine_for(shares, self._session_is_closed)
+        self.engine = nodes.engine_for(shares, self._session_is_closed)
         plan = replace(plan, on_report=self._reported)
         self._driver = Driver(
             plan,

@@ -12,14 +12,13 @@ from holdfast.runs.history import manifests_of
 from holdfast.store.journal import Record
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.result import Result
-
-from .machine import Experiment
-from .trial import Trial
+from holdfast.tune.experiment.machine import Experiment
+from holdfast.tune.experiment.trial import Trial
 
 Rows = list[dict[str, Any]]
 
 
-class Results(Sequence[Result]):
+class TrialResults(Sequence[Result]):
     """One for each trial, in their order."""
 
     def __init__(self, experiment: Experiment, records: Callable[[], Iterable[Record]]) -> None:

@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any
 
 from holdfast import interrupt
+from holdfast.core.experiment import commands as do
+from holdfast.core.experiment import events as ev
 from holdfast.driver.plan import Plan
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage
@@ -22,22 +24,19 @@ from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import message_of
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
+from holdfast.tune.experiment.callback_delivery import Backlog, CallbackDelivery
+from holdfast.tune.experiment.capacity import BundlePlacement
+from holdfast.tune.experiment.listeners import Listeners
+from holdfast.tune.experiment.machine import Experiment
+from holdfast.tune.experiment.restore import Kept, entry_of, replay, unheard
+from holdfast.tune.experiment.resumption import Resumption, was_over
+from holdfast.tune.experiment.shared_nodes import SharedNodes
+from holdfast.tune.experiment.trial import Trial
+from holdfast.tune.experiment.trial_run import ForTrial, Said, TrialRun
+from holdfast.tune.experiment.trial_starter import TrialStarter
+from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory
 from holdfast.tune.schedulers.trial_scheduler import PAUSED, PENDING, RUNNING
 from holdfast.wire import messages as wire
-
-from . import commands as do
-from . import events as ev
-from .audience import Audience
-from .hub import Hub
-from .machine import Experiment
-from .replaying import Kept, entry_of, replay, unheard
-from .resumption import Resumption, was_over
-from .room import Manner
-from .starter import Starter
-from .storage import Books, TrialHistory
-from .telling import Backlog, Telling
-from .trial import Trial
-from .trial_run import ForTrial, Said, TrialRun
 
 log = logging.getLogger(__name__)
 _BATCH = 1000
@@ -55,7 +54,7 @@ class ExperimentDriver:
         inbox: Inbox,
         engine: Engine,
         settings: Settings,
-        audience: Audience,
+        listeners: Listeners,
         *,
         space: Mapping[str, Any],
         plan_of: Callable[[Trial], Plan],
@@ -63,27 +62,27 @@ class ExperimentDriver:
         resumption: Resumption,
         max_concurrent: int,
         score_attribute: str | None,
-        manner_of: Callable[[Trial], Manner],
+        placement_of: Callable[[Trial], BundlePlacement],
         expected: float,
     ) -> None:
         self._experiment, self._storage, self._inbox = experiment, storage, inbox
-        self._settings, self._audience = settings, audience
+        self._settings, self._listeners = settings, listeners
         self._space, self._configure, self._resumption = space, configure, resumption
-        self._books = Books(storage)
-        self._telling = Telling(audience, self._books)
-        self._hub = Hub(engine)
-        self._starter = Starter(
+        self._batch = JournalBatch(storage)
+        self._delivery = CallbackDelivery(listeners, self._batch)
+        self._nodes = SharedNodes(engine)
+        self._starter = TrialStarter(
             experiment,
-            self._hub,
-            self._books,
+            self._nodes,
+            self._batch,
             inbox,
             settings,
-            audience,
+            listeners,
             self._happen,
             plan_of,
             max_concurrent,
             score_attribute,
-            manner_of,
+            placement_of,
             expected,
         )
         self._runs = self._starter.runs
@@ -106,7 +105,7 @@ class ExperimentDriver:
                 self._start()
                 while not self._over:
                     self._turn(self._wait())
-                self._books.write_mark()
+                self._batch.write_mark()
             outcome = "stopped" if self._letting_go else "finished"
             text = self._letting_go
             return outcome
@@ -114,11 +113,11 @@ class ExperimentDriver:
             text = message_of(error)
             raise
         finally:
-            self._close(self._hub.close)
+            self._close(self._nodes.close)
             try:
-                self._audience.finished(outcome, text)
+                self._listeners.finished(outcome, text)
             finally:
-                self._close(lambda: self._books.sync_if_due(math.inf), lambda: self._storage.close(True))
+                self._close(lambda: self._batch.sync_if_due(math.inf), lambda: self._storage.close(True))
 
     def replay(self, records: Iterable[Record]) -> None:
         """Bring the machine to where an earlier driver left it, and take in what that was about to write."""
@@ -128,7 +127,7 @@ class ExperimentDriver:
         """This driver's first words, behind what was replayed."""
         experiment = self._experiment
         self._spent_before = experiment.spent_s
-        self._telling.catch_up(self._backlog.untold)
+        self._delivery.catch_up(self._backlog.untold)
         for trial_id, records in self._kept.items():
             self._hear_late(self._trial(trial_id), records)
         self._happen(ev.Began(epoch, dict(experiment.spec.host), marks=True))
@@ -141,7 +140,7 @@ class ExperimentDriver:
         for trial_id, records in self._kept.items():
             left = self._trial(trial_id)
             if not left.has_ended:
-                self._starter.histories[trial_id] = TrialHistory(trial_id, self._books, epoch, records)
+                self._starter.histories[trial_id] = TrialHistory(trial_id, self._batch, epoch, records)
                 if was_over(left, records):
                     self._happen(ev.Ended(trial_id))
         self._kept = {}
@@ -153,14 +152,14 @@ class ExperimentDriver:
             before = trial.results
             self._happen(event)
             if trial.results > before:
-                self._telling.reported_late(trial)
+                self._delivery.reported_late(trial)
 
     def _start(self) -> None:
-        self._audience.began(self._experiment)
+        self._listeners.began(self._experiment)
         if self._nothing_is_left():
             self._end()
         else:
-            self._hub.open(self._configure, self._inbox)
+            self._nodes.open(self._configure, self._inbox)
             self._is_ready_by = time.monotonic() + _NODES_JOIN_WITHIN_S
         self._turn([])
 
@@ -196,7 +195,7 @@ class ExperimentDriver:
     def _let_go(self, why: str, at_once: bool = False) -> None:
         """Stop what runs, with what it has reported safe, and leave it to be resumed."""
         self._letting_go = self._letting_go or why
-        self._audience.stopping(f"{why}{_stopped(len(self._runs), at_once)}")
+        self._listeners.stopping(f"{why}{_stopped(len(self._runs), at_once)}")
         for run in self._runs.values():
             run.stop(at_once)
 
@@ -206,7 +205,7 @@ class ExperimentDriver:
         return self._spent_before + time.monotonic() - self._began_at
 
     def _wait(self) -> list[Any]:
-        due = min([time.monotonic() + _TICK_S, self._books.due(), *(run.due() for run in self._runs.values())])
+        due = min([time.monotonic() + _TICK_S, self._batch.due(), *(run.due() for run in self._runs.values())])
         try:
             return [self._inbox.get(timeout=max(0.0, due - time.monotonic())), *self._heard()]
         except queue.Empty:
@@ -220,14 +219,14 @@ class ExperimentDriver:
         for run in list(self._runs.values()):
             run.on_time(now)
         self._settle()
-        while self._books.write():  # what came in meanwhile is for the next turn, or this one might never end
+        while self._batch.write():  # what came in meanwhile is for the next turn, or this one might never end
             self._settle()
-        self._books.sync_if_due(time.monotonic())
-        changes = self._audience.turned()
-        self._telling.turned()
+        self._batch.sync_if_due(time.monotonic())
+        changes = self._listeners.turned()
+        self._delivery.turned()
         for changed in changes:
             self._happen(changed)
-            self._books.write()
+            self._batch.write()
         self._look_at_the_clock()
 
     def _heard(self) -> list[Any]:
@@ -245,7 +244,7 @@ class ExperimentDriver:
             elif callable(item):
                 item()
             else:
-                self._hub.hear(*item)
+                self._nodes.hear(*item)
 
     def _settle(self) -> None:
         """Take in what the trials have said and how they ended; then start what can be started."""
@@ -253,11 +252,11 @@ class ExperimentDriver:
             self._hear_reports(run)
             if run.is_over and run.is_gone and not run.said:
                 self._run_is_gone(run)
-            elif run.engine.wants_room and not run.is_over:
-                self._starter.find_room(run)
+            elif run.engine.wants_capacity and not run.is_over:
+                self._starter.find_capacity(run)
         if not self._letting_go and self._is_ready():
             self._starter.fill()
-        self._hub.room.settle()
+        self._nodes.capacity.settle()
         self._end_if_over()
 
     def _hear_reports(self, run: TrialRun) -> None:
@@ -269,7 +268,7 @@ class ExperimentDriver:
             before = trial.results
             self._happen(_reported(run.trial_id, report))
             if trial.results > before:
-                self._telling.reported(trial)
+                self._delivery.reported(trial)
 
     def _happen(self, event: ev.Event) -> None:
         """The machine takes it in now; what follows is done when it is journalled."""
@@ -277,14 +276,14 @@ class ExperimentDriver:
         for command in commands:
             if isinstance(command, do.FailFast):  # nothing is started from now on
                 self._letting_go = f"{self._trial(command.trial)} failed, and fail_fast is set"
-        self._books.note([entry_of(event, self._space)], partial(self._act, event, commands))
+        self._batch.note([entry_of(event, self._space)], partial(self._act, event, commands))
 
     def _act(self, event: ev.Event, commands: list[do.Command]) -> None:
         if isinstance(event, (ev.Ended, ev.Skipped)):
             self._starter.histories.pop(event.trial, None)
-            self._telling.ended(self._trial(event.trial))
+            self._delivery.ended(self._trial(event.trial))
         elif isinstance(event, ev.Exploited):
-            self._audience.exploited(self._trial(event.trial))
+            self._listeners.exploited(self._trial(event.trial))
         for command in commands:
             match command:
                 case do.Decide(decided):
@@ -308,7 +307,7 @@ class ExperimentDriver:
 
     def _is_ready(self) -> bool:
         """Whether the nodes that were there at the start have joined, or have had the time to."""
-        return self._hub.room.is_settled or time.monotonic() >= self._is_ready_by
+        return self._nodes.capacity.is_settled or time.monotonic() >= self._is_ready_by
 
     # How they end
 
@@ -328,7 +327,7 @@ class ExperimentDriver:
             self._happen(ev.Ended(trial.trial_id, "its run was stopped from outside"))
 
     def _end_if_over(self) -> None:
-        if self._runs or self._starter.reserved or self._over or self._books.has_open:
+        if self._runs or self._starter.reserved or self._over or self._batch.has_open:
             self._idled = self._idled and not self._runs
             return
         if self._letting_go:
@@ -354,7 +353,7 @@ class ExperimentDriver:
 
     def _end(self) -> None:
         self._happen(ev.Over())
-        self._books.note([], self._finish)
+        self._batch.note([], self._finish)
 
     def _finish(self) -> None:
         self._over = True
@@ -363,7 +362,7 @@ class ExperimentDriver:
         experiment = self._experiment
         if not experiment.stopping and not self._letting_go and experiment.stopper.stop_all():
             self._happen(ev.StopDecided("the experiment's stop criterion is met"))
-            while self._books.write():
+            while self._batch.write():
                 self._settle()
 
 

@@ -9,12 +9,12 @@ import pytest
 from toy_trials import ToyExperiment, trial
 
 from holdfast.tune.callback import Callback, Trial
-from holdfast.tune.experiment.audience import Audience
+from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.progress_reporter import CLIReporter, ProgressReporter
 
 
-def audience(experiment: ToyExperiment, *callbacks: Callback, reporter: ProgressReporter | None = None) -> Audience:
-    made = Audience(callbacks, reporter, "/local")
+def listeners(experiment: ToyExperiment, *callbacks: Callback, reporter: ProgressReporter | None = None) -> Listeners:
+    made = Listeners(callbacks, reporter, "/local")
     made.began(experiment)  # type: ignore[arg-type]
     return made
 
@@ -25,7 +25,7 @@ def test_a_callback_that_raises_is_named() -> None:
             raise KeyError("loss")
 
     experiment = ToyExperiment([trial(0)])
-    told = audience(experiment, Broken())
+    told = listeners(experiment, Broken())
     with pytest.raises(RuntimeError, match=r"Broken.on_trial_result raised KeyError: 'loss'"):
         told.reported(experiment.trials[0], {"loss": 1})
 
@@ -41,7 +41,7 @@ def test_callbacks_can_go_through_all_trials_in_one_look() -> None:
             assert len(trials) == 100
 
     experiment = ToyExperiment([trial(n) for n in range(100)])
-    told = audience(experiment, Looks())
+    told = listeners(experiment, Looks())
     told.turned()
     assert len(seen) == 100
     assert experiment.looks_at_all == 3
@@ -49,7 +49,7 @@ def test_callbacks_can_go_through_all_trials_in_one_look() -> None:
 
 def test_callbacks_that_do_not_look_cost_no_look() -> None:
     experiment = ToyExperiment([trial(n) for n in range(100)])
-    told = audience(experiment, Callback())
+    told = listeners(experiment, Callback())
     for _ in range(10):
         told.turned()
         told.reported(experiment.trials[0], {"loss": 1})
@@ -68,7 +68,7 @@ def test_a_reporter_that_raises_is_not_asked_again(capsys: pytest.CaptureFixture
             raise BrokenPipeError("the reader has gone")
 
     reporter = Broken()
-    told = audience(ToyExperiment(), reporter=reporter)
+    told = listeners(ToyExperiment(), reporter=reporter)
     told.turned()
     told.turned()
     told.finished("finished", "")
@@ -78,7 +78,7 @@ def test_a_reporter_that_raises_is_not_asked_again(capsys: pytest.CaptureFixture
 
 def test_a_reporter_of_the_user_prints_in_place_of_the_display(capsys: pytest.CaptureFixture[str]) -> None:
     experiment = ToyExperiment([trial(0, loss=0.5)])
-    told = audience(experiment, reporter=CLIReporter(max_report_frequency=0))
+    told = listeners(experiment, reporter=CLIReporter(max_report_frequency=0))
     told.turned()
     told.ended(experiment.end(experiment.trials[0], "ValueError: bad\nTraceback"))
     told.finished("finished", "")
@@ -106,7 +106,7 @@ def test_all_are_told_of_the_end_and_what_is_open_is_closed_whoever_raises() -> 
         def close(self) -> None:
             told.append("closed")
 
-    made = Audience([Broken(), Last()], None, "/local", artifacts=Far())  # type: ignore[arg-type]
+    made = Listeners([Broken(), Last()], None, "/local", artifacts=Far())  # type: ignore[arg-type]
     made.finished("failed", "it could not begin")
     assert told == []
     made.began(ToyExperiment([]))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 
 
-class Sent:
+class PickledTrainable:
     def __init__(self, entry: Callable[[dict[str, Any]], Any]) -> None:
         try:
             self._data = cloudpickle.dumps(entry)

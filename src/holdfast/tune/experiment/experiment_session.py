@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast import settings
+from holdfast.core.experiment.events import KINDS
 from holdfast.core.run.state import RunSpec
 from holdfast.driver.configuration import configuration, configured_for
 from holdfast.driver.plan import Plan
@@ -28,7 +29,7 @@ from holdfast.train.demand import demand_of
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.callback import Callback
 from holdfast.tune.experiment.artifacts import Artifacts
-from holdfast.tune.experiment.audience import Audience
+from holdfast.tune.experiment.capacity import BundlePlacement
 from holdfast.tune.experiment.definition import (
     KIND,
     Definition,
@@ -37,17 +38,16 @@ from holdfast.tune.experiment.definition import (
 )
 from holdfast.tune.experiment.display import TrialsDisplay
 from holdfast.tune.experiment.display import make as make_display
-from holdfast.tune.experiment.events import KINDS
-from holdfast.tune.experiment.loop import ExperimentDriver
+from holdfast.tune.experiment.experiment_driver import ExperimentDriver
+from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.experiment.machine import Experiment, Spec
-from holdfast.tune.experiment.naming import Naming
-from holdfast.tune.experiment.replaying import replay
-from holdfast.tune.experiment.results import Results
+from holdfast.tune.experiment.pickled_trainable import PickledTrainable
+from holdfast.tune.experiment.restore import replay
 from holdfast.tune.experiment.resumption import Resumption
-from holdfast.tune.experiment.room import Manner
-from holdfast.tune.experiment.sent import Sent
-from holdfast.tune.experiment.stored import missing_in
+from holdfast.tune.experiment.stored_definition import missing_in
 from holdfast.tune.experiment.trial import Trial
+from holdfast.tune.experiment.trial_names import TrialNames
+from holdfast.tune.experiment.trial_results import TrialResults
 from holdfast.tune.logger import default_loggers
 from holdfast.tune.resources import total
 from holdfast.tune.result_grid import ResultGrid
@@ -59,7 +59,7 @@ from holdfast.wire.objects.refs import open_session
 _NEVER_PAUSE = (FIFOScheduler, ASHAScheduler)
 
 
-class Session:
+class ExperimentSession:
     """One driver's work on an experiment."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Session:
         self._trainable, self._definition, self._location = trainable, definition, location
         self._settings, self._resumption = in_force, resumption
         self._driver: ExperimentDriver | None = None
-        self._entry: Sent | None = None
+        self._entry: PickledTrainable | None = None
         self._asked: tuple[int, bool] | None = None
 
     def prepare(self, engine: Any) -> None:
@@ -101,7 +101,7 @@ class Session:
             self._check_configs()
             self._identify(definition, known)
             for found in damage:
-                self._audience.warn(f"{found.path} is damaged ({found.where}): {found.what}")
+                self._listeners.warn(f"{found.path} is damaged ({found.where}): {found.what}")
             driver.begin(epoch)
             if self._asked is not None:
                 driver.ask_to_stop(*self._asked)
@@ -141,7 +141,7 @@ class Session:
         return self._driver.failed_fast if self._driver is not None else None
 
     def results(self) -> ResultGrid:
-        results = Results(self._experiment, self._records)
+        results = TrialResults(self._experiment, self._records)
         return ResultGrid(
             results,
             experiment_path=str(self._location),
@@ -180,7 +180,7 @@ class Session:
             metric=config.metric,
             mode=config.mode,
             num_samples=config.num_samples,
-            naming=Naming(
+            naming=TrialNames(
                 definition.prefix, definition.trainable_name, config.trial_name_creator, config.trial_dirname_creator
             ),
             resources_of=self._bundles,
@@ -199,7 +199,7 @@ class Session:
         self._configured = self._configure(run)
         logs = self._storage.home.root / "trials"
         far = (self._location, logs, self._settings.storage_patience_s)
-        self._audience = Audience(
+        self._listeners = Listeners(
             [*_callbacks(run), *_default_loggers(run)],
             run.progress_reporter,
             str(logs),
@@ -217,14 +217,14 @@ class Session:
             inbox,
             engine,
             self._settings,
-            self._audience,
+            self._listeners,
             space=definition.param_space,
             plan_of=self._plan,
             configure=self._configured,
             resumption=self._resumption,
             max_concurrent=config.max_concurrent_trials or 0,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
-            manner_of=self._manner,
+            placement_of=self._placement,
             expected=definition.total_samples if definition.knows_samples else math.inf,
         )
         self._experiment.stopper.use_clock(driver.elapsed)
@@ -247,15 +247,15 @@ class Session:
             return trainer_resources(self._trainable, config).bundles
         return resources_of(self._trainable, config).bundles
 
-    def _manner(self, trial: Trial) -> Manner:
+    def _placement(self, trial: Trial) -> BundlePlacement:
         if not isinstance(self._trainable, DataParallelTrainer):
             request = resources_of(self._trainable, trial.config)
-            return Manner(request.strategy, tuple(request.options.get("bundle_label_selector") or ()))
+            return BundlePlacement(request.strategy, tuple(request.options.get("bundle_label_selector") or ()))
         asked = demand_of(trial_trainer(self._trainable, trial.config).scaling_config, self._definition.run_config)
         labels = tuple(asked.labels_of(number) for number in range(len(trial.resources))) if asked.labels else ()
         known = {name for bundle in trial.resources for name in bundle}
         besides = {name: amount for name, amount in asked.resources.items() if name not in known}
-        return Manner(asked.strategy, labels, besides)
+        return BundlePlacement(asked.strategy, labels, besides)
 
     @property
     def _lockstep(self) -> bool:
@@ -305,14 +305,14 @@ class Session:
         scaling = scaling_of([dict(bundle) for bundle in trial.resources])
         return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
 
-    def _sent(self) -> Sent | None:
+    def _sent(self) -> PickledTrainable | None:
         """What trials run, if it is the same for all."""
         if isinstance(self._trainable, DataParallelTrainer):
             return None
         run = self._definition.run_config
         scheduler = self._definition.tune_config.scheduler
         may_pause = scheduler is not None and type(scheduler) not in _NEVER_PAUSE
-        return Sent(entry_of(self._trainable, run.checkpoint_config, run.stop, may_pause=may_pause))
+        return PickledTrainable(entry_of(self._trainable, run.checkpoint_config, run.stop, may_pause=may_pause))
 
     def _configure(self, run: RunConfig) -> Any:
         plan = Plan(

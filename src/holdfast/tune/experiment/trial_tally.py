@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.core.metric_names import metric_number
+from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.metrics import TRAINING_ITERATION
 from holdfast.tune.progress_reporter import TrialRow
 from holdfast.tune.schedulers.trial_scheduler import ERROR, RUNNING
-
-from .trial import Trial
 
 KEPT = 20  # rows of a table that is read at the end of an experiment
 
@@ -26,7 +25,7 @@ class Look(NamedTuple):
     rows: tuple[TrialRow, ...]  # of some that run
 
 
-class Tally:
+class TrialTally:
     """Without ``metric`` and ``mode`` there is no best trial, and the last ones that ended are kept instead."""
 
     def __init__(self, metric: str | None, mode: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.objects import put
-from holdfast.tune.experiment.stored import (
+from holdfast.tune.experiment.stored_definition import (
     Missing,
     NotStorableError,
     config_from_store,

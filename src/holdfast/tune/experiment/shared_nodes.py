@@ -14,20 +14,19 @@ from msgspec import structs
 
 from holdfast.driver.roster import place_of
 from holdfast.engine.base import Engine, Granting, Inbox, Session
+from holdfast.tune.experiment.capacity import Bundles, Capacity, NodeCapacity, Share, Shares
+from holdfast.tune.experiment.granted_capacity import GrantedCapacity
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Place
-
-from .granted import GrantedRoom
-from .room import Bundles, NodeRoom, Room, Share, Shares
 
 T = TypeVar("T")
 
 
-class Hub:
+class SharedNodes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._session: Session | None = None
-        self.room: Room = NodeRoom()
+        self.capacity: Capacity = NodeCapacity()
         self._nodes: dict[str, str] = {}  # that are ready; their places, if nothing of an earlier driver is left there
         self._parts: dict[int, TrialSession] = {}  # by the run's number
         self._shares: dict[int, Shares] = {}
@@ -44,7 +43,7 @@ class Hub:
     def open(self, configure: wire.Configure, inbox: Inbox) -> None:
         self._session = self._engine.open(configure, inbox)
         if isinstance(self._session, Granting):
-            self.room = GrantedRoom(self._session)
+            self.capacity = GrantedCapacity(self._session)
 
     def close(self) -> None:
         if self._session is not None:
@@ -52,7 +51,7 @@ class Hub:
 
     def lacking(self, run: int, bundles: Bundles) -> list[Mapping[str, float]]:
         """Those of a trial's bundles that it has no room for, or will have none soon."""
-        return self.room.lacking(self._shares.get(run, {}), bundles)
+        return self.capacity.lacking(self._shares.get(run, {}), bundles)
 
     # Trials
 
@@ -62,10 +61,10 @@ class Hub:
         return TrialEngine(self, self._runs, on_closed)
 
     def give_more(self, run: int, shares: Shares) -> None:
-        """Room for a trial that has lost some. One that closes needs none any more."""
+        """Capacity for a trial that has lost some. One that closes needs none any more."""
         part = self._parts.get(run)
         if part is None or part.is_closing:
-            self.room.give_back(shares)
+            self.capacity.give_back(shares)
             return
         mine = self._shares.setdefault(run, {})
         for node, share in shares.items():
@@ -79,8 +78,8 @@ class Hub:
         self._parts[part.run] = part
         shares = self._shares.get(part.run, {})
         for gone in [node for node in shares if node not in self._nodes]:  # since the trial was placed
-            self.room.give_back({gone: shares.pop(gone)})
-            part.needs_room()
+            self.capacity.give_back({gone: shares.pop(gone)})
+            part.needs_capacity()
         part.are_clear([place for place in self._nodes.values() if place])
         part.join(shares)
 
@@ -93,7 +92,7 @@ class Hub:
         shares = self._shares.get(run, {})
         gone = {id: share for id, share in shares.items() if node in (None, id)}
         self._shares[run] = {id: share for id, share in shares.items() if id not in gone}
-        self.room.give_back(gone)
+        self.capacity.give_back(gone)
         if not self._shares[run]:
             del self._shares[run]
             self._parts.pop(run, None)
@@ -111,29 +110,29 @@ class Hub:
                 if part is not None:
                     part.has_left(node)
             case wire.NodeJoining():
-                self.room.joining(node)
+                self.capacity.joining(node)
             case wire.NodeReady():
                 assert self._session is not None
                 self._session.accept(node, message.pid)
                 clear = self._nodes[node] = place_of(message) if message.clear else ""
                 for part in self._parts.values() if clear else ():
                     part.are_clear([clear])
-                self.room.ready(message)
+                self.capacity.ready(message)
             case wire.NodeSeats(_, seats):
-                self.room.seat(node, seats)
+                self.capacity.seat(node, seats)
             case wire.NodeDraining(_, deadline_s):
-                self.room.drain(node)
+                self.capacity.drain(node)
                 for part in self._on(node):
                     part.put(node, wire.NodeDraining(node, deadline_s))
-                    part.needs_room()
+                    part.needs_capacity()
             case wire.NodeLost():
                 self._lost(node)
 
     def _lost(self, id: str) -> None:
         self._nodes.pop(id, None)
-        self.room.lost(id)
+        self.capacity.lost(id)
         for part in self._on(id):
-            self.room.give_back({id: self._shares[part.run].pop(id)})
+            self.capacity.give_back({id: self._shares[part.run].pop(id)})
             part.lost(id)
 
     def _on(self, node: str) -> list[TrialSession]:
@@ -145,11 +144,11 @@ class TrialEngine:
 
     grows = True
 
-    def __init__(self, hub: Hub, run: int, on_closed: Callable[[], None]) -> None:
-        self._hub, self.run = hub, run
-        self.is_this_machine = hub.is_this_machine
+    def __init__(self, nodes: SharedNodes, run: int, on_closed: Callable[[], None]) -> None:
+        self._nodes, self.run = nodes, run
+        self.is_this_machine = nodes.is_this_machine
         self._on_closed = on_closed
-        self.wants_room = False  # it lost some, and waits for more
+        self.wants_capacity = False  # it lost some, and waits for more
         self.is_open = False
 
     def check(self, gpus: float) -> None:
@@ -157,13 +156,13 @@ class TrialEngine:
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> TrialSession:
         self.is_open = True
-        session = TrialSession(self._hub, self.run, configure, inbox, self)
-        self._hub.is_part(session)
+        session = TrialSession(self._nodes, self.run, configure, inbox, self)
+        self._nodes.is_part(session)
         return session
 
     def give_up(self) -> None:
         """The trial fails before it has asked for its nodes."""
-        self._hub.is_closed(self.run)
+        self._nodes.is_closed(self.run)
         self.closed()
 
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
@@ -174,8 +173,10 @@ class TrialEngine:
 
 
 class TrialSession:
-    def __init__(self, hub: Hub, run: int, configure: wire.Configure, inbox: Inbox, engine: TrialEngine) -> None:
-        self._hub, self.run, self._configure, self._inbox, self._engine = hub, run, configure, inbox, engine
+    def __init__(
+        self, nodes: SharedNodes, run: int, configure: wire.Configure, inbox: Inbox, engine: TrialEngine
+    ) -> None:
+        self._nodes, self.run, self._configure, self._inbox, self._engine = nodes, run, configure, inbox, engine
         self._there: set[str] = set()  # the nodes whose agents know of the run
         self.is_closing = False
 
@@ -186,7 +187,7 @@ class TrialSession:
                 continue
             self._there.add(node)
             self.put(node, wire.NodeJoining(node))
-            self._hub.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
+            self._nodes.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
 
     def are_clear(self, places: list[str]) -> None:
         """Before it was placed where it is now, the trial may have had a part of these."""
@@ -199,30 +200,30 @@ class TrialSession:
     def send(self, node_id: str, message: wire.Message) -> None:
         if isinstance(message, wire.Probe) or node_id not in self._there:
             return
-        if isinstance(message, wire.StartWorkers) and not self._hub.room.is_granted:
+        if isinstance(message, wire.StartWorkers) and not self._nodes.capacity.is_granted:
             message = structs.replace(message, places=[named(place) for place in message.places])
-        self._hub.send(node_id, wire.InRun(self.run, message))  # type: ignore[arg-type]
+        self._nodes.send(node_id, wire.InRun(self.run, message))  # type: ignore[arg-type]
 
     def _seats(self, node: str) -> list[wire.Seat]:
-        share = self._hub.share(self.run, node)
+        share = self._nodes.share(self.run, node)
         return [] if share is None else list(share.seats)
 
     def close(self) -> None:
         """Its processes are told to end; when they have, the experiment hears of it."""
         self.is_closing = True
         for node in self._there:
-            self._hub.send(node, wire.CloseRun(self.run, over=True))
+            self._nodes.send(node, wire.CloseRun(self.run, over=True))
         if not self._there:
             self._closed()
 
     def has_left(self, node: str) -> None:
         self._there.discard(node)
-        self._hub.is_closed(self.run, node)
+        self._nodes.is_closed(self.run, node)
         if self.is_closing and not self._there:
             self._closed()
 
     def _closed(self) -> None:
-        self._hub.is_closed(self.run)
+        self._nodes.is_closed(self.run)
         self._engine.closed()
 
     def lost(self, node: str) -> None:
@@ -230,15 +231,15 @@ class TrialSession:
         self.put(node, wire.NodeLost(node))
         if self.is_closing and not self._there:
             self._closed()
-        self.needs_room()
+        self.needs_capacity()
 
-    def needs_room(self) -> None:
+    def needs_capacity(self) -> None:
         if not self.is_closing:
-            self._engine.wants_room = True
+            self._engine.wants_capacity = True
 
     def hear(self, node: str, message: wire.Message) -> None:
         if isinstance(message, wire.NodeReady):
-            if self._hub.share(self.run, node) is None:
+            if self._nodes.share(self.run, node) is None:
                 return
             message = structs.replace(message, seats=self._seats(node))
         self.put(node, message)

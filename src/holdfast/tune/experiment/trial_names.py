@@ -30,7 +30,7 @@ class NewTrial:
 
 
 @dataclass(frozen=True)
-class Naming:
+class TrialNames:
     prefix: str  # of all trials of the experiment
     trainable: str
     name_creator: Creator | None = None

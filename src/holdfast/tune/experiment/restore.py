@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.experiment import events as ev
 from holdfast.core.run.events import GroupStarted
 from holdfast.core.run.state import Outcome
 from holdfast.runs.history import LocalReports, RemoteReports, ReportReader, manifests_of
@@ -15,14 +16,12 @@ from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
+from holdfast.tune.experiment.callback_delivery import TOLD, Backlog
+from holdfast.tune.experiment.machine import Experiment
+from holdfast.tune.experiment.stored_definition import config_from_store, config_to_store
+from holdfast.tune.experiment.trial import Trial
+from holdfast.tune.experiment.trial_storage import OF_TRIAL
 from holdfast.tune.search.suggestion import searched
-
-from . import events as ev
-from .machine import Experiment
-from .storage import OF_TRIAL
-from .stored import config_from_store, config_to_store
-from .telling import TOLD, Backlog
-from .trial import Trial
 
 Kept = dict[str, list[Record]]
 _BEGAN = ev.Began.__name__

@@ -18,9 +18,9 @@ from holdfast.driver.roster import Roster
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
-from holdfast.tune.experiment.hub import Hub, TrialEngine
-from holdfast.tune.experiment.storage import Books, TrialHistory
+from holdfast.tune.experiment.shared_nodes import SharedNodes, TrialEngine
 from holdfast.tune.experiment.trial_run import TrialRun
+from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory
 from holdfast.wire import messages as wire
 
 CONFIGURE = wire.Configure(
@@ -52,20 +52,20 @@ class Nodes:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
-        self.hub = Hub(self)  # type: ignore[arg-type]
-        self.hub.open(CONFIGURE, queue.SimpleQueue())
+        self.nodes = SharedNodes(self)  # type: ignore[arg-type]
+        self.nodes.open(CONFIGURE, queue.SimpleQueue())
 
     def open(self, _configure: Any, _inbox: Any) -> Any:
         send = lambda node, message: self.told.append((node, message))  # noqa: E731
         return SimpleNamespace(accept=lambda *_: None, send=send, close=lambda: None)
 
     def come(self, node: str, *, clear: bool = True) -> None:
-        self.hub.hear(node, wire.NodeReady(node, 1, 1.0, machine="m", clear=clear))
+        self.nodes.hear(node, wire.NodeReady(node, 1, 1.0, machine="m", clear=clear))
 
     def place(self) -> TrialEngine:
-        shares = self.hub.room.place(ONE_CPU)
+        shares = self.nodes.capacity.place(ONE_CPU)
         assert shares is not None
-        return self.hub.engine_for(shares, lambda: None)
+        return self.nodes.engine_for(shares, lambda: None)
 
 
 def clear_in(inbox: queue.SimpleQueue[Any]) -> list[str]:
@@ -91,7 +91,7 @@ def test_a_node_that_was_lost_is_not_said_to_be_clear_until_it_is_back() -> None
     nodes = Nodes()
     nodes.come("n1")
     nodes.come("n2")
-    nodes.hub.hear("n1", wire.NodeLost("n1"))
+    nodes.nodes.hear("n1", wire.NodeLost("n1"))
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     nodes.place().open(CONFIGURE, inbox)
     assert clear_in(inbox) == ["n2@m"]
@@ -116,13 +116,13 @@ def test_a_trial_that_closes_gets_no_more_room() -> None:
     engine = nodes.place()
     session = engine.open(CONFIGURE, queue.SimpleQueue())
     session.close()  # its node has not said yet that nothing is left there
-    shares = nodes.hub.room.place(ONE_CPU)
+    shares = nodes.nodes.capacity.place(ONE_CPU)
     assert shares is not None
-    nodes.hub.give_more(engine.run, shares)
+    nodes.nodes.give_more(engine.run, shares)
     opened = [node for node, message in nodes.told if isinstance(message, wire.OpenRun)]
     assert len(opened) == 1
-    nodes.hub.hear(opened[0], wire.RunClosed(engine.run))
-    assert nodes.hub.room.place([*ONE_CPU, *ONE_CPU]) is not None
+    nodes.nodes.hear(opened[0], wire.RunClosed(engine.run))
+    assert nodes.nodes.capacity.place([*ONE_CPU, *ONE_CPU]) is not None
 
 
 def test_a_trial_of_an_earlier_driver_that_is_placed_elsewhere_now_starts_at_once(tmp_path: Path) -> None:
@@ -130,24 +130,24 @@ def test_a_trial_of_an_earlier_driver_that_is_placed_elsewhere_now_starts_at_onc
     nodes = Nodes()
     shared: queue.SimpleQueue[Any] = queue.SimpleQueue()
     nodes.come("n2")
-    shares = nodes.hub.room.place(ONE_CPU)
+    shares = nodes.nodes.capacity.place(ONE_CPU)
     assert shares is not None
     nodes.come("n1")
     plan = Plan(name="t", location=Location.parse("path", tmp_path), spec=RunSpec(), payload=b"", identity={})
     past = [ev.DriverStarted(1, RunSpec(lease_s=100.0)), ev.GroupStarted(1, 1, None, 0, ("n1@m",))]
     records = [Record(0, 0.0, type(event).__name__, msgspec.to_builtins(event)) for event in past]
     at_once: Any = SimpleNamespace(write=lambda _entries, then: then(), check_lease=lambda: None)
-    books = Books(at_once)
+    batch = JournalBatch(at_once)
     told: list[str] = []
-    history = TrialHistory("t", books, 2, records)
-    run = TrialRun("t", "t", plan, nodes.hub, shares, history, Settings(), shared, told.append)
+    history = TrialHistory("t", batch, 2, records)
+    run = TrialRun("t", "t", plan, nodes.nodes, shares, history, Settings(), shared, told.append)
     run.start()
-    nodes.hub.hear("n2", wire.OfRun(run.engine.run, wire.NodeReady("n2", 1, 1.0, machine="m")))
+    nodes.nodes.hear("n2", wire.OfRun(run.engine.run, wire.NodeReady("n2", 1, 1.0, machine="m")))
     for _ in range(10):
         while not shared.empty():
             item = shared.get()
             item.run.take_in([item.item])
-        books.write()
+        batch.write()
     orders = [message.order for _, message in nodes.told if isinstance(message, wire.InRun)]
     assert not told
     assert any(isinstance(order, wire.StartWorkers) for order in orders)

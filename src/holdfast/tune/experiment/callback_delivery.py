@@ -10,9 +10,9 @@ from collections import deque
 from functools import partial
 from typing import Any, NamedTuple
 
-from .audience import Audience
-from .storage import Books
-from .trial import Trial
+from holdfast.tune.experiment.listeners import Listeners
+from holdfast.tune.experiment.trial import Trial
+from holdfast.tune.experiment.trial_storage import JournalBatch
 
 TOLD = "CallbacksTold"  # a record beside the machine's events
 
@@ -47,37 +47,37 @@ class Backlog:
             self._told += 1
 
 
-class Telling:
-    def __init__(self, audience: Audience, books: Books) -> None:
-        self._audience, self._books = audience, books
+class CallbackDelivery:
+    def __init__(self, listeners: Listeners, batch: JournalBatch) -> None:
+        self._listeners, self._batch = listeners, batch
         self._told = 0  # by this driver
         self._started: set[str] = set()  # trials that callbacks have heard of
 
     def catch_up(self, untold: deque[Untold]) -> None:
         """With what an earlier driver may not have told."""
         for one in untold:
-            self._books.note((), partial(self._tell_again, one))
+            self._batch.note((), partial(self._tell_again, one))
 
     def reported(self, trial: Trial) -> None:
         """When it is journalled."""
-        self._books.note((), partial(self._tell, trial, trial.last_result))
+        self._batch.note((), partial(self._tell, trial, trial.last_result))
 
     def reported_late(self, trial: Trial) -> None:
         """An earlier driver was about to journal it."""
-        self._books.note((), partial(self._tell_again, Untold(trial, trial.life, trial.last_result)))
+        self._batch.note((), partial(self._tell_again, Untold(trial, trial.life, trial.last_result)))
 
     def ended(self, trial: Trial) -> None:
         self._told += 1
-        self._audience.ended(trial)
+        self._listeners.ended(trial)
 
     def turned(self) -> None:
         """A turn of the loop is over, and loggers have written down what they have heard."""
         if self._told:
-            self._books.mark = (TOLD, {"count": self._told})
+            self._batch.mark = (TOLD, {"count": self._told})
 
     def _tell(self, trial: Trial, result: dict[str, Any]) -> None:
         self._told += 1
-        self._audience.reported(trial, result)
+        self._listeners.reported(trial, result)
 
     def _tell_again(self, one: Untold) -> None:
         self._told += 1
@@ -85,8 +85,8 @@ class Telling:
             return
         if one.trial.trial_id not in self._started:
             self._started.add(one.trial.trial_id)
-            self._audience.started(one.trial)
+            self._listeners.started(one.trial)
         if one.result is None:
-            self._audience.ended(one.trial)
+            self._listeners.ended(one.trial)
         else:
-            self._audience.reported(one.trial, one.result)
+            self._listeners.reported(one.trial, one.result)

@@ -11,26 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.experiment.events import CallbackChanged
 from holdfast.driver.display_picture import clean
 from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
 from holdfast.tune.callback import Callback
+from holdfast.tune.experiment.artifacts import Artifacts
+from holdfast.tune.experiment.display import TrialsDisplay
+from holdfast.tune.experiment.display_picture import failure_text
+from holdfast.tune.experiment.machine import Experiment
+from holdfast.tune.experiment.pbt_files import PbtFiles
+from holdfast.tune.experiment.trial import Trial, TrialForCallbacks
+from holdfast.tune.experiment.trial_tally import row_of
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.schedulers.decision import Exploit
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 
-from .artifacts import Artifacts
-from .display import TrialsDisplay
-from .display_picture import failure_text
-from .events import CallbackChanged
-from .machine import Experiment
-from .policies import Policies
-from .tally import row_of
-from .trial import Trial, TrialForCallbacks
 
-
-class Audience:
+class Listeners:
     """Told of nothing that is not journalled. A callback that raises ends the experiment with an error that names it:
     what it does may matter. A reporter that does is not asked again."""
 
@@ -77,7 +76,7 @@ class Audience:
                     callback.set_state(dict(state))
         if self._reporter is not None:
             self._reporter.setup(time.time(), self._total_samples, experiment.spec.metric, experiment.spec.mode)
-        self._policies = Policies(Path(experiment.home.path or self._local_root))
+        self._policies = PbtFiles(Path(experiment.home.path or self._local_root))
         self._policies.write_all(_changes(experiment))
         if self._display is not None:
             self._display.begin(experiment, self._total_samples, self._budget_s)
@@ -214,19 +213,19 @@ class Audience:
 class _Lazy(Sequence[TrialForCallbacks]):
     """All trials, gathered when somebody looks: most callbacks never do, and there may be many."""
 
-    def __init__(self, audience: Audience) -> None:
-        self._audience = audience
+    def __init__(self, listeners: Listeners) -> None:
+        self._listeners = listeners
 
     def __len__(self) -> int:
-        experiment = self._audience._experiment
+        experiment = self._listeners._experiment
         return 0 if experiment is None else experiment.count
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._audience._trials()[index]
-        return self._audience._view(found) if isinstance(found, Trial) else list(map(self._audience._view, found))
+        found = self._listeners._trials()[index]
+        return self._listeners._view(found) if isinstance(found, Trial) else list(map(self._listeners._view, found))
 
     def __iter__(self) -> Iterator[TrialForCallbacks]:
-        return map(self._audience._view, self._audience._trials())
+        return map(self._listeners._view, self._listeners._trials())
 
 
 def _changes(experiment: Experiment) -> Sequence[Exploit]:

@@ -29,7 +29,7 @@ Entry = tuple[str, Mapping[str, Any]]
 _SYNC_WITHIN_S = 0.1
 
 
-class Books:
+class JournalBatch:
     """What is to be journalled in this turn of the loop, by the experiment and by all its trials: one write for all.
 
     On disk what is written is safe from the death of the driver at once, and from a power cut a moment later: many
@@ -105,25 +105,25 @@ def _now(then: Then) -> None:
 class TrialHistory:
     """A trial's part of the journal, in memory as long as the trial has not ended."""
 
-    def __init__(self, trial: str, books: Books, epoch: int, records: Sequence[Record] = ()) -> None:
-        self._trial, self._books = trial, books
+    def __init__(self, trial: str, batch: JournalBatch, epoch: int, records: Sequence[Record] = ()) -> None:
+        self._trial, self._batch = trial, batch
         self.epoch = epoch
         self.records = list(records)
-        self.experiment = books.storage
+        self.experiment = batch.storage
         self.deliver: Callable[[Then], None] = _now  # to the trial's driver
 
     def check_lease(self) -> None:
-        self._books.check_lease()
+        self._batch.check_lease()
 
     def write(self, entries: Entries, then: Then) -> None:
         kept = [(kind, body) for kind, body in entries if kind != IDENTITY]
-        if not kept and not self._books.has_open:
+        if not kept and not self._batch.has_open:
             then()
             return
         now = time.time()
         self.records += [Record(0, now, kind, dict(body)) for kind, body in kept]
         own = [(OF_TRIAL, {"trial": self._trial, "kind": kind, "body": dict(body)}) for kind, body in kept]
-        self._books.note(own, lambda: self.deliver(then))
+        self._batch.note(own, lambda: self.deliver(then))
 
 
 class _Shared:

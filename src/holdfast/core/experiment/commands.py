@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from . import events as ev
+from holdfast.core.experiment import events as ev
 
 
 class Command(Struct, frozen=True):

@@ -11,51 +11,50 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.experiment import events as ev
 from holdfast.core.run import events as run_events
 from holdfast.core.run.state import CheckpointRecord
 from holdfast.driver.plan import Plan
 from holdfast.engine.base import Inbox
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
+from holdfast.tune.experiment.capacity import PLAIN, BundlePlacement, Bundles, Shares
+from holdfast.tune.experiment.exploit_checkpoint import adopt
+from holdfast.tune.experiment.machine import Experiment
+from holdfast.tune.experiment.shared_nodes import SharedNodes
+from holdfast.tune.experiment.trial import Trial
+from holdfast.tune.experiment.trial_run import TrialRun
+from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory
 from holdfast.tune.schedulers.trial_scheduler import PENDING
-
-from . import events as ev
-from .adoption import adopt
-from .hub import Hub
-from .machine import Experiment
-from .room import PLAIN, Bundles, Manner, Shares
-from .storage import Books, TrialHistory
-from .trial import Trial
-from .trial_run import TrialRun
 
 _MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
 _GRANTED_WITHIN_S = 10.0  # by a cluster that has room; then a person is told what is waited for
 _MOST_MISFITS = 100  # an experiment without end would go on with them for ever
 
 
-class Starter:
+class TrialStarter:
     """``happen`` takes in what happens to trials. ``reserved`` is the room of those that are about to begin.
     ``expected``: how many trials there will be; infinite if the searcher decides that on the way."""
 
     def __init__(
         self,
         experiment: Experiment,
-        hub: Hub,
-        books: Books,
+        nodes: SharedNodes,
+        batch: JournalBatch,
         inbox: Inbox,
         settings: Settings,
-        audience: Any,
+        listeners: Any,
         happen: Callable[[ev.Event], None],
         plan_of: Callable[[Trial], Plan],
         max_concurrent: int,
         score_attribute: str | None,
-        manner_of: Callable[[Trial], Manner],
+        placement_of: Callable[[Trial], BundlePlacement],
         expected: float,
     ) -> None:
-        self._experiment, self._hub, self._books, self._inbox = experiment, hub, books, inbox
-        self._settings, self._audience, self._happen, self._plan_of = settings, audience, happen, plan_of
+        self._experiment, self._nodes, self._batch, self._inbox = experiment, nodes, batch, inbox
+        self._settings, self._listeners, self._happen, self._plan_of = settings, listeners, happen, plan_of
         self._max_concurrent, self._score_attribute = max_concurrent, score_attribute
-        self._manner_of, self._expected = manner_of, expected
+        self._placement_of, self._expected = placement_of, expected
         self.runs: dict[str, TrialRun] = {}
         self.reserved: dict[str, Shares] = {}
         self.histories: dict[str, TrialHistory] = {}  # of trials that have not ended
@@ -75,7 +74,7 @@ class Starter:
                     break
                 self._happen(added)
                 continue
-            self._typical = trial.resources, self._manner(trial)
+            self._typical = trial.resources, self._placement(trial)
             shares = self._place(*self._typical)
             if shares is None:
                 if not self._can_never_fit(trial):
@@ -98,16 +97,16 @@ class Starter:
         shares = self._place(*self._typical)
         if shares is None:
             return False
-        self._hub.room.give_back(shares)
+        self._nodes.capacity.give_back(shares)
         return True
 
-    def _manner(self, trial: Trial) -> Manner:
-        return self._manner_of(trial) if self._hub.room.is_granted else PLAIN
+    def _placement(self, trial: Trial) -> BundlePlacement:
+        return self._placement_of(trial) if self._nodes.capacity.is_granted else PLAIN
 
-    def _place(self, bundles: Bundles, manner: Manner) -> Shares | None:
-        shares = self._hub.room.place(bundles, manner)
-        if shares is None and self._hub.room.is_granted:
-            self._hub.room.expect(bundles, manner, self._ahead() - 1)
+    def _place(self, bundles: Bundles, placement: BundlePlacement) -> Shares | None:
+        shares = self._nodes.capacity.place(bundles, placement)
+        if shares is None and self._nodes.capacity.is_granted:
+            self._nodes.capacity.expect(bundles, placement, self._ahead() - 1)
         return shares
 
     def _ahead(self) -> int:
@@ -119,10 +118,10 @@ class Starter:
         return int(min(most, self._expected - self._experiment.count + self._experiment.count_of(PENDING)))
 
     def _can_never_fit(self, trial: Trial) -> bool:
-        if self._hub.grows or not self._hub.room.is_settled or self._hub.room.can_ever(trial.resources):
+        if self._nodes.grows or not self._nodes.capacity.is_settled or self._nodes.capacity.can_ever(trial.resources):
             return False
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
-        there = {name: amount for name, amount in self._hub.room.total().items() if amount}
+        there = {name: amount for name, amount in self._nodes.capacity.total().items() if amount}
         self._happen(ev.Ended(trial.trial_id, f"it asks for {asked}, and there is only {there}: use with_resources"))
         self._misfits += 1
         if self._misfits >= _MOST_MISFITS:
@@ -130,17 +129,17 @@ class Starter:
         return True
 
     def _say_what_is_waited_for(self, trial: Trial) -> None:
-        if self.runs or not self._hub.grows:
+        if self.runs or not self._nodes.grows:
             return  # it is its turn when another one has ended
-        now, granted = time.monotonic(), self._hub.room.is_granted
+        now, granted = time.monotonic(), self._nodes.capacity.is_granted
         since = self._waited_for.setdefault(trial.trial_id, now)
         if since == -math.inf or (granted and now < since + _GRANTED_WITHIN_S):
             return
         self._waited_for[trial.trial_id] = -math.inf
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
-        there = {name: amount for name, amount in self._hub.room.total().items() if amount}
+        there = {name: amount for name, amount in self._nodes.capacity.total().items() if amount}
         state = "the cluster was asked for it" if granted else f"the nodes have {there or 'nothing'} now"
-        self._audience.warn(f"{trial} waits for {asked}; {state}")
+        self._listeners.warn(f"{trial} waits for {asked}; {state}")
 
     def _exploit(self, trial: Trial) -> None:
         request = trial.donor
@@ -154,7 +153,7 @@ class Starter:
                 *where, number, f"x{trial.exploits + 1}", self._score_attribute, self._settings.storage_patience_s
             )
         except StorageError as error:  # its start, without the exploit, says that it is given up
-            self._audience.warn(f"{trial} goes on from its own checkpoint: {error}")
+            self._listeners.warn(f"{trial} goes on from its own checkpoint: {error}")
             return
         history = self.history(trial)
         event = run_events.Adopted(record)
@@ -163,49 +162,49 @@ class Starter:
 
     def history(self, trial: Trial) -> TrialHistory:
         if trial.trial_id not in self.histories:
-            self.histories[trial.trial_id] = TrialHistory(trial.trial_id, self._books, self._experiment.epoch)
+            self.histories[trial.trial_id] = TrialHistory(trial.trial_id, self._batch, self._experiment.epoch)
         return self.histories[trial.trial_id]
 
     def leave(self, trial: Trial) -> None:
         """To the next driver: it was to be started, and all is stopped now."""
-        self._hub.room.give_back(self.reserved.pop(trial.trial_id))
+        self._nodes.capacity.give_back(self.reserved.pop(trial.trial_id))
 
     def run(self, trial: Trial) -> None:
         shares = self.reserved.pop(trial.trial_id)
         try:
             plan = self._plan_of(trial)
         except Exception as error:
-            self._hub.room.give_back(shares)
+            self._nodes.capacity.give_back(shares)
             self._happen(ev.Ended(trial.trial_id, f"it could not be started: {error}"))
             return
         run = TrialRun(
             trial.trial_id,
             trial.name,
             plan,
-            self._hub,
+            self._nodes,
             shares,
             self.history(trial),
             self._settings,
             self._inbox,
-            self._audience.warn,
-            self._audience.output,
-            partial(self._audience.recovers, trial),
+            self._listeners.warn,
+            self._listeners.output,
+            partial(self._listeners.recovers, trial),
             trial.heard,
         )
         self.runs[trial.trial_id] = run
-        self._audience.started(trial)
+        self._listeners.started(trial)
         run.start()
 
-    def find_room(self, run: TrialRun) -> None:
+    def find_capacity(self, run: TrialRun) -> None:
         """For a trial that lost a node, or will."""
         trial = self._experiment.trial(run.trial_id)
-        lacking = self._hub.lacking(run.engine.run, trial.resources)
+        lacking = self._nodes.lacking(run.engine.run, trial.resources)
         if not lacking:
-            run.engine.wants_room = False
+            run.engine.wants_capacity = False
             return
-        manner = self._manner(trial)
-        manner = replace(manner, strategy="PACK", labels=manner.labels[: len(lacking)])
-        shares = self._hub.room.place(lacking, manner)
+        placement = self._placement(trial)
+        placement = replace(placement, strategy="PACK", labels=placement.labels[: len(lacking)])
+        shares = self._nodes.capacity.place(lacking, placement)
         if shares is not None:
-            run.engine.wants_room = False
-            self._hub.give_more(run.engine.run, shares)
+            run.engine.wants_capacity = False
+            self._nodes.give_more(run.engine.run, shares)

@@ -16,7 +16,7 @@ from holdfast.tune.schedulers.decision import Exploit, policy_rows
 GLOBAL = "pbt_global.txt"
 
 
-class Policies:
+class PbtFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 

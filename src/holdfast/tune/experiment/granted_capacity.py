@@ -1,4 +1,4 @@
-"""Room on a cluster, which grants it when it is asked: one reservation for all bundles of a trial, had as a whole.
+"""Capacity on a cluster, which grants it when it is asked: one reservation for all bundles of a trial, had as a whole.
 
 What a trial leaves is free for the next one like it. What nobody has wanted for a while goes back to the cluster; at
 once, if a trial of another kind waits.
@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.engine.base import GrantedSeat, Granting
+from holdfast.tune.experiment.capacity import PLAIN, BundlePlacement, Bundles, Share, Shares, what_lacks
 from holdfast.tune.resources import total
 from holdfast.wire.messages import NodeReady, Seat
-
-from .room import PLAIN, Bundles, Manner, Share, Shares, what_lacks
 
 _KEPT_S = 1.0  # what is free and not wanted: the next trial may be on its way
 _LOOK_EVERY_S = 0.25
@@ -32,9 +31,9 @@ class Kind:
     besides: tuple[tuple[str, float], ...]
 
     @classmethod
-    def of(cls, bundles: Bundles, manner: Manner) -> Kind:
-        labels = tuple(_items(selector) for selector in manner.labels)
-        return cls(tuple(_items(bundle) for bundle in bundles), manner.strategy, labels, _items(manner.besides))
+    def of(cls, bundles: Bundles, placement: BundlePlacement) -> Kind:
+        labels = tuple(_items(selector) for selector in placement.labels)
+        return cls(tuple(_items(bundle) for bundle in bundles), placement.strategy, labels, _items(placement.besides))
 
 
 @dataclass
@@ -53,7 +52,7 @@ class Grant:
         return len(self.seats) == len(self.kind.bundles)
 
 
-class GrantedRoom:
+class GrantedCapacity:
     is_granted = is_settled = True
 
     def __init__(self, session: Granting, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,8 +67,8 @@ class GrantedRoom:
 
     # Trials
 
-    def place(self, bundles: Bundles, manner: Manner = PLAIN) -> Shares | None:
-        kind = Kind.of(bundles, manner)
+    def place(self, bundles: Bundles, placement: BundlePlacement = PLAIN) -> Shares | None:
+        kind = Kind.of(bundles, placement)
         grant = next((g for g in self._grants.values() if g.kind == kind and self._is_free(g)), None)
         if grant is not None:
             return self._taken((grant, number) for number in grant.seats)
@@ -79,9 +78,9 @@ class GrantedRoom:
         self._wanted[kind] += 1
         return None
 
-    def expect(self, bundles: Bundles, manner: Manner, count: int) -> None:
+    def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
         """Where trials differ in what they need, the next one may be of another kind."""
-        kind = Kind.of(bundles, manner)
+        kind = Kind.of(bundles, placement)
         self._kinds.add(kind)
         if len(self._kinds) == 1:
             self._wanted[kind] += max(0, count)

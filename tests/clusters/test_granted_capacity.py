@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from holdfast.engine.base import GrantedSeat
-from holdfast.tune.experiment.granted import GrantedRoom
-from holdfast.tune.experiment.room import PLAIN, Manner, NodeRoom, Share
+from holdfast.tune.experiment.capacity import PLAIN, BundlePlacement, NodeCapacity, Share
+from holdfast.tune.experiment.granted_capacity import GrantedCapacity
 from holdfast.wire.messages import NodeReady
 
 ONE = [{"CPU": 1.0}]
@@ -22,7 +22,7 @@ class Cluster:
         self.asked: dict[str, Sequence[Mapping[str, float]]] = {}
         self.manners: list[tuple[str, Sequence[Mapping[str, str]]]] = []
         self.time = 0.0
-        self.room = GrantedRoom(self, lambda: self.time)
+        self.capacity = GrantedCapacity(self, lambda: self.time)
 
     def reserve(
         self, key: str, bundles: Sequence[Mapping[str, float]], strategy: str, labels: Sequence[Mapping[str, str]]
@@ -35,11 +35,11 @@ class Cluster:
 
     def grant(self, node: str, *seats: tuple[str, int]) -> None:
         """All that there is on this node."""
-        self.room.seat(node, [GrantedSeat([], key, bundle) for key, bundle in seats])
+        self.capacity.seat(node, [GrantedSeat([], key, bundle) for key, bundle in seats])
 
     def later(self, seconds: float = 10.0) -> None:
         self.time += seconds
-        self.room.settle()
+        self.capacity.settle()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def cluster() -> Cluster:
 
 
 def test_room_is_asked_for_when_it_is_wanted_and_used_by_one_trial_after_the_other(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     assert room.place(ONE) is None
     room.expect(ONE, PLAIN, 2)
     room.settle()
@@ -63,7 +63,7 @@ def test_room_is_asked_for_when_it_is_wanted_and_used_by_one_trial_after_the_oth
 
 
 def test_what_nobody_wants_goes_back_after_a_while(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     room.place(ONE)
     room.settle()
     cluster.grant("a", ("1", 0))
@@ -74,7 +74,7 @@ def test_what_nobody_wants_goes_back_after_a_while(cluster: Cluster) -> None:
 
 
 def test_what_a_trial_of_another_kind_waits_for_is_made_free_at_once(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     room.place(ONE)
     room.settle()
     cluster.grant("a", ("1", 0))
@@ -84,7 +84,7 @@ def test_what_a_trial_of_another_kind_waits_for_is_made_free_at_once(cluster: Cl
 
 
 def test_trials_that_differ_are_asked_for_one_by_one(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     for bundles in (ONE, [{"CPU": 2.0}]):
         room.place(bundles)
         room.expect(bundles, PLAIN, 1 if bundles is ONE else 5)
@@ -93,15 +93,15 @@ def test_trials_that_differ_are_asked_for_one_by_one(cluster: Cluster) -> None:
 
 
 def test_the_manner_is_passed_on(cluster: Cluster) -> None:
-    manner = Manner("STRICT_SPREAD", ({"zone": "b"}, {"zone": "c"}), {"accelerator_type:A": 0.001})
-    cluster.room.place(TWO, manner)
-    cluster.room.settle()
+    placement = BundlePlacement("STRICT_SPREAD", ({"zone": "b"}, {"zone": "c"}), {"accelerator_type:A": 0.001})
+    cluster.capacity.place(TWO, placement)
+    cluster.capacity.settle()
     assert cluster.manners == [("STRICT_SPREAD", [{"zone": "b"}, {"zone": "c"}])]
     assert list(cluster.asked.values()) == [[{"CPU": 1.0, "accelerator_type:A": 0.001}] * 2]
 
 
 def test_a_part_of_a_room_is_no_room(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     room.place(TWO)
     room.settle()
     cluster.grant("a", ("1", 0))
@@ -111,7 +111,7 @@ def test_a_part_of_a_room_is_no_room(cluster: Cluster) -> None:
 
 
 def test_a_room_that_lost_a_node_goes_back_when_no_trial_has_a_part_of_it(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     room.place(TWO)
     room.settle()
     cluster.grant("a", ("1", 0))
@@ -135,7 +135,7 @@ def test_a_room_that_lost_a_node_goes_back_when_no_trial_has_a_part_of_it(cluste
 
 
 def test_room_on_a_node_that_will_go_is_not_used(cluster: Cluster) -> None:
-    room = cluster.room
+    room = cluster.capacity
     room.place(ONE)
     room.settle()
     cluster.grant("a", ("1", 0))
@@ -149,7 +149,7 @@ def test_room_on_a_node_that_will_go_is_not_used(cluster: Cluster) -> None:
 
 
 def test_a_trial_on_nodes_of_its_own_may_be_given_more_where_it_is() -> None:
-    room = NodeRoom()
+    room = NodeCapacity()
     for node in ("a", "b"):
         room.ready(NodeReady(node, 1, 2.0))
     shares = room.place([{"CPU": 2.0}, {"CPU": 2.0}])

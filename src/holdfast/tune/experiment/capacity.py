@@ -20,7 +20,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Manner:
+class BundlePlacement:
     """How a trial's bundles are to be placed, where a cluster places them."""
 
     strategy: str = "PACK"
@@ -28,7 +28,7 @@ class Manner:
     besides: Mapping[str, float] = field(default_factory=dict)  # what each bundle asks for that only a cluster knows
 
 
-PLAIN = Manner()
+PLAIN = BundlePlacement()
 
 
 @dataclass
@@ -48,17 +48,17 @@ class Share:
 Shares = dict[str, Share]  # by node
 
 
-class Room(Protocol):
+class Capacity(Protocol):
     is_granted: bool  # by a cluster, which is asked for it
 
     @property
     def is_settled(self) -> bool:
         """Whether no node is on its way for the first time."""
 
-    def place(self, bundles: Bundles, manner: Manner = PLAIN) -> Shares | None:
+    def place(self, bundles: Bundles, placement: BundlePlacement = PLAIN) -> Shares | None:
         """Where the bundles fit now, taken out of what is free; None if they do not."""
 
-    def expect(self, bundles: Bundles, manner: Manner, count: int) -> None:
+    def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
         """So many more like these may be placed soon."""
 
     def give_back(self, shares: Mapping[str, Share]) -> None: ...
@@ -89,7 +89,7 @@ class Node:
     draining: bool = False
 
 
-class NodeRoom:
+class NodeCapacity:
     """On nodes of the experiment's own."""
 
     is_granted = False
@@ -102,7 +102,7 @@ class NodeRoom:
     def is_settled(self) -> bool:
         return bool(self._nodes) and not self._joining
 
-    def place(self, bundles: Bundles, manner: Manner = PLAIN) -> Shares | None:
+    def place(self, bundles: Bundles, placement: BundlePlacement = PLAIN) -> Shares | None:
         shares: Shares = {}
         for bundle in bundles:
             node = next((node for node in self._in_order(shares) if _fits(bundle, node)), None)
@@ -112,7 +112,7 @@ class NodeRoom:
             _take(bundle, node, shares.setdefault(node.id, Share()))
         return shares
 
-    def expect(self, bundles: Bundles, manner: Manner, count: int) -> None:
+    def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
         """What is there is there."""
 
     def settle(self) -> None:
