@@ -17,6 +17,15 @@ from holdfast.core.failures import Evidence, FailureKind, classify, describe
         (Evidence(exception="MemoryError"), FailureKind.OUT_OF_MEMORY),
         (Evidence(exception="torch.OutOfMemoryError"), FailureKind.OUT_OF_MEMORY),
         (Evidence(exception="torch.cuda.OutOfMemoryError"), FailureKind.OUT_OF_MEMORY),
+        (
+            Evidence(exception="tensorflow.python.framework.errors_impl.ResourceExhaustedError"),
+            FailureKind.OUT_OF_MEMORY,
+        ),
+        (
+            Evidence(exception="jax.errors.JaxRuntimeError", message="RESOURCE_EXHAUSTED: Out of memory"),
+            FailureKind.OUT_OF_MEMORY,
+        ),
+        (Evidence(exception="jax.errors.JaxRuntimeError", message="INTERNAL: bad"), FailureKind.USER_ERROR),
         (Evidence(exception="ImportError", started=False), FailureKind.START_UP),
         (Evidence(signal=11, started=False), FailureKind.START_UP),
         (Evidence(stalled_s=3.0), FailureKind.HANG),

@@ -306,7 +306,7 @@ def test_the_base_backend_leaves_the_function_alone() -> None:
     def train() -> None: ...
 
     assert BackendConfig().wrap(train) is train
-    assert BackendConfig().preload == ()
+    assert BackendConfig().essential == BackendConfig().preload == ()
 
 
 def test_data_config_marks_what_is_not_split() -> None:

@@ -51,7 +51,8 @@ class TorchrunEnvironment(BackendConfig):
 class WarmTorchrunEnvironment(TorchrunEnvironment):
     """For scripts that use torch: it is imported once, for all workers and all their restarts."""
 
-    preload = ("torch", "torch.distributed", "torch.nn.parallel", "torch.optim", "torch.utils.data")
+    essential = ("torch",)
+    preload = ("torch.distributed", "torch.nn.parallel", "torch.optim", "torch.utils.data")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,15 @@ class Evidence(Struct, frozen=True):
     preempted: bool = False  # its node had been announced to go
 
 
+# The exceptions that frameworks raise when memory runs out.
+OUT_OF_MEMORY = (
+    "MemoryError",
+    "torch.OutOfMemoryError",
+    "torch.cuda.OutOfMemoryError",
+    "tensorflow.python.framework.errors_impl.ResourceExhaustedError",
+)
+
+
 def classify(evidence: Evidence) -> FailureKind:
     if evidence.storage:
         return FailureKind.STORAGE
@@ -43,15 +52,17 @@ def classify(evidence: Evidence) -> FailureKind:
         return FailureKind.NODE_LOST
     if evidence.stalled_s is not None:
         return FailureKind.HANG if evidence.started else FailureKind.START_UP
-    if evidence.oom_killed or evidence.exception in (
-        "MemoryError",
-        "torch.OutOfMemoryError",
-        "torch.cuda.OutOfMemoryError",
-    ):
+    if evidence.oom_killed or _is_out_of_memory(evidence):
         return FailureKind.OUT_OF_MEMORY
     if not evidence.started:
         return FailureKind.START_UP
     return FailureKind.USER_ERROR if evidence.exception else FailureKind.CRASH
+
+
+def _is_out_of_memory(evidence: Evidence) -> bool:
+    """JAX and TensorFlow have one class for many errors, and say in the message which it was."""
+    exhausted = evidence.message.startswith("RESOURCE_EXHAUSTED") and evidence.exception.endswith("RuntimeError")
+    return evidence.exception in OUT_OF_MEMORY or exhausted
 
 
 def may_follow(evidence: Evidence) -> bool:

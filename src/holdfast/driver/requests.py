@@ -18,7 +18,7 @@ from holdfast.wire.worker_messages import Reply
 
 from .plan import ShardSource
 
-_COLLECTIVES = ("barrier", "broadcast")
+_COLLECTIVES = ("barrier", "broadcast", "gather")
 _NOTHING = cloudpickle.dumps(None)
 
 
@@ -78,6 +78,8 @@ class Requests:
             return
         elif "broadcast" in kinds:
             body = self._collective[0].request.body
+        elif "gather" in kinds:
+            body = cloudpickle.dumps([self._collective[rank].request.body for rank in range(len(state.ranks))])
         for asked in self._collective.values():
             self._answer(asked, body, error)
         self._collective = {}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 from holdfast import settings
 from holdfast.node import seed
 
 
-def prefork(modules: Sequence[str], slow: Sequence[str]) -> None:
-    """Take the snapshot, with these modules imported in it, and the slow ones if there is time; unless that is switched
-    off."""
+def prefork(framework: Sequence[str], modules: Sequence[str], slow: Sequence[str] = ()) -> None:
+    """Import the framework, and take the snapshot for its sake, with these modules imported in it, and the slow ones if
+    there is time; unless that is switched off."""
     in_force = settings.load()
     if in_force.prefork and in_force.start_method == "fork":
-        import torch  # noqa: F401  the snapshot is taken for it
-
+        for name in framework:
+            importlib.import_module(name)
         seed.plant(modules, slow)

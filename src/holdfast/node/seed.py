@@ -149,7 +149,7 @@ def _is_safe() -> bool:
     if threading.active_count() > 1:
         return False
     torch = sys.modules.get("torch")
-    if torch is None or torch.cuda.is_initialized():
+    if torch is not None and torch.cuda.is_initialized():
         return False
     return len(os.listdir("/proc/self/task")) - 1 <= _fork_safe_threads()
 
@@ -194,7 +194,8 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     posix.die_with_parent(parent)
     for name in modules:
         importlib.import_module(name)
-    sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()

@@ -157,9 +157,11 @@ class LoggingConfig:
 
 
 class BackendConfig:
-    """What a framework needs around the train function. A subclass overrides ``wrap``; ``preload`` names the modules
-    that workers should find imported (a name that cannot be imported is skipped)."""
+    """What a framework needs around the train function. A subclass overrides ``wrap``. ``essential`` names the modules
+    that are imported before the first worker starts, ``preload`` those that are imported behind the first report, for
+    all workers that start later. A name that cannot be imported is skipped."""
 
+    essential: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:

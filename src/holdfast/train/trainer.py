@@ -30,6 +30,7 @@ from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_plain
 from holdfast.train.config import BackendConfig, DataConfig, RunConfig, storage_in_force
 from holdfast.train.demand import demand_of
+from holdfast.train.integrations import imported_integrations
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
@@ -198,8 +199,8 @@ class DataParallelTrainer:
                 "the train function", payload, train_loop_config=self.train_loop_config, datasets=datasets
             ),
             identity=record.identity_of(self) if identified else {},
-            essential=(*self.backend_config.preload[:1], "holdfast.train.payload", "holdfast.train.api"),
-            preload=(*self.backend_config.preload[1:], *run.preload),
+            essential=(*self.backend_config.essential, "holdfast.train.payload", "holdfast.train.api"),
+            preload=(*self.backend_config.preload, *imported_integrations(), *run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,

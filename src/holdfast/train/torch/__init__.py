@@ -73,6 +73,7 @@ def __getattr__(name: str) -> Any:
 
 
 prefork(
+    TorchConfig.essential,
     [__name__, f"{__name__}.loop", "holdfast.train.payload", "holdfast.train.api", "holdfast.train.collective"],
     slow=PRELOAD,
 )

@@ -61,6 +61,7 @@ class TorchConfig(BackendConfig):
     init_method: str = "env"
     timeout_s: float = 1800
 
+    essential: ClassVar[tuple[str, ...]] = ("torch",)
     preload: ClassVar[tuple[str, ...]] = PRELOAD
 
     def __post_init__(self) -> None:
