@@ -40,19 +40,19 @@ simulate: setup ## fault schedules on the core for SECONDS=60
 
 soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \
-		$(VENV)/bin/python -m pytest tests/soak tests/tune -m soak -s
+		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune -m soak -s
 
 drills: setup ## every fault of a drill on the examples (an hour)
-	$(VENV)/bin/python -m pytest tests/drill -m soak -s
+	$(VENV)/bin/python -m pytest tests/system/drill -m soak -s
 
 clusters: setup ## on Ray: its autoscaler, lost heads, cut cables, the guides' scripts, submitted jobs
-	$(VENV)/bin/python -m pytest tests/clusters -m soak -s
+	$(VENV)/bin/python -m pytest tests/system/ray -m soak -s
 
 oldest: $(OLDEST_VENV)/.ready ## all tests on Ray, with the oldest release of it that is supported
-	$(OLDEST_VENV)/bin/python -m pytest tests/clusters -m 'soak or not soak' -s
+	$(OLDEST_VENV)/bin/python -m pytest tests/system/ray tests/unit/engine/ray -m 'soak or not soak' -s
 
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
-	$(VENV)/bin/python -m pytest tests/objects -m soak -s
+	$(VENV)/bin/python -m pytest tests/system/object_stores -m soak -s
 
 docs: setup ## the documentation as a site in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir site

@@ -1,0 +1,28 @@
+"""A driver in a process of its own: begins the run in the directory given, says so, and waits to be killed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.remote.lease import RemoteLease
+from support.object_stores.directory_objects import DirectoryObjects
+
+
+def main() -> None:
+    objects = DirectoryObjects(Path(sys.argv[1]))
+
+    def claim(token: str) -> int:
+        journal, _, _ = RemoteJournal.open(objects, token)
+        journal.append([("Hello", {})], 0.0)
+        return journal.epoch
+
+    lease = RemoteLease.acquire(objects, claim, on_lost=lambda _: None)
+    print(lease.epoch, flush=True)
+    threading.Event().wait(60)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""What every engine promises its driver, whatever its nodes are. A subclass says what they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from holdfast.engine.base import Engine
+from holdfast.wire import messages as wire
+from support.engine import dummies, nodes_at_work
+from support.engine.nodes_at_work import Watcher, below, configure, is_gone, wait_until
+
+nodes_at_work.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
+
+
+class Lab(Protocol):
+    """Two nodes, each with room for one worker."""
+
+    engine: Engine
+
+    def kill(self, node: str) -> None: ...
+    def drain(self, node: str, deadline_s: float) -> None: ...
+
+
+class EngineContract:
+    @pytest.fixture
+    def lab(self) -> Iterator[Lab]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def runs(self) -> Iterator[list[Watcher]]:
+        """Closed in any case."""
+        opened: list[Watcher] = []
+        yield opened
+        for run in opened:
+            run.session.close()
+
+    def open(self, lab: Lab, runs: list[Watcher], home: Path, work: Any = dummies.wait_for_ever) -> tuple[Watcher, Any]:
+        """The run, and its two agents' processes by node."""
+        run = Watcher(lab.engine, configure(home, work))
+        runs.append(run)
+        ready = [run.take(wire.NodeReady), run.take(wire.NodeReady)]
+        return run, {message.node_id: message.pid for message in ready}
+
+    def test_a_node_joins_before_it_is_ready_and_nothing_is_left_after_the_end(
+        self, lab: Lab, runs: list[Watcher], tmp_path: Path
+    ) -> None:
+        run, agents = self.open(lab, runs, tmp_path, dummies.wait_with_children)
+        assert len(agents) == 2
+        for node in agents:
+            kinds = [type(message) for where, message in run.seen if where == node]
+            assert kinds.index(wire.NodeJoining) < kinds.index(wire.NodeReady)
+        (worker,) = run.start(next(iter(agents)))
+        wait_until(lambda: len(below(worker)) == 2, "the worker has its children")
+        tree = [*agents.values(), worker, *below(worker)]
+        run.session.close()
+        assert all(is_gone(pid) for pid in tree), "gone when close returns"
+
+    def test_a_killed_agent_is_replaced_when_its_workers_are_dead(
+        self, lab: Lab, runs: list[Watcher], tmp_path: Path
+    ) -> None:
+        run, agents = self.open(lab, runs, tmp_path)
+        node, agent = next(iter(agents.items()))
+        (worker,) = run.start(node)
+        os.kill(agent, signal.SIGKILL)
+        run.take(wire.NodeLost, node)
+        assert is_gone(worker)
+        run.take(wire.NodeJoining, node)
+        assert run.take(wire.NodeReady, node).pid != agent
+        assert not is_gone(run.start(node, generation=2)[0])
+
+    def test_an_order_meant_for_the_old_agent_never_reaches_the_new_one(
+        self, lab: Lab, runs: list[Watcher], tmp_path: Path
+    ) -> None:
+        run, agents = self.open(lab, runs, tmp_path)
+        node, old = next(iter(agents.items()))
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: len(run.taken(wire.NodeReady, node)) == 2, "the next is ready")
+        run.session.send(node, wire.StartWorkers(1, 1, 0, None, [wire.Place(0, 0, 1, 0)]))
+        run.session.accept(node, run.taken(wire.NodeReady, node)[-1].pid)
+        run.session.send(node, wire.StopWorkers(2, False))
+        run.take(wire.WorkersGone, node, generation=2)
+        assert not run.taken(wire.WorkerStarted)
+
+    def test_a_killed_node_is_lost_with_all_below_it_and_the_other_stays(
+        self, lab: Lab, runs: list[Watcher], tmp_path: Path
+    ) -> None:
+        run, agents = self.open(lab, runs, tmp_path, dummies.wait_with_children)
+        a, b = agents
+        (lost,), (kept,) = run.start(a), run.start(b)
+        wait_until(lambda: len(below(lost)) == 2, "the worker has its children")
+        tree = [agents[a], lost, *below(lost)]
+        lab.kill(a)
+        run.take(wire.NodeLost, a)
+        assert all(is_gone(pid) for pid in tree)
+        assert not is_gone(kept)
+        run.session.send(a, wire.Shutdown())  # nobody is there to hear it, and that is no error
+
+    def test_a_drained_node_is_told_of_with_the_time_that_is_left(
+        self, lab: Lab, runs: list[Watcher], tmp_path: Path
+    ) -> None:
+        run, agents = self.open(lab, runs, tmp_path)
+        a, b = agents
+        lab.drain(a, 600.0)
+        notice = run.take(wire.NodeDraining, a)
+        assert 300 < notice.deadline_s <= 600
+        assert not run.taken(wire.NodeDraining, b)
+        assert not run.taken(wire.NodeLost)
+        assert not is_gone(agents[a])

@@ -1,0 +1,80 @@
+"""The API pages name every public name, once, and each has a docstring to show."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+import pytest
+
+from support.docs.page_blocks import ROOT
+
+_DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
+
+
+def _directives() -> list[tuple[str, list[str]]]:
+    """What is shown, and of a module the members that are."""
+    found = []
+    for page in sorted((ROOT / "docs/api").glob("*.md")):
+        for path, options in _DIRECTIVE.findall(page.read_text()):
+            members = re.search(r"members: \[(.*)\]", options)
+            found.append((path, members[1].split(", ") if members else []))
+    return found
+
+
+SHOWN = [path for path, _ in _directives()]
+# Names of one module that another one offers as well, and what needs no page of its own.
+ELSEWHERE = {"collective", "TRAIN_DATASET_KEY", "TuneContext"}
+
+
+def _public(module: str) -> list[str]:
+    return [name for name in importlib.import_module(module).__all__ if name not in ELSEWHERE]
+
+
+def _resolve(path: str) -> Any:
+    parts = path.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[cut:]:
+            found = getattr(found, name)
+        return found
+    raise AssertionError(f"{path} cannot be imported")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "holdfast.train",
+        "holdfast.train.torch",
+        "holdfast.tune",
+        "holdfast.tune.schedulers",
+        "holdfast.tune.search",
+    ],
+)
+def test_every_public_name_has_its_place(module: str) -> None:
+    paths = [*SHOWN, *(f"{path}.{name}" for path, members in _directives() for name in members)]
+    shown = {id(_resolve(path)) for path in paths}
+    assert [name for name in _public(module) if id(_resolve(f"{module}.{name}")) not in shown] == []
+
+
+def test_errors_are_all_there() -> None:
+    errors = importlib.import_module("holdfast.errors")
+    named = {
+        name for name, value in vars(errors).items() if isinstance(value, type) and value.__module__ == errors.__name__
+    }
+    assert named - {path.rpartition(".")[2] for path in SHOWN} == set()
+
+
+def test_nothing_is_shown_twice() -> None:
+    assert sorted(SHOWN) == sorted(set(SHOWN))
+
+
+@pytest.mark.parametrize("path", [path for path in SHOWN if path != "holdfast.tune.uniform"])  # its name says it
+def test_it_says_what_it_is(path: str) -> None:
+    text = _resolve(path).__doc__
+    assert text, f"{path} has no docstring"
+    assert not text.startswith(f"{path.rpartition('.')[2]}("), f"{path} has only the docstring that dataclasses make"

@@ -1,0 +1,64 @@
+"""Drills of torch scripts: the planted mistakes of examples/drill are found by name, the good one is bit-identical."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.drill.faults import KINDS, parse
+from holdfast.drill.rehearsal import Rehearsal, Report
+from support.repository import EXAMPLES
+
+
+def drill(script: str, *args: str, faults: list[str]) -> Report:
+    return Rehearsal(str(EXAMPLES / script), args, addresses=[parse(fault) for fault in faults]).run()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("script", "code", "words"),
+    [
+        ("scheduler_not_saved", "schedule-lost", "the learning-rate schedule starts again from zero after a restore"),
+        ("sampler_not_restored", "data-order", "the data starts again from the beginning after a restore"),
+        pytest.param(  # also shown by a job without torch, which is quicker
+            *("checkpoint_ignored", "checkpoint-ignored", "an offered checkpoint was never read"),
+            marks=pytest.mark.soak,
+        ),
+    ],
+)
+def test_a_planted_mistake_is_found_and_named(script: str, code: str, words: str) -> None:
+    report = drill(f"drill/{script}.py", faults=["worker-kill@rank=1,step=6"])
+    assert [finding.code for finding in report.results[0].findings] == [code]
+    assert words in report.results[0].findings[0].text
+    assert not report.passed
+
+
+@pytest.mark.timeout(600)
+def test_the_good_script_is_bit_identical() -> None:
+    report = drill("drill/good.py", faults=["worker-kill@rank=1,step=6"])
+    report.check()
+    assert report.results[0].differences.is_none
+    assert {finding.code for finding, _ in report.verdicts} <= {"nothing-restored"}  # a busy disk may be behind
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "drill/good.py",
+        "worker_failure.py --epochs 6 --run-name drill",
+        "driver_failure.py --epochs 6",
+        "auto_resume.py --epochs 6",
+        "keep_best.py --epochs 6 --run-name drill",
+        "async_validation.py --epochs 6 --run-name drill",
+        "sharded_checkpoints.py --epochs 6 --run-name drill",
+        "resume_from_checkpoint.py --epochs 6 --run-name drill",
+        "elastic_data.py --epochs 3 --run-name drill",
+        "elastic.py --run-name drill",
+    ],
+)
+def test_an_example_survives_every_kind(command: str) -> None:
+    script, *args = command.split()
+    report = drill(script, *args, faults=list(KINDS))
+    report.check()
+    assert all(result.differences.is_none for result in report.results)

@@ -1,0 +1,109 @@
+"""``Result`` and the history behind it, read from object stores."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import NotARunError, StorageDeniedError, StorageError, StorageUnavailableError
+from holdfast.runs import history
+from holdfast.store.location import Location
+from holdfast.store.metrics import line
+from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote.parts import PartUploader
+from holdfast.train import Checkpoint, DataParallelTrainer, Result
+from support.object_stores.remote_runs import GOLDEN_RUN, commit, flip, open_at, put_golden, tree
+
+
+def test_a_remote_run_has_the_result_of_the_same_run_on_disk(place: str, temporary: Path) -> None:
+    url = f"{place}/run"
+    put_golden(url)
+    here, there = Result.from_path(GOLDEN_RUN), Result.from_path(url)
+    assert repr(there.metrics) == repr(here.metrics)  # NaN is not equal to itself
+    assert (there.path, there.config, repr(there.error)) == (url, here.config, repr(here.error))
+    assert there.ledger.summary() == here.ledger.summary()
+    assert there.metrics_dataframe.equals(here.metrics_dataframe)
+    assert [Path(c.path).name for c, _ in there.best_checkpoints] == [
+        Path(c.path).name for c, _ in here.best_checkpoints
+    ]
+    assert repr([m for _, m in there.best_checkpoints]) == repr([m for _, m in here.best_checkpoints])
+    assert here.checkpoint is not None
+    assert there.checkpoint == Checkpoint(f"{url}/checkpoints/{Path(here.checkpoint.path).name}")
+    with there.checkpoint.as_directory() as directory:
+        assert tree(directory) == tree(here.checkpoint.path)
+    assert tree(temporary) == {}
+
+
+def test_a_result_reads_its_reports_also_when_it_was_sent_elsewhere(bucket: str) -> None:
+    put_golden(f"{bucket}/run")
+    sent = pickle.loads(pickle.dumps(Result.from_path(f"{bucket}/run")))
+    assert len(sent.metrics_dataframe) == len(Result.from_path(GOLDEN_RUN).metrics_dataframe)
+
+
+def test_a_configured_store_is_passed_on(bucket: str, s3: object) -> None:
+    put_golden(f"{bucket}/runs/run")
+    store = s3.store(bucket.removeprefix("s3://"))  # type: ignore[attr-defined]
+    result = Result.from_path("runs/run", storage_filesystem=store)
+    assert result.filesystem is store
+    assert result.path == f"{bucket}/runs/run"
+    assert result.checkpoint is not None
+    assert result.checkpoint.filesystem is store
+    with result.checkpoint.as_directory() as directory:
+        assert tree(directory)
+
+
+@pytest.mark.parametrize("part_size", [100, 1 << 20])
+def test_reports_that_are_stored_in_parts(place: str, tmp_path: Path, part_size: int) -> None:
+    objects = open_at(place)
+    path = tmp_path / "rank-0.jsonl"
+    path.write_bytes(b"".join(line(index, 1.0, {"loss": index}) for index in range(50)))
+    PartUploader(objects, "metrics/attempt-0001/rank-0.jsonl", path, part_size).sync()
+    reports = history.RemoteReports(Location.parse("path", place), 10.0)
+    assert [row["index"] for row in reports.all(1)] == list(range(50))
+    last = reports.last(1)
+    assert last is not None
+    assert last["metrics"] == {"loss": 49}
+    assert (reports.all(2), reports.last(2)) == ([], None)
+
+
+def test_a_damaged_run_file_is_read_from_its_copy_in_the_journal(place: str) -> None:
+    put_golden(f"{place}/run")
+    location = Location.parse("path", f"{place}/run")
+    identity = history.read_identity(location)
+    flip(f"{place}/run", "run.json")
+    assert history.read_identity(location) == identity
+    assert Result.from_path(f"{place}/run").config == identity["train_loop_config"]
+    objects = open_at(f"{place}/run")
+    objects.delete([info.key for info in objects.list("journal/")])
+    with pytest.raises(StorageError, match=rf"{place}/run/run\.json is damaged"):
+        history.read_identity(location)
+
+
+def test_what_counts_is_what_the_next_driver_would_keep(place: str) -> None:
+    url = f"{place}/run"
+    put_golden(url)
+    kept = [id for id, _, _ in history.load(Location.parse("path", url)).checkpoints]
+    commit(url, "late", report=9, epoch=0)  # by a driver that had been relieved
+    commit(url, "bad", report=9, epoch=99)
+    RemoteCheckpoints(open_at(url)).quarantine("bad", "why")
+    commit(url, "new", report=10, epoch=99)
+    assert [id for id, _, _ in history.load(Location.parse("path", url)).checkpoints] == [*kept, "new"]
+
+
+def test_where_there_is_no_run(place: str) -> None:
+    with pytest.raises(NotARunError, match=f"{place} holds no run"):
+        Result.from_path(place)
+    assert not DataParallelTrainer.can_restore(place)
+
+
+def test_storage_that_does_not_answer_is_not_the_absence_of_a_run(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_golden(f"{bucket}/run")
+    location = Location.parse("path", f"{bucket}/run")
+    with pytest.raises(StorageDeniedError, match="NoSuchBucket"):
+        history.load(Location.parse("path", "s3://no-such-bucket/run"), patience_s=0.0)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    for read in (history.load, history.read_identity):
+        with pytest.raises(StorageUnavailableError, match="cannot be reached"):
+            read(location, patience_s=0.0)

@@ -1,0 +1,132 @@
+"""Datasets of Ray Data, and ordinary ones, in training on a real Ray cluster whose nodes may be lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+
+import holdfast.train as train
+from holdfast import tune
+from holdfast.engine.ray.data import Splits
+from support.ray_clusters import cluster_objects
+from support.ray_clusters.ray_machines import Machines, RayScene, wait_until
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings(
+        "ignore::ResourceWarning",
+        "ignore::DeprecationWarning",  # Ray Data warns of its own defaults
+        "ignore::pytest.PytestUnraisableExceptionWarning",
+    ),
+]
+ROWS = 101
+
+
+def table() -> Any:
+    """Its blocks are where the driver is."""
+    return ray.data.from_items([{"id": row} for row in range(ROWS)], override_num_blocks=7)
+
+
+def coordinators() -> list[str]:
+    """Actors of Ray Data's that split for us."""
+    actors = ray._private.state.actors().values()
+    return [actor["ActorID"] for actor in actors if "Split" in actor["ActorClassName"] and actor["State"] != "DEAD"]
+
+
+def test_a_trainer_as_a_trial_reads_tensors(machines: Machines, tmp_path: Path) -> None:
+    machines.top_up(2)  # one for the trial, and one for Ray Data
+    trainer = train.DataParallelTrainer(
+        cluster_objects.read_tensors, datasets={"train": ray.data.range(10).map(lambda row: {"id": row["id"] + 1})}
+    )
+    grid = tune.Tuner(
+        trainer,
+        param_space={"train_loop_config": {"dtype": torch.float32}},
+        run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0),
+    ).fit()
+    assert not grid.errors
+    metrics = grid[0].metrics
+    assert [batch[:2] for batch in metrics["seen"]] == [[[4], "torch.float32"]] * 2
+    assert len({row for batch in metrics["seen"] for row in batch[2]}) == 8
+    assert metrics["frame"] == metrics["names"] == ["id"]
+    assert "nonsense" in metrics["broken"]
+    wait_until(lambda: not coordinators(), "the end of what splits the dataset")
+
+
+def test_a_dataset_whose_split_is_lost_before_it_begins_is_split_anew(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ray loses it if it asks a node for it of which it has not noticed that it is gone."""
+    machines.top_up(2)
+    made: list[str] = []
+    plain = Splits._split
+
+    def split(self: Splits, name: str, nodes: list[str]) -> list[Any]:
+        found = plain(self, name, nodes)
+        made.append(name)
+        if len(made) == 1:
+            ray.kill(found[0]._coord_actor)
+        return found
+
+    monkeypatch.setattr(Splits, "_split", split)
+    result = train.DataParallelTrainer(
+        cluster_objects.read_tensors,
+        train_loop_config={"dtype": torch.float32},
+        datasets={"train": ray.data.range(10)},
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0),
+    ).fit()
+    assert made == ["train", "train"]
+    assert len({row for batch in result.metrics["seen"] for row in batch[2]}) == 8
+    wait_until(lambda: not coordinators(), "the end of what splits the dataset")
+
+
+def test_a_dataset_of_rays_needs_the_engine(machines: Machines, tmp_path: Path) -> None:
+    machines.top_up(1)
+    trainer = train.DataParallelTrainer(
+        cluster_objects.read_tensors,
+        datasets={"train": ray.data.range(10)},
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path), engine="local", verbose=0),
+    )
+    with pytest.raises(ValueError, match='RunConfig\\(engine="ray"\\)'):
+        trainer.fit()
+
+
+@pytest.mark.soak  # with a node that was killed, Ray Data takes a minute or two
+def test_each_rank_has_its_part_also_of_a_smaller_world(machines: Machines, scene: RayScene) -> None:
+    machines.top_up(1)  # for what Ray Data itself has to do
+    for _ in range(2):
+        machines.add(1, resources={"seat": 1})
+
+    def epochs(world: int) -> dict[int, dict[int, list[Any]]]:
+        found: dict[int, dict[int, list[Any]]] = {}
+        for size, rank, epoch, *seen in scene.notes("epoch"):
+            if size == world:
+                found.setdefault(epoch, {})[rank] = seen
+        return {epoch: ranks for epoch, ranks in found.items() if len(ranks) == world}
+
+    def act() -> None:
+        wait_until(lambda: len(epochs(2)) >= 2, "two epochs of two ranks")
+        machines.kill(scene.node_of(1))
+        wait_until(lambda: len(epochs(1)) >= 2, "two epochs of one rank")
+
+    trainer = scene.trainer((1, 2), cluster_objects.read_all, max_failures=1)
+    trainer.scaling_config = train.ScalingConfig(
+        num_workers=(1, 2), resources_per_worker={"CPU": 1, "seat": 1}, elastic_resize_monitor_interval_s=0.0
+    )
+    trainer.datasets = {"train": table(), "whole": table(), "plain": list(range(10))}
+    trainer.data_config = train.DataConfig(datasets_to_split=["train", "plain"])
+    with scene.meanwhile(act):
+        trainer.fit()
+    for ranks in epochs(2).values():
+        first, second = ranks[0][0], ranks[1][0]
+        assert len(first) == len(second) == ROWS // 2
+        assert not set(first) & set(second)
+        assert [ranks[rank][1] for rank in (0, 1)] == [ROWS, ROWS]
+        assert [ranks[rank][2] for rank in (0, 1)] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+    for ranks in epochs(1).values():
+        assert sorted(ranks[0][0]) == list(range(ROWS))
+        assert ranks[0][2] == list(range(10))
+    wait_until(lambda: not coordinators(), "the end of what splits the dataset")
