@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
-from holdfast.core.run.state import Failure, HandoverReason, RunState
+from holdfast.core.run.state import Durable, Failure, HandoverReason
 from holdfast.driver.accounts import Accounts
 from holdfast.driver.lag import Behind
 from holdfast.store.journal import Record
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
 def moments(records: Iterable[Record]) -> list[Moment]:
     accounts = Accounts(lambda _generation, _rank: "")  # for its words on what was done alone
     told: list[Moment] = []
-    state, has_ended = RunState(), True
+    state, has_ended, stalled = Durable(), True, False
     for record in records:
         event_type = ev.DURABLE.get(record.kind)
         if event_type is None:
@@ -42,9 +42,11 @@ def moments(records: Iterable[Record]) -> list[Moment]:
         if state.failure is not None and state.failure is not before.failure:
             _tell_failure(told, record.time, state.failure, accounts.action(state))
         told += [Moment(record.time, "node", text) for text in _rests(before, state)]
-        telling = _tell_of_storage(event, before) if isinstance(event, ev.StorageLags) else _tell(event, has_ended)
+        telling = _tell_of_storage(event, stalled) if isinstance(event, ev.StorageLags) else _tell(event, has_ended)
         if telling is not None:
             told.append(Moment(record.time, *telling))
+        if isinstance(event, (ev.DriverStarted, ev.StorageLags)):
+            stalled = isinstance(event, ev.StorageLags) and event.stalled
         if isinstance(event, (ev.DriverStarted, ev.RunEnded)):
             has_ended = isinstance(event, ev.RunEnded)
     return told
@@ -89,16 +91,16 @@ def _workers(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
 
 
-def _tell_of_storage(event: ev.StorageLags, before: RunState) -> tuple[str, str]:
+def _tell_of_storage(event: ev.StorageLags, was_stalled: bool) -> tuple[str, str]:
     behind = Behind(event.checkpoints, event.bytes, event.seconds)
     if event.stalled:
         return "storage", f"training waits for storage, which is behind by {behind}"
-    if before.stalled:
+    if was_stalled:
         return "storage", f"storage has caught up, and training goes on; left: {behind}"
     return "storage", f"storage is behind by {behind}; training goes on meanwhile"
 
 
-def _rests(before: RunState, after: RunState) -> list[str]:
+def _rests(before: Durable, after: Durable) -> list[str]:
     """Of nodes that are left alone from now on."""
     rest_s = after.spec.bad_node_rest_s
     return [

@@ -9,7 +9,7 @@ import cloudpickle
 
 from holdfast.core.budgets import budget_of
 from holdfast.core.failures import Evidence, FailureKind, describe
-from holdfast.core.run.state import Failure, RunState, Verdict
+from holdfast.core.run.state import Durable, Failure, Verdict
 from holdfast.errors import (
     ControllerError,
     PreemptionError,
@@ -78,7 +78,7 @@ class Accounts:
         shown = "\n".join(["Its last lines:", *lines]) if lines else "It had printed nothing."
         return f"{shown}\n(its whole output: {log})"
 
-    def action(self, state: RunState) -> str:
+    def action(self, state: Durable) -> str:
         """What is done about the failure."""
         budget, limit = budget_of(state.spec, state.failure.kind if state.failure else FailureKind.CRASH)
         name, spent = budget.setting, state.spent.get(budget.counter, 0)
@@ -90,7 +90,7 @@ class Accounts:
             return f"no retry, as FailureConfig({name}=0) says"
         return f"no retry left, all {limit} of FailureConfig({name}={limit}) are used"
 
-    def error(self, state: RunState, how_to_go_on: str, notice: Notice | None) -> TrainingFailedError:
+    def error(self, state: Durable, how_to_go_on: str, notice: Notice | None) -> TrainingFailedError:
         failure = state.failure
         assert failure is not None
         saved = f"It can go on from {state.newest.id}" if state.newest else "There is no checkpoint to go on from"

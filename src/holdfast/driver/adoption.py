@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.runs.past import Past
 from holdfast.store.checkpoints import Manifest, parse_manifest_line
@@ -42,7 +42,7 @@ class Adoption:
         fleet: Fleet,
         storage: RemoteStorage,
         past: Past,
-        state: RunState,
+        state: Durable,
         then: Callable[[list[ev.Event]], None],
         warn: Callable[[str], None],
     ) -> None:
@@ -171,7 +171,7 @@ class Adoption:
             self._then([*sorted(self._done, key=lambda event: event.record.report)])
 
 
-def _is_wanted(manifest: Manifest, past: Past, state: RunState) -> bool:
+def _is_wanted(manifest: Manifest, past: Past, state: Durable) -> bool:
     """Only what is ahead of storage, and only of the last attempt or what that was built on: after the others the run
     has gone another way."""
     ahead = state.newest is None or manifest.report > state.newest.report

@@ -34,7 +34,9 @@ class Beginning:
             desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
         if isinstance(desk.storage, RemoteStorage):
             self._work_off()  # what was found in storage is known before nodes say what they have
-            self._adoption = Adoption(desk.fleet, desk.storage, desk.past, desk.state, self._took_stock, desk.warn)
+            self._adoption = Adoption(
+                desk.fleet, desk.storage, desk.past, desk.state.durable, self._took_stock, desk.warn
+            )
         else:
             hear_first()
             self._took_stock([])
@@ -105,7 +107,7 @@ class Beginning:
         if desk.fleet.grows:
             desk.queue.append(ev.Capacity(desk.fleet.slots()))
         spec = structs.replace(desk.plan.spec, lease_s=desk.fleet.lease_s)
-        clear = tuple(desk.fleet.roster.clear_among(desk.state.leases))
+        clear = tuple(desk.fleet.roster.clear_among(desk.state.durable.leases))
         desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
         if desk.plan.on_report is not None:
             for late in desk.storage.late_reports():  # before an attempt of this driver makes others

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.run import commands as do
 from holdfast.core.run.salvage import RankLog, committable
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
 from holdfast.store import report_log, values
@@ -36,7 +36,7 @@ class LateReport(NamedTuple):
     checkpoint: str | None
 
 
-def take_up(past: Past, state: RunState, store: CheckpointStore, layout: RunLayout) -> list[Manifest]:
+def take_up(past: Past, state: Durable, store: CheckpointStore, layout: RunLayout) -> list[Manifest]:
     """Commit what the last attempt's ranks had all staged. ``state``: the past one, with what was found in storage."""
     group = past.last_group
     if group is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.run import commands as do
 from holdfast.core.run.salvage import committable
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
 from holdfast.store import report_log
@@ -37,7 +37,7 @@ class LateShards:
         self,
         fleet: Fleet,
         past: Past,
-        state: RunState,
+        state: Durable,
         gathered: Callable[[Manifest, set[str]], None],
         warn: Callable[[str], None],
     ) -> None:

@@ -125,7 +125,7 @@ class Driver:
             )
         self._identity = {**desk.plan.identity, "id": id_of(self._known, desk.past.identity)}
         desk.storage.settle(self._identity["id"])
-        desk.state = desk.past.state
+        desk.state = RunState(desk.past.state)
         found, more_damage = desk.storage.take_stock(desk.past)
         desk.queue.extend(found)
         self._warnings = [f"{d.path} is damaged ({d.where}): {d.what}" for d in [*damage, *more_damage]]
@@ -243,7 +243,7 @@ class Driver:
         desk, finish = self._desk, self._hands.finish
         assert finish is not None
         if finish.outcome is Outcome.FAILED:
-            error = desk.accounts.error(desk.state, desk.plan.how_to_go_on, desk.handing_over.notice)
+            error = desk.accounts.error(desk.state.durable, desk.plan.how_to_go_on, desk.handing_over.notice)
             return Ending(finish.outcome, error)
         value = cloudpickle.loads(desk.returned[0]) if 0 in desk.returned else None
         return Ending(finish.outcome, None, value, self._signal)

@@ -58,7 +58,7 @@ class Requests:
 
     def settle(self, state: RunState) -> None:
         """Answer what can be answered now."""
-        if self._generation != state.generation:
+        if self._generation != state.generation or state.attempt is None:
             return
         if self._collective:
             self._settle_collective(state)
@@ -120,5 +120,6 @@ class Requests:
 
 def _not_durable(asked: Asked, state: RunState) -> str:
     index = asked.request.index - 1
-    missed = state.missed is not None and (state.missed.generation, state.missed.index) == (asked.generation, index)
-    return "the checkpoint could not be made durable" if missed or index in state.given_up else ""
+    missed, given_up = (state.attempt.missed, state.attempt.given_up) if state.attempt is not None else (None, ())
+    lost = missed is not None and (missed.generation, missed.index) == (asked.generation, index)
+    return "the checkpoint could not be made durable" if lost or index in given_up else ""

@@ -14,7 +14,7 @@ def show(desk: Desk, event: ev.Event, before: RunState, state: RunState) -> None
     display = desk.display
     desk.observer.saw(event, before, state)
     if state.failure is not None and state.failure is not before.failure:
-        display.failure(state.failure.text, desk.accounts.action(state))
+        display.failure(state.failure.text, desk.accounts.action(state.durable))
         if desk.plan.on_failure is not None and not state.failure.instead:
             desk.plan.on_failure(desk.accounts.exceptions())
     if isinstance(event, ev.Committed) and event.index >= 0:
@@ -23,7 +23,7 @@ def show(desk: Desk, event: ev.Event, before: RunState, state: RunState) -> None
         desk.warn(_how_far_behind(str(desk.lag.behind), event.stalled, before.stalled))
     if len(state.unsaved) != len(before.unsaved):
         display.pending(len(state.unsaved), desk.lag.behind.bytes)
-    if [r.status for r in state.ranks] != [r.status for r in before.ranks]:
+    if state.attempt is not None and [r.status for r in state.ranks] != [r.status for r in before.ranks]:
         display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
     if state.phase is not before.phase:
         display.state(state.phase.value, _detail(state))
@@ -50,7 +50,7 @@ def _how_far_behind(behind: str, stalled: bool, stalled_before: bool) -> str:
 def _detail(state: RunState) -> str:
     """What a person wants to know beside the phase."""
     if state.phase is Phase.STARTING:
-        return f"from {state.resume or 'the beginning'}"
+        return f"from {state.durable.resume or 'the beginning'}"
     if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
         return "gracefully; another Ctrl+C stops at once"
     return ""

@@ -36,7 +36,7 @@ class Stacks:
 
     def add(self, message: wire.Stacks, state: RunState) -> bool:
         """Whether those of all ranks are known now."""
-        if message.generation != state.generation:
+        if message.generation != state.generation or state.attempt is None:
             return False
         self._texts.update(message.texts)
         running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}

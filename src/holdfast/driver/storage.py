@@ -19,7 +19,7 @@ from typing import Any
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.runs.past import Past
@@ -105,7 +105,7 @@ class Storage(ABC):
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         """Clear away what crashes left, and say what makes the journal's view agree with what is stored."""
 
-    def note_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
+    def note_taken_up(self, manifests: list[Manifest], state: Durable) -> None:
         """``state``: what was known before that."""
         self._taken_up, self._known_before = manifests, 0 if state.newest is None else state.newest.report
 

@@ -130,7 +130,7 @@ class Meter:
             yield gauge("last_checkpoint_timestamp_seconds", help, run, self._durable_at)
         yield gauge("storage_stalled", "1 while training waits for storage.", run, int(state.stalled))
         yield gauge("attempt", "The number of the group of workers.", run, state.generation)
-        yield gauge("world_size", "Workers of the present group.", run, len(state.ranks))
+        yield gauge("world_size", "Workers of the present group.", run, state.durable.group_size)
         phases = {phase.value: int(phase is state.phase) for phase in Phase}
         yield gauge("phase", "1 for what the run is doing.", run, phases, "phase")
         yield counter("uptime_seconds_total", "Since this driver began.", run, uptime)

@@ -14,12 +14,10 @@ from enum import Enum
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
-from holdfast.core.run import timers
-from holdfast.core.run.state import CheckpointRecord, Failure, HandoverReason, Phase, RunState
-from holdfast.core.run.timers import Timer
+from holdfast.core.run.starting import backoff_s, in_doubt_s
+from holdfast.core.run.state import Durable, Failure, HandoverReason
 from holdfast.printable import duration
 from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
@@ -115,7 +113,7 @@ def account(records: Sequence[Record], reports: Reports) -> Ledger:
     early = _written_early(records)
     times = (record.time for record, skip in zip(records, early, strict=True) if not skip)
     bookkeeper = _Bookkeeper(next(filter(_is_time, times), 0.0), reports, _limits(events))
-    state = RunState()
+    state = Durable()
     for record, event, skip in zip(records, events, early, strict=True):
         before, state = state, _replayed(state, event)
         if not skip:
@@ -131,7 +129,7 @@ def _event(record: Record) -> ev.Event | None:
         return None
 
 
-def _replayed(state: RunState, event: ev.Event | None) -> RunState:
+def _replayed(state: Durable, event: ev.Event | None) -> Durable:
     try:
         return state if event is None else core.replay(state, event)
     except LookupError:  # it speaks of what a record that is lost had brought
@@ -210,7 +208,7 @@ class _Bookkeeper:
         self._failures: list[FailureEntry] = []
         self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
 
-    def enter(self, record: Record, event: ev.Event | None, failure: Failure | None, before: RunState) -> None:
+    def enter(self, record: Record, event: ev.Event | None, failure: Failure | None, before: Durable) -> None:
         at = self._clock.show(record.time)
         if record.kind == EPOCH_BEGAN:
             self._take_over(at)
@@ -220,7 +218,7 @@ class _Bookkeeper:
                 if epoch != self._epoch:
                     self._take_over(at)
                 self._charge(at, self._between)
-                self._doubt_s = _timer_s(before, event, timers.DOUBT)
+                self._doubt_s = max(in_doubt_s(before, event).values(), default=0.0)
             case ev.GroupStarted():
                 self._begin_group(event, at, before)
             case ev.CapacityLacking():
@@ -262,17 +260,17 @@ class _Bookkeeper:
         self._doubt_s = 0.0
         self._stalls.clear()
 
-    def _begin_group(self, event: ev.GroupStarted, at: float, before: RunState) -> None:
+    def _begin_group(self, event: ev.GroupStarted, at: float, before: Durable) -> None:
         self._prepare_group(at, before)
         self._between = Part.RECOVERING  # once the group has ended
         self._group = _Group(event.generation, event.base, next(self._limits), _Clock(self._clock.time, at))
 
-    def _prepare_group(self, at: float, before: RunState) -> None:
+    def _prepare_group(self, at: float, before: Durable) -> None:
         """Charge what was before the next group starts, or begins to wait for room."""
         if self._group is not None:  # the record of its end is lost
             self._leave(self._alive, at, Part.REDONE)
         if self._between is Part.RECOVERING:
-            waited = max(0.0, min(at - self._charged, _backoff_s(before)))
+            waited = max(0.0, min(at - self._charged, backoff_s(before)))
             self._charge(at - _on_grid(waited), Part.RECOVERING)
             self._charge(at, Part.WAITING)
         in_doubt, self._doubt_s = max(0.0, min(at - self._charged, self._doubt_s)), 0.0
@@ -323,17 +321,6 @@ class _Bookkeeper:
         for number, failed in self._open.items():
             self._failures[number] = structs.replace(self._failures[number], recovered_s=max(0.0, at - failed))
         self._open.clear()
-
-
-def _backoff_s(state: RunState) -> float:
-    """How long the core makes a retry wait. It is asked, so that the rule stays where it is."""
-    restored = structs.replace(state, phase=Phase.RESTORING, checkpoints=(CheckpointRecord("newest", 0),))
-    return _timer_s(restored, ev.Verified("newest"), timers.BACKOFF)
-
-
-def _timer_s(state: RunState, event: ev.Event, timer: Timer) -> float:
-    _, commands, _ = core.step(state, event, 0.0)
-    return sum(c.after_s for c in commands if isinstance(c, do.SetTimer) and c.timer == timer)
 
 
 def _is_time(time: float) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.salvage import valid_until
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 from holdfast.store.journal import Record
 
 
@@ -19,7 +19,7 @@ from holdfast.store.journal import Record
 class Past:
     """What an earlier driver's journal says."""
 
-    state: RunState = field(default_factory=RunState)
+    state: Durable = field(default_factory=Durable)
     validations: dict[str, Any] = field(default_factory=dict)  # checkpoint id -> arguments
     validated: dict[str, Any] = field(default_factory=dict)  # checkpoint id -> metrics found
     groups: list[ev.GroupStarted] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.failures import FailureKind, classify
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import HandoverReason, Outcome, RunSpec, RunState
+from holdfast.core.run.state import Durable, HandoverReason, Outcome, RunSpec
 
 from .fates import expect
 
@@ -26,7 +26,7 @@ class Budgets:
         self._nodes: dict[str, int] = {}  # failures, by node
         self._resting: frozenset[str] = frozenset()
 
-    def journalled(self, before: RunState, event: ev.Event, after: RunState) -> None:
+    def journalled(self, before: Durable, event: ev.Event, after: Durable) -> None:
         expected = dict(before.spent)
         if isinstance(event, ev.DriverStarted):
             self.cut_off, self._generation, self._over, self._asked_to_stop = False, 0, False, False
@@ -92,7 +92,7 @@ class Budgets:
             if not self._nodes[first.node]:
                 del self._nodes[first.node]
 
-    def _counts(self, event: ev.Event, before: RunState) -> bool:
+    def _counts(self, event: ev.Event, before: Durable) -> bool:
         """The first failure of the driver's last group counts, unless its end was planned before that."""
         if not isinstance(event, ev.WorkerFailed | ev.ShardFailed | ev.CommitFailed | ev.HandedOver):
             return False
@@ -118,14 +118,14 @@ class Budgets:
         """By how many times too many the same error came."""
         return self._same[2] - spec.max_same_errors if spec.max_same_errors else 0
 
-    def _judge_failed(self, after: RunState) -> None:
+    def _judge_failed(self, after: Durable) -> None:
         over = {budget: after.spent.get(budget, 0) - limit for budget, limit in _limits(after.spec) if limit >= 0}
         if after.spec.remote and over.get("storage", 0) > 0:  # several uploads may fail before the run has ended
             over["storage"] = 1
         lawful = 1 in over.values() or self._too_often(after.spec) == 1
         expect(lawful, INVARIANT, f"failed with {after.spent} spent of {after.spec}, {self._same}")
 
-    def starts(self, event: ev.GroupStarted, before: RunState, again: bool) -> None:
+    def starts(self, event: ev.GroupStarted, before: Durable, again: bool) -> None:
         paid = all(limit < 0 or before.spent.get(budget, 0) <= limit for budget, limit in _limits(before.spec))
         expect(paid, INVARIANT, f"{event} with {before.spent} spent")
         expect(self._too_often(before.spec) <= 0, "the same error is counted exactly", f"{event} after {self._same}")

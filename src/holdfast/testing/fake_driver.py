@@ -16,7 +16,7 @@ from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step
 from holdfast.core.run.salvage import RankLog, committable, valid_until
-from holdfast.core.run.state import Outcome, Phase, RankStatus, RunState
+from holdfast.core.run.state import Durable, Outcome, Phase, RankStatus, RunState
 
 from .clock import Clock
 from .fake_cluster import FakeCluster
@@ -84,10 +84,8 @@ class FakeDriver:
         """Replay, reconcile with the store, go."""
         self._alive, self.ended = True, None
         self._epoch += 1
-        self.state = RunState()
-        for event in self.journal:
-            self.state = step.replay(self.state, event)
-        self.judge.recovered(self.state)
+        self.state = RunState(functools.reduce(step.replay, self.journal, Durable()))
+        self.judge.recovered(self.state.durable)
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         self._store.maybe_damage()
         spec = self._schedule.spec_of(self._epoch)
@@ -113,7 +111,7 @@ class FakeDriver:
                 continue
             self.die_here()
             unwanted = (found.generation, found.index) in failed or (found.generation, found.record.report) in had
-            if id in self.state.damaged:
+            if id in self.state.durable.damaged:
                 self._store.quarantine(id)
             elif unwanted or self._is_late(found):
                 self._store.delete(id)
@@ -128,7 +126,7 @@ class FakeDriver:
 
     def _is_late(self, found: Manifest) -> bool:
         """Whether a driver that was relieved before the last one committed it; far away that may come to light late."""
-        return self._schedule.spec.remote and found.epoch < self.state.epoch
+        return self._schedule.spec.remote and found.epoch < self.state.durable.epoch
 
     def _adopt(self, failed: set[tuple[int, int]]) -> list[ev.Event]:
         """What the last group, and those that it was built on, had whole on their nodes when the driver died goes to
@@ -139,7 +137,7 @@ class FakeDriver:
         groups = [self._engine.groups[generation] for generation in until if generation in self._engine.groups]
         taken: list[ev.Event] = []
         for what in [what for group in groups for _, what in sorted(group.gathered.items())]:
-            given_up = (what.generation, what.index) in failed or what.id in self.state.damaged
+            given_up = (what.generation, what.index) in failed or what.id in self.state.durable.damaged
             ahead = newest < what.report <= until[what.generation] and what.id not in self._store.manifests
             if given_up or not ahead or not self._engine.groups[what.generation].has_staged(what.index):
                 continue
@@ -153,7 +151,7 @@ class FakeDriver:
 
     def _take_up(self, group: Group, failed: set[tuple[int, int]], found: list[ev.Event]) -> list[ev.Event]:
         """What its ranks had reported, and that driver had not heard of."""
-        state = functools.reduce(step.replay, found, self.state)
+        state = functools.reduce(step.replay, found, self.state.durable)
         logs = [self._log_of(group, worker) for worker in group.workers]
         taken: list[ev.Event] = []
         for command in committable(state, logs, failed, self._store.manifests):

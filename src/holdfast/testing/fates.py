@@ -150,7 +150,7 @@ class Fates:
 
     def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
         """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
-        if not state.spec.remote or state.cut_off:
+        if not state.spec.remote or state.durable.cut_off:
             return
         whole = [p for p in state.unsaved if state.is_whole(p)]
         waiting = [p for p in whole if not p.uploading]

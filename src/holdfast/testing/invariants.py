@@ -14,7 +14,7 @@ from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step, timers
 from holdfast.core.run.phases import TRANSITIONS
-from holdfast.core.run.state import CheckpointRecord, Outcome, Phase, RunSpec, RunState, ValidationStatus
+from holdfast.core.run.state import CheckpointRecord, Durable, Outcome, Phase, RunSpec, RunState, ValidationStatus
 from holdfast.core.run.timers import Timer
 
 from .budgets import Budgets
@@ -24,31 +24,13 @@ from .fake_store import FakeStore
 from .fates import Fates, Violation, expect
 from .room import Room
 
-DURABLE_FIELDS = (
-    "spent",
-    "streak",
-    "checkpoints",
-    "damaged",
-    "generation",
-    "resume",
-    "base",
-    "outcome",
-    "epoch",
-    "cut_off",
-    "same_error",
-    "node_failures",
-    "resting",
-    "leases",
-    "charge",
-    "failure",
-)
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
 
 
 class Judge:
     def __init__(self, engine: FakeEngine, store: FakeStore) -> None:
-        self.shadow = RunState()  # the replay of the journal so far
+        self.shadow = Durable()  # the replay of the journal so far
         self._engine, self._store, self.fates = engine, store, Fates(engine)
         self._history: list[int] = []  # the generation that made each report that survives
         self._verified: set[str] = set()
@@ -66,7 +48,7 @@ class Judge:
     def commit_refused(self, id: str, why: str) -> None:
         raise Violation("1 a committed checkpoint is never written into again", f"{id}: {why}")
 
-    def recovered(self, state: RunState) -> None:
+    def recovered(self, state: Durable) -> None:
         _agree(state, self.shadow, "a replay of the whole journal")
         self._verified.clear()
         self.fates.driver_begins()
@@ -119,7 +101,7 @@ class Judge:
 
     def stepped(self, before: RunState, event: ev.Event, after: RunState, commands: list[do.Command]) -> None:
         self._judge_phase(before, event, after)
-        _agree(after, self.shadow, type(event).__name__)
+        _agree(after.durable, self.shadow, type(event).__name__)
         self.fates.learn(event, after, newest=len(self._history))
         self._room.stepped(event, after)
         if isinstance(event, ev.Verified):
@@ -155,7 +137,7 @@ class Judge:
             lawful = was is now or (was, now) in _REACHABLE
         expect(lawful, "phases follow TRANSITIONS", f"{was.value} -> {now.value} on {type(event).__name__}")
 
-    def _judge_checkpoints(self, before: RunState, event: ev.Event, after: RunState) -> None:
+    def _judge_checkpoints(self, before: Durable, event: ev.Event, after: Durable) -> None:
         if after.checkpoints is before.checkpoints:
             return
         had, has = {c.id: c for c in before.checkpoints}, {c.id: c for c in after.checkpoints}
@@ -180,7 +162,7 @@ class Judge:
             spare = [c.id for c in records if _held_by(c, records, after.spec, pinned) is None]
             expect(not spare, "2 retention keeps no more than it must", f"{spare} could go")
 
-    def _judge_start(self, before: RunState, event: ev.GroupStarted) -> None:
+    def _judge_start(self, before: Durable, event: ev.GroupStarted) -> None:
         offers: list[tuple[str | None, int]] = [(None, 0), *((c.id, c.report) for c in before.checkpoints)]
         if before.spec.remote:
             offers += self.fates.offers()
@@ -206,7 +188,7 @@ class Judge:
             kept = on_its_way or (self._budgets.cut_off and where[1] not in group.discarded)
             expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
 
-    def _judge_end(self, event: ev.RunEnded, after: RunState) -> None:
+    def _judge_end(self, event: ev.RunEnded, after: Durable) -> None:
         if not self._at_once:
             gone = not self._engine.group_lives
             expect(gone, "4 no process outlives its run", f"group {after.generation} lives at the end")
@@ -264,7 +246,7 @@ class Judge:
         self.fates.name(command.id, where, self.shadow.spec.remote)
         return self.fates.lineage(where)
 
-    def took_up(self, group: Group, failed: Collection[tuple[int, int]], state: RunState) -> None:
+    def took_up(self, group: Group, failed: Collection[tuple[int, int]], state: Durable) -> None:
         """A driver is about to begin: what the ranks of the last attempt had all reported is safe, and so is what that
         had resumed from."""
         newest = state.newest.report if state.newest is not None else 0
@@ -310,8 +292,8 @@ class Judge:
         expect(id not in self._store.validating, "a checkpoint is validated once", f"{id} is being validated already")
 
 
-def _agree(live: RunState, replayed: RunState, when: str) -> None:
-    for field in DURABLE_FIELDS:
+def _agree(live: Durable, replayed: Durable, when: str) -> None:
+    for field in Durable.__struct_fields__:
         ours, theirs = getattr(live, field), getattr(replayed, field)
         # Text, because a score that is not a number differs from itself.
         if ours is not theirs and ours != theirs and repr(ours) != repr(theirs):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import timers
-from holdfast.core.run.state import HandoverReason, Phase, RankStatus, RunSpec, RunState
+from holdfast.core.run.state import Durable, HandoverReason, Phase, RankStatus, RunSpec, RunState
 from holdfast.core.run.timers import Timer
 
 from .fake_engine import FakeEngine
@@ -45,7 +45,7 @@ class Room:
         room = spec.num_workers if self._slots is None else min(self._slots, spec.num_workers)
         return room if room >= least else None
 
-    def starts(self, event: ev.GroupStarted, before: RunState, fates: Fates) -> None:
+    def starts(self, event: ev.GroupStarted, before: Durable, fates: Fates) -> None:
         fits = event.world_size == self._world(before.spec)
         expect(fits, "5 the world is within its range, and as large as there is room", f"{event}: {self._slots}")
         damaged = any(fates.owner(id) == self._handed for id in before.damaged)
@@ -78,7 +78,7 @@ class Room:
         """What is possible is done, or a timer is set for it."""
         if state.phase is Phase.ENDED:
             return
-        asleep = [node for node in state.resting if timers.rest(node) not in waited_for]
+        asleep = [node for node in state.durable.resting if timers.rest(node) not in waited_for]
         expect(not asleep, "nodes that rest come back", f"{asleep}")
         planned = state.handover is not None and state.handover.reason is not HandoverReason.RESIZE
         in_time = not planned or not state.group_lives or timers.HANDOVER in waited_for

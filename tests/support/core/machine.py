@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ from holdfast.core.failures import Evidence
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step
-from holdfast.core.run.state import CheckpointRecord, Phase, RunSpec, RunState, ValidationStatus
+from holdfast.core.run.state import CheckpointRecord, Durable, Phase, RunSpec, RunState, ValidationStatus
 
 C = TypeVar("C", bound=do.Command)
 CRASH = Evidence(signal=9)
@@ -18,11 +19,9 @@ CRASH = Evidence(signal=9)
 class Machine:
     def __init__(self, journal: Iterable[ev.Event] = (), **limits: Any) -> None:
         self.spec = RunSpec(**{"num_workers": 2, "max_failures": 3, **limits})
-        self.state = RunState()
         self.journal = list(journal)
+        self.state = RunState(functools.reduce(step.replay, self.journal, Durable()))
         self.now = 0.0
-        for event in self.journal:
-            self.state = step.replay(self.state, event)
 
     def feed(self, *events: ev.Event) -> list[do.Command]:
         """Returns what was asked for by these events, without the decisions, which are fed back."""
@@ -72,7 +71,7 @@ class Machine:
         return self.seal(index, *everyone) + self.uploaded(index)
 
     def uploaded(self, index: int, generation: int | None = None) -> list[do.Command]:
-        ranks = range(len(self.state.ranks))
+        ranks = range(self.state.durable.group_size)
         return self.feed(*(ev.ShardUploaded(generation or self.generation, rank, index) for rank in ranks))
 
     def commit(self, index: int, score: float | None = None) -> list[do.Command]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +17,15 @@ from holdfast.core.run.state import Pending, Phase, RunState, Verdict
 from holdfast.testing import fake_driver
 
 
+@contextmanager
+def altered(turn: Any, **fields: Any) -> Iterator[None]:
+    """What is durable is taken for something else for a while, whatever the event."""
+    good = turn.state.durable
+    turn.change(durable=structs.replace(good, **fields))
+    yield
+    turn.change(durable=good)
+
+
 def commits_before_all_ranks_have_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "complete", lambda _self, _index: True)
 
@@ -22,7 +33,7 @@ def commits_before_all_ranks_have_reported(monkeypatch: pytest.MonkeyPatch) -> N
 def commits_before_the_files_are_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
         pending = {i: structs.replace(p, sealed=p.staged) for i, p in turn.state.pending.items()}
-        turn.change(pending=pending)
+        turn.change_attempt(pending=pending)
         good(turn)
 
     good = checkpointing.advance
@@ -50,7 +61,7 @@ def starts_without_verifying(monkeypatch: pytest.MonkeyPatch) -> None:
 def goes_on_before_the_last_checkpoint_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
         if turn.state.phase is Phase.SETTLING:
-            turn.change(pending={})
+            turn.change_attempt(pending={})
         good(turn)
 
     good = ending.settle
@@ -87,10 +98,8 @@ def lets_uploads_keep_the_place_of_one_that_they_wait_for(monkeypatch: pytest.Mo
 
 def uploads_before_the_sync_period_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
-        spec = turn.state.spec
-        turn.change(spec=structs.replace(spec, sync_period_s=0.0))
-        good(turn)
-        turn.change(spec=spec)
+        with altered(turn, spec=structs.replace(turn.state.spec, sync_period_s=0.0)):
+            good(turn)
 
     good = checkpointing._upload
     monkeypatch.setattr(checkpointing, "_upload", broken)
@@ -114,13 +123,17 @@ def resumes_from_nothing_that_is_only_staged(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def drops_what_earlier_groups_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointing, "carry", lambda turn: turn.change(pending={}, carried=()))
+    def drop(turn: Any) -> None:
+        turn.change(carried=())
+        turn.change_attempt(pending={})
+
+    monkeypatch.setattr(checkpointing, "carry", drop)
 
 
 def uses_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(state: Any, name: str | None, report: int) -> str:
-        spec = structs.replace(state.spec, remote=False)
-        return good(structs.replace(state, spec=spec, names=frozenset()), name, report)
+    def broken(durable: Any, _names: Any, name: str | None, report: int) -> str:
+        spec = structs.replace(durable.spec, remote=False)
+        return good(structs.replace(durable, spec=spec), (), name, report)
 
     good = checkpointing.free_id
     monkeypatch.setattr(checkpointing, "free_id", broken)
@@ -128,10 +141,8 @@ def uses_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gives_up_one_that_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
-        spec = turn.state.spec
-        turn.change(spec=structs.replace(spec, scored=False))
-        good(turn)
-        turn.change(spec=spec)
+        with altered(turn, spec=structs.replace(turn.state.spec, scored=False)):
+            good(turn)
 
     good = checkpointing._skip_superseded
     monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
@@ -139,10 +150,8 @@ def gives_up_one_that_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gives_up_what_the_group_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
-        resume = turn.state.resume
-        turn.change(resume=None)
-        good(turn)
-        turn.change(resume=resume)
+        with altered(turn, resume=None):
+            good(turn)
 
     good = checkpointing._skip_superseded
     monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
@@ -151,9 +160,10 @@ def gives_up_what_the_group_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 def gives_up_what_is_staged_when_storage_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
-        if turn.state.cut_off:
+        if turn.state.durable.cut_off:
             turn.do(*(do.Discard(p.generation, p.index) for p in turn.state.unsaved))
-            turn.change(pending={}, carried=())
+            turn.change(carried=())
+            turn.change_attempt(pending={})
         return reason
 
     good = failing.upload_failed
@@ -209,7 +219,7 @@ def stops_before_all_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 def finishes_without_its_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
-        turn.change(missed=None)
+        turn.change_attempt(missed=None)
         return reason
 
     good = checkpointing.staged_lost
@@ -218,9 +228,9 @@ def finishes_without_its_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def forgets_that_storage_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        spent = turn.state.spent
+        spent = turn.state.durable.spent
         reason = good(turn, event)
-        turn.change(spent=spent)
+        turn.record(spent=spent)
         return reason
 
     good = failing.upload_failed
@@ -230,9 +240,9 @@ def forgets_that_storage_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
 def takes_waiting_for_storage_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> tuple[int, float]:
         pending = turn.state.pending
-        turn.change(pending={})
+        turn.change_attempt(pending={})
         found = good(turn)
-        turn.change(pending=pending)
+        turn.change_attempt(pending=pending)
         return found
 
     good = hanging._slowest

@@ -21,7 +21,7 @@ def counts_secondary_failures(monkeypatch: pytest.MonkeyPatch) -> None:
         lives = turn.state.group_lives
         text = good(turn, rank, evidence)
         if not lives:
-            turn.change(spent={**turn.state.spent, "failures": turn.state.spent.get("failures", 0) + 1})
+            turn.record(spent={**turn.state.durable.spent, "failures": turn.state.durable.spent.get("failures", 0) + 1})
         return text
 
     good = failing._fail
@@ -30,7 +30,7 @@ def counts_secondary_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_was_spent_when_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        turn.change(spent={})
+        turn.record(spent={})
         return good(turn, event)
 
     good = starting.driver_started
@@ -42,7 +42,7 @@ def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         reason = good(turn, event)
         if turn.state.verdict is Verdict.RETRY and turn.state.phase is Phase.STOPPING:
             phases.move(turn, "group gone")
-            turn.change(pending={})
+            turn.change_attempt(pending={})
             ending.settle(turn)
         return reason
 
@@ -141,9 +141,9 @@ def takes_preemptions_for_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hands_over_to_preemption_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        spent = turn.state.spent
+        spent = turn.state.durable.spent
         reason = good(turn, event)
-        turn.change(spent=spent)
+        turn.record(spent=spent)
         return reason
 
     good = scaling.handed_over
@@ -154,7 +154,7 @@ def counts_what_fails_after_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
         if turn.state.phase is Phase.STOPPING:
-            turn.change(verdict=Verdict.FINISH)
+            turn.record(verdict=None)
         return reason
 
     good = scaling.handed_over
@@ -193,7 +193,7 @@ def never_gives_a_node_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forgets_which_nodes_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        turn.change(resting=frozenset(), node_failures={})
+        turn.record(resting=frozenset(), node_failures={})
         return good(turn, event)
 
     good = starting.driver_started
@@ -202,9 +202,9 @@ def forgets_which_nodes_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def takes_a_slow_start_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        suspect = turn.state.suspect
+        suspect = turn.state.attempt.suspect
         reason = good(turn, event)
-        turn.change(suspect=suspect)
+        turn.change_attempt(suspect=suspect)
         return reason
 
     good = group.worker_ready
@@ -234,7 +234,7 @@ def waits_for_stacks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 def finishes_though_it_was_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
         if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
-            turn.change(verdict=Verdict.FINISH)
+            turn.record(verdict=None)
             phases.end_group(turn, "all returned", graceful=True)
 
     monkeypatch.setattr(group, "_leave_if_all_returned", broken)
@@ -255,7 +255,7 @@ def waits_for_one_of_the_nodes_that_cannot_be_reached(monkeypatch: pytest.Monkey
 def forgets_who_may_still_train_when_another_driver_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Turn, event: ev.DriverStarted) -> None:
         good(turn, event)
-        turn.change(leases={})
+        turn.record(leases={})
 
     good = starting._doubt
     monkeypatch.setattr(starting, "_doubt", broken)
@@ -271,9 +271,9 @@ def blames_a_node_for_the_loss_of_another(monkeypatch: pytest.MonkeyPatch) -> No
 
 def goes_on_for_a_cause_that_comes_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Turn, event: ev.StopAsked) -> str:
-        charge = turn.state.charge
+        charge = turn.state.durable.charge
         reason = good(turn, event)
-        turn.change(charge=charge)
+        turn.record(charge=charge)
         return reason
 
     good = ending.stop_asked

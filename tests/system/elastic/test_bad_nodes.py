@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 import holdfast.train as train
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 from holdfast.runs.past import read_past
 from holdfast.store import journal
 from support.elastic.elastic_job import Scene, wait_until
@@ -77,7 +77,7 @@ def test_a_node_that_is_needed_does_not_rest(scene: Scene, monkeypatch: pytest.M
     assert scene.worlds() == [2, 2, 2]
 
 
-def state_of(scene: Scene) -> RunState:
+def state_of(scene: Scene) -> Durable:
     return read_past(journal.read(scene.run)[0]).state
 
 

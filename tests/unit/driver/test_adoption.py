@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import CheckpointRecord, RunSpec, RunState
+from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec, RunState
 from holdfast.driver.adoption import Adoption
 from holdfast.driver.beginning import NODES_JOIN, Beginning
 from holdfast.driver.ears import Ears
@@ -37,7 +37,7 @@ class Told:
         self.stored: set[str] = set()
         self.warnings: list[str] = []
 
-    def note_taken_up(self, manifests: list[Manifest], state: RunState) -> None:
+    def note_taken_up(self, manifests: list[Manifest], state: Durable) -> None:
         """Nothing is told of it here."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -63,7 +63,7 @@ class Nodes:
         self.told = Told()
         self.ended: list[list[str]] = []
         fleet: Any = self.told
-        state = RunState(generation=1)
+        state = Durable(generation=1)
         past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
         self.adoption = Adoption(fleet, fleet, past, state, self._end, self.told.warnings.append)
 
@@ -203,8 +203,10 @@ class Start:
         monkeypatch.setattr(
             storage, "adopt", lambda m, _ranks, _then, lacks: self.looks.append(lambda: lacks(m, ["n1"]))
         )
-        state = RunState(generation=1)
-        self.desk: Any = SimpleNamespace(fleet=fleet, storage=storage, timers={}, state=state, queue=deque(), plan=plan)
+        state = Durable(generation=1)
+        self.desk: Any = SimpleNamespace(
+            fleet=fleet, storage=storage, timers={}, state=RunState(state), queue=deque(), plan=plan
+        )
         self.desk.past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
         self.desk.epoch, self.desk.stored, self.desk.warn = 2, set, lambda _: None
         self.beginning = Beginning(self.desk, lambda: None)

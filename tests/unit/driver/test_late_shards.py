@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import RunSpec, RunState
+from holdfast.core.run.state import Durable, RunSpec
 from holdfast.driver.late_shards import LateShards
 from holdfast.runs.past import Past
 from holdfast.store.checkpoints import FORMAT, Manifest
@@ -17,7 +17,7 @@ from holdfast.store.report_log import StagedReport, _staged_line
 from holdfast.store.staging import FileEntry
 from holdfast.wire import messages as wire
 
-STATE = RunState(spec=RunSpec(remote=True), generation=2)
+STATE = Durable(spec=RunSpec(remote=True), generation=2)
 PAST = Past(state=STATE, last_group=ev.GroupStarted(2, 2, None, 0))
 
 

@@ -71,8 +71,8 @@ def test_exceptions_that_a_lost_node_caused_are_not_the_scripts(tmp_path: Path, 
         assert driver.state.failure.kind.value == "user error"
         assert engine.started == [(1, 2), (1, 2)]
         go_on(("b", wire.NodeLost("b")))
-        assert driver.state.spent == ({"preemptions": 1} if announced else {"failures": 1})
-        assert driver.state.same_error == ("", -1, 0)
+        assert driver.state.durable.spent == ({"preemptions": 1} if announced else {"failures": 1})
+        assert driver.state.durable.same_error == ("", -1, 0)
         assert engine.started[2:] == [(2, 1)], "with the room that is left, at the first attempt"
         assert [list(exceptions) for exceptions in failures] == [[0]], "callbacks are told once"
     finally:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable, RunState
 from holdfast.driver.ears import Ears
 from holdfast.driver.reports import ReportBook
 from holdfast.store.layout import RunLayout
@@ -29,7 +29,7 @@ def test_a_rank_that_had_returned_holds_up_no_callback(tmp_path: Path) -> None:
     log.returned()
     log.close()
     fleet = SimpleNamespace(report_log=layout.report_log, node_of=lambda *_: "node")
-    desk: Any = SimpleNamespace(fleet=fleet, book=book, queue=deque(), state=RunState(generation=1))
+    desk: Any = SimpleNamespace(fleet=fleet, book=book, queue=deque(), state=RunState(Durable(generation=1)))
     desk.display = SimpleNamespace(progress=lambda *_: None)
     beginning: Any = None
     ears = Ears(desk, beginning, lambda: None)

@@ -7,6 +7,7 @@ from msgspec import structs
 from holdfast.core.failures import FailureKind
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import (
+    Attempt,
     CheckpointRecord,
     Failure,
     HandoverReason,
@@ -30,13 +31,15 @@ class Story:
 
     def tell(self, event: ev.Event, at: float, **changes: object) -> None:
         self.now = at
-        before, self.state = self.state, structs.replace(self.state, **changes)
+        before = self.state
+        parts = {part: changes.pop(part) for part in ("phase", "attempt") if part in changes}
+        self.state = structs.replace(before, durable=structs.replace(before.durable, **changes), **parts)
         self.meter.saw(event, before, self.state)
 
     def start_group(self, at: float, generation: int, base: int) -> None:
-        ranks = (Rank(RankStatus.RUNNING),) * 2
-        changes = {"phase": Phase.RUNNING, "generation": generation, "base": base, "ranks": ranks, "pending": {}}
-        self.tell(ev.GroupStarted(generation, 2, None, base), at, **changes)
+        attempt = Attempt((Rank(RankStatus.RUNNING),) * 2, started=at)
+        changes = {"phase": Phase.RUNNING, "generation": generation, "base": base, "group_size": 2}
+        self.tell(ev.GroupStarted(generation, 2, None, base), at, attempt=attempt, **changes)
 
     def report(self, at: float, reports: int, staged: bool = False) -> None:
         """Of both ranks, rank 0 the first."""
@@ -46,14 +49,15 @@ class Story:
         if staged:
             pending[index] = Pending(f"checkpoint_{number}", number, generation, index, 2, staged=frozenset({0}))
         event: ev.Event = ev.ShardStaged(generation, 0, index) if staged else ev.Progressed(generation, 0, reports)
-        self.tell(event, at, ranks=(Rank(RankStatus.RUNNING, reports),) * 2, pending=pending)
+        self.tell(event, at, attempt=Attempt((Rank(RankStatus.RUNNING, reports),) * 2, 0.0, pending=pending))
 
     def commit(self, at: float, index: int) -> None:
         pending = dict(self.state.pending)
         done = pending.pop(index)
         record = CheckpointRecord(done.id, done.report)
         checkpoints = (*self.state.checkpoints, record)
-        self.tell(ev.Committed(record, self.state.generation, index), at, pending=pending, checkpoints=checkpoints)
+        attempt = Attempt(self.state.ranks, 0.0, pending=pending)
+        self.tell(ev.Committed(record, self.state.generation, index), at, attempt=attempt, checkpoints=checkpoints)
 
     def fail(self, at: float, kind: FailureKind = FailureKind.CRASH) -> None:
         failure = Failure(self.state.generation, 1, kind, "it died")
@@ -154,7 +158,8 @@ def test_memory_does_not_grow_with_reports() -> None:
         story.report(100 + number, number, staged=number % 10 == 0)
         if number % 10 == 0:
             story.commit(100 + number, index=number - 1)
-            story.state = structs.replace(story.state, checkpoints=story.state.checkpoints[-2:])
+            kept = structs.replace(story.state.durable, checkpoints=story.state.checkpoints[-2:])
+            story.state = structs.replace(story.state, durable=kept)
     assert len(story.meter._productive_at) < 10
     assert story.values()["holdfast_productive_seconds_total"] == 198
 

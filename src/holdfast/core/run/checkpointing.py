@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import structs
 
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import timers
 from holdfast.core.run.retention import superseded
-from holdfast.core.run.state import CheckpointRecord, Pending, RunState, ValidationStatus
+from holdfast.core.run.state import CheckpointRecord, Durable, Pending, ValidationStatus
 from holdfast.core.run.turn import Turn
 
 _UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills the gaps of the first
@@ -20,7 +22,7 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
             turn.do(do.Discard(event.generation, event.index))
         return "a group that is gone"
     turn.saw_reports(event.rank, event.index + 1)
-    if event.index in turn.state.given_up:
+    if turn.state.attempt is not None and event.index in turn.state.attempt.given_up:
         turn.do(do.Discard(event.generation, event.index))
         return "storage failed on another part of that checkpoint"
     pending = turn.state.pending.get(event.index) or _begin(turn, event)
@@ -34,30 +36,31 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
 
 
 def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
-    state = turn.state
+    state, names = turn.state, turn.state.attempt.names if turn.state.attempt is not None else frozenset()
     report = state.base + event.index + 1
-    id = free_id(state, event.name, report)
+    id = free_id(state.durable, names.union(p.id for p in state.unsaved), event.name, report)
     if state.spec.remote:
-        turn.change(names=state.names | {id})
+        turn.change_attempt(names=names | {id})
     if state.spec.missing_warning_s > 0:
         turn.do(do.SetTimer(timers.missing(event.index), state.spec.missing_warning_s))
     return Pending(id, report, event.generation, event.index, world_size=len(state.ranks))
 
 
-def free_id(state: RunState, name: str | None, report: int) -> str:
-    """The name asked for; with the generation behind it where an earlier checkpoint has that name already.
+def free_id(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
+    """The name asked for; with the generation behind it where an earlier checkpoint has that name already, or it is
+    one of ``names``.
 
     In remote storage no name is used twice in a run, not even after a deletion: a request that was on its way when a
     driver or a node died may arrive at any time, and must not meet the files of another checkpoint. Names of the first
     generation stay as they are, unless they end like those of a later one.
     """
     wanted = name or f"checkpoint_{report:06d}"
-    if state.spec.remote and (state.generation > 1 or _ends_with_a_generation(wanted)):
-        wanted = f"{wanted}-g{state.generation}"
-    taken = {c.id for c in state.checkpoints} | {p.id for p in state.unsaved} | state.damaged | state.names
+    if durable.spec.remote and (durable.generation > 1 or _ends_with_a_generation(wanted)):
+        wanted = f"{wanted}-g{durable.generation}"
+    taken = {c.id for c in durable.checkpoints} | durable.damaged | set(names)
     if wanted not in taken:
         return wanted
-    renamed = f"{wanted}-g{state.generation}"
+    renamed = f"{wanted}-g{durable.generation}"
     return renamed if renamed not in taken else f"{renamed}-r{report}"
 
 
@@ -111,18 +114,26 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
         turn.set_pending(structs.replace(pending, lost=True))
         return f"{event.id} is in storage, and will be committed"
     turn.drop_pending(pending)
-    if turn.state.missed is None or turn.state.missed.report < pending.report:
-        turn.change(missed=pending)
+    missed = turn.state.attempt.missed if turn.state.attempt is not None else None
+    if missed is None or missed.report < pending.report:
+        turn.change_attempt(missed=pending)
     if pending.generation == turn.state.generation:
-        turn.change(given_up=turn.state.given_up | {pending.index})
+        give_up(turn, pending.index)
     turn.do(do.Discard(pending.generation, pending.index), do.Warn(f"{event.id} was not saved: {event.why}"))
     return f"{event.id} is lost"
+
+
+def give_up(turn: Turn, index: int) -> None:
+    """No part of the group's report ``index`` is stored any more."""
+    if turn.state.attempt is not None:
+        turn.change_attempt(given_up=turn.state.attempt.given_up | {index})
 
 
 def carry(turn: Turn) -> None:
     """The group is gone and another follows: what it completed is uploaded behind that one."""
     if turn.state.pending and turn.state.spec.remote:
-        turn.change(carried=turn.state.unsaved, pending={})
+        turn.change(carried=turn.state.unsaved)
+        turn.change_attempt(pending={})
 
 
 def sync(turn: Turn) -> None:
@@ -138,7 +149,7 @@ def advance(turn: Turn) -> None:
     if turn.state.spec.remote:
         _gather(turn)
         _skip_superseded(turn)
-        if turn.state.cut_off:
+        if turn.state.durable.cut_off:
             return
         _upload(turn)
     pending = next(iter(turn.state.unsaved), None)
@@ -171,7 +182,7 @@ def _skip_superseded(turn: Turn) -> None:
         return
     whole = [p for p in state.unsaved if state.is_whole(p)]
     for pending in whole[: -max(1, state.spec.num_to_keep)]:
-        if not (pending.uploading or pending.due or pending.validate or pending.id == state.resume):
+        if not (pending.uploading or pending.due or pending.validate or pending.id == state.durable.resume):
             turn.drop_pending(pending)
             turn.do(do.Discard(pending.generation, pending.index))
 
@@ -195,15 +206,15 @@ def _upload(turn: Turn) -> None:
 
 
 def committed(turn: Turn, event: ev.Committed) -> str:
-    state, record = turn.state, event.record
-    if _is_known(state, record):
+    known, record = turn.state.durable, event.record
+    if _is_known(known, record):
         return "known already"
-    checkpoints = (*state.checkpoints, record)
-    if state.newest is not None and state.newest.report > record.report:
+    checkpoints = (*known.checkpoints, record)
+    if known.newest is not None and known.newest.report > record.report:
         checkpoints = tuple(sorted(checkpoints, key=lambda c: c.report))
-    turn.change(checkpoints=checkpoints, damaged=state.damaged - {record.id})
+    turn.record(checkpoints=checkpoints, damaged=known.damaged - {record.id})
     if event.index >= 0:
-        turn.change(streak=0)
+        turn.record(streak=0)
         pending = turn.find_pending(event.generation, event.index)
         if pending is not None:
             turn.drop_pending(pending)
@@ -213,19 +224,19 @@ def committed(turn: Turn, event: ev.Committed) -> str:
     return f"{record.id} is durable"
 
 
-def _is_known(state: RunState, record: CheckpointRecord) -> bool:
+def _is_known(durable: Durable, record: CheckpointRecord) -> bool:
     """They lie by report, so only the newest are looked at: a journal of many is replayed in a time that fits it."""
-    for checkpoint in reversed(state.checkpoints):
+    for checkpoint in reversed(durable.checkpoints):
         if checkpoint.id == record.id or checkpoint.report < record.report:
             return checkpoint.id == record.id
     return False
 
 
 def _retire(turn: Turn) -> None:
-    state = turn.state
-    gone = superseded(state.checkpoints, state.spec, pinned={state.resume} if state.resume else set())
+    known = turn.state.durable
+    gone = superseded(known.checkpoints, known.spec, pinned={known.resume} if known.resume else set())
     if gone:
-        turn.change(checkpoints=tuple(c for c in state.checkpoints if c.id not in gone))
+        turn.record(checkpoints=tuple(c for c in known.checkpoints if c.id not in gone))
         turn.do(*(do.Delete(id) for id in gone))
 
 
@@ -234,6 +245,6 @@ def validated(turn: Turn, event: ev.Validated) -> str:
         score = record.score if event.score is None else event.score
         return structs.replace(record, validation=event.status, score=score)
 
-    turn.change(checkpoints=tuple(updated(c) if c.id == event.id else c for c in turn.state.checkpoints))
+    turn.record(checkpoints=tuple(updated(c) if c.id == event.id else c for c in turn.state.checkpoints))
     _retire(turn)
     return f"validation of {event.id}: {event.status.value}"

@@ -14,17 +14,16 @@ def stop_asked(turn: Turn, event: ev.StopAsked) -> str:
     state = turn.state
     if state.phase is Phase.ENDED:
         return "the run has ended already"
-    turn.change(charge=None)
+    turn.record(charge=None)
     if event.at_once:
         end_run(turn, Outcome.STOPPED, "it was asked to stop at once")
-    elif state.phase is Phase.RUNNING and event.grace_s > 0 and not stops_soon(state):
-        turn.change(verdict=Verdict.STOP)
+        return "an immediate stop was asked for"
+    if state.verdict is not Verdict.FAIL:
+        turn.record(verdict=Verdict.STOP)
+    if state.phase is Phase.RUNNING and event.grace_s > 0 and not stops_soon(state):
         scaling.ask(turn, Handover(HandoverReason.STOP), event.grace_s)
     elif state.group_lives:
-        turn.change(verdict=Verdict.STOP)
         end_group(turn, "stop asked", graceful=True)
-    elif state.phase in (Phase.RESTORING, Phase.WAITING) or state.verdict in (Verdict.RETRY, Verdict.FINISH):
-        turn.change(verdict=Verdict.STOP)
     return "a stop was asked for"
 
 
@@ -37,29 +36,30 @@ def settle(turn: Turn) -> None:
     if turn.state.verdict is Verdict.RETRY:
         checkpointing.carry(turn)
     state = turn.state
-    on_the_nodes = state.verdict is Verdict.RETRY or state.cut_off
+    lost = state.attempt.missed if state.attempt is not None else None
+    on_the_nodes = state.verdict is Verdict.RETRY or state.durable.cut_off
     to_do = [p for p in state.unsaved if not p.is_sealed] if on_the_nodes else state.unsaved
-    if to_do or (state.pending and not state.cut_off):
+    if to_do or (state.pending and not state.durable.cut_off):
         return
     if state.verdict is Verdict.RETRY:
         move(turn, "retry")
+        turn.change(attempt=None)
         starting.restore(turn)
     elif state.verdict is Verdict.FAIL:
         assert state.failure is not None
         end_run(turn, Outcome.FAILED, state.failure.text)
     elif state.verdict is Verdict.STOP:
         end_run(turn, Outcome.STOPPED, "it was asked to stop")
-    elif state.missed is not None and state.missed.report > (state.newest.report if state.newest else 0):
-        lost = state.missed
+    elif lost is not None and lost.report > (state.newest.report if state.newest else 0):
         turn.do(do.Decide(ev.CommitFailed(lost.generation, lost.index, f"{lost.id}, the last one, was lost")))
     elif not any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
         end_run(turn, Outcome.FINISHED, "every rank returned")
 
 
 def run_ended(turn: Turn, event: ev.RunEnded) -> str:
-    turn.change(outcome=event.outcome)
+    turn.record(outcome=event.outcome)
     if event.group_gone:
-        turn.change(leases={})
+        turn.record(leases={})
     turn.jump(Phase.ENDED)
     turn.do(do.Finish(event.outcome, event.reason))
     return f"the run {event.outcome.value}: {event.reason}"

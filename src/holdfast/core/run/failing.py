@@ -10,7 +10,7 @@ from holdfast.core.run import checkpointing, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_group, end_run, stops_soon
-from holdfast.core.run.state import Charge, Failure, Outcome, Phase, RankStatus, RunState, Verdict
+from holdfast.core.run.state import Charge, Durable, Failure, Outcome, Phase, RankStatus, Verdict
 from holdfast.core.run.turn import Turn
 
 _UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
@@ -21,15 +21,15 @@ def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
         return "a group that is gone"
     if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
         turn.set_rank(event.rank, status=RankStatus.DEAD)
-    if _is_the_cause(turn.state.charge, event):
+    if _is_the_cause(turn.state.durable.charge, event):
         return _count_instead(turn, event)
-    counted, same_error = turn.state.group_lives and not stops_soon(turn.state), turn.state.same_error
+    counted, same_error = turn.state.durable.is_undecided, turn.state.durable.same_error
     text = _fail(turn, event.rank, event.evidence)
     if counted:
         _note_node(turn, event)
         _note_same_error(turn, event)
         if classify(event.evidence) in _UNCERTAIN:
-            turn.change(charge=Charge(event.node, same_error, may_follow(event.evidence)))
+            turn.record(charge=Charge(event.node, same_error, may_follow(event.evidence)))
     return text
 
 
@@ -42,16 +42,16 @@ def _is_the_cause(charge: Charge | None, event: ev.WorkerFailed) -> bool:
 
 def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
     """Of what the group's failure was counted as, nothing stays but that there was one."""
-    state, text = turn.state, describe(event.rank, event.evidence)
-    charge, failure = state.charge, state.failure
+    known, text = turn.state.durable, describe(event.rank, event.evidence)
+    charge, failure = known.charge, known.failure
     assert charge is not None
     assert failure is not None
-    counter = budget_of(state.spec, failure.kind)[0].counter
-    spent = {name: count - (name == counter) for name, count in state.spent.items()}
-    turn.change(spent={name: count for name, count in spent.items() if count}, same_error=charge.same_error)
+    counter = budget_of(known.spec, failure.kind)[0].counter
+    spent = {name: count - (name == counter) for name, count in known.spent.items()}
+    turn.record(spent={name: count for name, count in spent.items() if count}, same_error=charge.same_error)
     if failure.kind is not FailureKind.USER_ERROR:
         _clear_node(turn, charge.node)
-    turn.change(charge=None)
+    turn.record(charge=None)
     _count(turn, event.rank, event.evidence, text, instead=True)
     _note_node(turn, event)
     return f"{text}, of which {failure.text}"
@@ -68,7 +68,7 @@ def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
         turn.do(do.Discard(event.generation, event.index))
     if current:
         turn.do(do.CancelTimer(timers.missing(event.index)))
-        turn.change(given_up=turn.state.given_up | {event.index})
+        checkpointing.give_up(turn, event.index)
     elif isinstance(event, ev.ShardFailed) or not turn.state.spec.remote:
         return "a group that is gone"
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
@@ -80,13 +80,13 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     ends for it, the next driver on that node uploads it."""
     state = turn.state
     text = describe(-1, Evidence(storage=True, message=event.message))
-    _spend(turn, FailureKind.STORAGE)
-    if not is_spent(turn.state, FailureKind.STORAGE):
+    spend(turn, FailureKind.STORAGE)
+    if not is_spent(turn.state.durable, FailureKind.STORAGE):
         checkpointing.upload_again(turn, event)
         return f"{text}; it is tried again"
-    turn.change(cut_off=True, charge=None)
+    turn.record(cut_off=True, charge=None)
     if state.verdict is not Verdict.FAIL:  # else the first cause is named
-        turn.change(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
+        turn.record(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
     if state.group_lives:
         end_group(turn, "failure", graceful=False)
     elif state.phase in (Phase.RESTORING, Phase.WAITING):
@@ -97,14 +97,13 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
 def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
     """Count the first failure of a group and end the group; what follows from it is not counted again."""
     state = turn.state
-    late = state.phase in (Phase.STOPPING, Phase.SETTLING) and state.verdict is Verdict.FINISH
     text = describe(rank, evidence)
-    if not state.group_lives and not late:
-        return f"{text} (not counted)"
     if state.group_lives and stops_soon(state):
         end_group(turn, "stop asked", graceful=False)
         return f"{text} (not counted, as the run stops anyway)"
-    turn.change(streak=state.streak + 1)
+    if not state.durable.is_undecided:
+        return f"{text} (not counted)"
+    turn.record(streak=state.durable.streak + 1)
     _count(turn, rank, evidence, text)
     if state.group_lives:
         end_group(turn, "failure", graceful=False)
@@ -112,15 +111,15 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
 
 
 def _count(turn: Turn, rank: int, evidence: Evidence, text: str, instead: bool = False) -> None:
-    state, kind = turn.state, classify(evidence)
-    _spend(turn, kind)
-    verdict = Verdict.FAIL if is_spent(turn.state, kind) else Verdict.RETRY
-    turn.change(failure=Failure(state.generation, rank, kind, text, instead), verdict=verdict)
+    kind = classify(evidence)
+    spend(turn, kind)
+    verdict = Verdict.FAIL if is_spent(turn.state.durable, kind) else Verdict.RETRY
+    turn.record(failure=Failure(turn.state.generation, rank, kind, text, instead), verdict=verdict)
 
 
-def _spend(turn: Turn, kind: FailureKind) -> None:
-    spent, counter = turn.state.spent, budget_of(turn.state.spec, kind)[0].counter
-    turn.change(spent={**spent, counter: spent.get(counter, 0) + 1})
+def spend(turn: Turn, kind: FailureKind) -> None:
+    spent, counter = turn.state.durable.spent, budget_of(turn.state.spec, kind)[0].counter
+    turn.record(spent={**spent, counter: spent.get(counter, 0) + 1})
 
 
 def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
@@ -133,58 +132,57 @@ def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
     if classify(evidence) is not FailureKind.USER_ERROR:
         return
     what = f"{evidence.exception}: {evidence.message}"
-    before, at, count = turn.state.same_error
+    before, at, count = turn.state.durable.same_error
     count = count + 1 if (before, at) == (what, event.at) else 1
-    turn.change(same_error=(what, event.at, count))
-    if _repeats(turn.state) and turn.state.failure is not None:
+    turn.record(same_error=(what, event.at, count))
+    if _repeats(turn.state.durable) and turn.state.failure is not None:
         text = f"{turn.state.failure.text}, {count} times at report {event.at} without progress in between"
-        turn.change(verdict=Verdict.FAIL, failure=structs.replace(turn.state.failure, text=text))
+        turn.record(verdict=Verdict.FAIL, failure=structs.replace(turn.state.failure, text=text))
 
 
 def _note_node(turn: Turn, event: ev.WorkerFailed) -> None:
     """A node on which processes die again and again is left alone for a time."""
-    state, node = turn.state, event.node
+    known, node = turn.state.durable, event.node
     if not node or classify(event.evidence) in (FailureKind.USER_ERROR, FailureKind.PREEMPTED):
         return
-    count = state.node_failures.get(node, 0) + 1
-    turn.change(node_failures={**state.node_failures, node: count})
-    if 0 < state.spec.bad_node_failures <= count and node not in state.resting:
-        turn.change(resting=state.resting | {node})
-        turn.do(do.Rest(node, on=True), do.SetTimer(timers.rest(node), state.spec.bad_node_rest_s))
-        turn.do(
-            do.Warn(f"{node} had {count} failures: no worker is placed there for {state.spec.bad_node_rest_s:.0f} s")
-        )
+    count, rest_s = known.node_failures.get(node, 0) + 1, known.spec.bad_node_rest_s
+    turn.record(node_failures={**known.node_failures, node: count})
+    if 0 < known.spec.bad_node_failures <= count and node not in known.resting:
+        turn.record(resting=known.resting | {node})
+        turn.do(do.Rest(node, on=True), do.SetTimer(timers.rest(node), rest_s))
+        turn.do(do.Warn(f"{node} had {count} failures: no worker is placed there for {rest_s:.0f} s"))
 
 
 def _clear_node(turn: Turn, node: str) -> None:
     """One failure less, and no rest if it was for that one."""
-    state = turn.state
-    count = state.node_failures.get(node, 0) - 1
+    known = turn.state.durable
+    count = known.node_failures.get(node, 0) - 1
     if count < 0:
         return
-    others = {other: n for other, n in state.node_failures.items() if other != node}
-    turn.change(node_failures={**others, node: count} if count else others)
-    if node in state.resting and count < state.spec.bad_node_failures:
-        turn.change(resting=state.resting - {node})
+    others = {other: n for other, n in known.node_failures.items() if other != node}
+    turn.record(node_failures={**others, node: count} if count else others)
+    if node in known.resting and count < known.spec.bad_node_failures:
+        turn.record(resting=known.resting - {node})
         turn.do(do.Rest(node, on=False), do.CancelTimer(timers.rest(node)))
 
 
 def node_rested(turn: Turn, event: ev.NodeRested) -> str:
-    left = {node: count for node, count in turn.state.node_failures.items() if node != event.node}
-    turn.change(resting=turn.state.resting - {event.node}, node_failures=left)
+    known = turn.state.durable
+    left = {node: count for node, count in known.node_failures.items() if node != event.node}
+    turn.record(resting=known.resting - {event.node}, node_failures=left)
     turn.do(do.Rest(event.node, on=False))
     return f"{event.node} is given another chance"
 
 
-def is_final(state: RunState, kind: FailureKind) -> bool:
+def is_final(durable: Durable, kind: FailureKind) -> bool:
     """Whether no other group may follow a failure of that kind."""
-    return is_spent(state, kind) or (kind is FailureKind.USER_ERROR and _repeats(state))
+    return is_spent(durable, kind) or (kind is FailureKind.USER_ERROR and _repeats(durable))
 
 
-def _repeats(state: RunState) -> bool:
-    return 0 < state.spec.max_same_errors < state.same_error[2]
+def _repeats(durable: Durable) -> bool:
+    return 0 < durable.spec.max_same_errors < durable.same_error[2]
 
 
-def is_spent(state: RunState, kind: FailureKind) -> bool:
-    budget, limit = budget_of(state.spec, kind)
-    return 0 <= limit < state.spent.get(budget.counter, 0)
+def is_spent(durable: Durable, kind: FailureKind) -> bool:
+    budget, limit = budget_of(durable.spec, kind)
+    return 0 <= limit < durable.spent.get(budget.counter, 0)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import hanging, scaling, timers
-from holdfast.core.run.phases import end_group, move, stops_soon
-from holdfast.core.run.state import Phase, Rank, RankStatus, Verdict
+from holdfast.core.run.phases import end_group, move
+from holdfast.core.run.state import Attempt, Phase, Rank, RankStatus
 from holdfast.core.run.turn import Turn
 
 
 def started(turn: Turn, event: ev.GroupStarted) -> str:
-    ranks = (Rank(seen=turn.now),) * event.world_size
-    turn.change(generation=event.generation, resume=event.resume, base=event.base)
-    turn.change(ranks=ranks, pending={}, names=frozenset(), given_up=frozenset(), missed=None)
-    turn.change(verdict=None, failure=None, charge=None, started=turn.now, lacking=False, handover=None, suspect=None)
-    turn.change(leases=dict.fromkeys(event.leased, turn.state.spec.lease_s), doubted=frozenset())
+    where = {"generation": event.generation, "resume": event.resume, "base": event.base}
+    leases = dict.fromkeys(event.leased, turn.state.spec.lease_s)
+    turn.record(**where, group_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
+    attempt = Attempt((Rank(seen=turn.now),) * event.world_size, started=turn.now)
+    turn.change(attempt=attempt, lacking=False, doubted=frozenset())
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
@@ -28,7 +28,7 @@ def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
     turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
     if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
         move(turn, "all ready")
-        turn.change(suspect=None)
+        turn.change_attempt(suspect=None)
         turn.do(do.CancelTimer(timers.START), do.CancelTimer(timers.STACKS))
         hanging.watch(turn)
         scaling.consider_resize(turn)
@@ -53,8 +53,6 @@ def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
 
 def _leave_if_all_returned(turn: Turn) -> None:
     if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
-        if not stops_soon(turn.state):
-            turn.change(verdict=Verdict.FINISH)
         end_group(turn, "all returned", graceful=True)
 
 

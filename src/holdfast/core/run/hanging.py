@@ -55,8 +55,8 @@ def _slowest(turn: Turn) -> tuple[int, float]:
 
 def _suspect(turn: Turn, rank: int) -> None:
     """Before the group is ended, what its ranks are doing is written down: who hangs, and where."""
-    if turn.state.suspect is None:
-        turn.change(suspect=rank)
+    if turn.state.attempt is not None and turn.state.attempt.suspect is None:
+        turn.change_attempt(suspect=rank)
         turn.do(do.DumpStacks(turn.state.generation), do.SetTimer(timers.STACKS, _STACKS_WITHIN_S))
 
 
@@ -69,14 +69,14 @@ def stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
 
 def condemn(turn: Turn, cause: int) -> None:
     """End the group, unless the suspect has moved on meanwhile."""
-    state = turn.state
-    if state.suspect is None or not state.group_lives:
+    state, suspect = turn.state, turn.state.attempt.suspect if turn.state.attempt is not None else None
+    if suspect is None or not state.group_lives:
         return
-    turn.change(suspect=None)
+    turn.change_attempt(suspect=None)
     turn.do(do.CancelTimer(timers.STACKS))
     if state.phase is Phase.STARTING:
         message = "it did not enter its train function"
-        limit, rank = state.spec.start_timeout_s, state.suspect if cause < 0 else cause
+        limit, rank = state.spec.start_timeout_s, suspect if cause < 0 else cause
         failing.declare(turn, rank, Evidence(stalled_s=limit, started=False, message=message))
         return
     limit, (slowest, idle) = _hang_limit(state), _slowest(turn)

@@ -46,7 +46,7 @@ def stops_soon(state: RunState) -> bool:
 
 def end_group(turn: Turn, trigger: str, graceful: bool) -> None:
     move(turn, trigger)
-    turn.change(handover=None, suspect=None)
+    turn.change_attempt(handover=None, suspect=None)
     turn.do(do.StopGroup(turn.state.generation, graceful))
     stopped = (timers.stopped(rank) for rank, known in enumerate(turn.state.ranks) if known.stopped)
     watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE)

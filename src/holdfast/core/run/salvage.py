@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.checkpointing import free_id
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import Durable
 
 
 class RankLog(Struct, frozen=True):
@@ -28,7 +28,7 @@ def valid_until(before: Mapping[int, float], event: ev.GroupStarted) -> dict[int
 
 
 def committable(
-    state: RunState, logs: Sequence[RankLog], given_up: Collection[tuple[int, int]], stored: Collection[str]
+    durable: Durable, logs: Sequence[RankLog], given_up: Collection[tuple[int, int]], stored: Collection[str]
 ) -> list[do.Commit]:
     """The checkpoints of the last attempt that all its ranks had staged, beyond the newest that is known, by report.
 
@@ -36,26 +36,26 @@ def committable(
     for a living driver. What an earlier driver gave up stays given up. ``stored``: ids that storage has, also of what
     is yet to be deleted.
     """
-    newest = state.newest.report if state.newest is not None else 0
-    state = structs.replace(state, names=state.names.union(stored))
+    newest = durable.newest.report if durable.newest is not None else 0
+    names = set(stored)
     found: list[do.Commit] = []
     for index in sorted({index for log in logs for index in log.staged}):
-        report = state.base + index + 1
+        report = durable.base + index + 1
         if not all(log.reports > index or log.returned for log in logs):
             break  # and so for all later ones
-        unusable = (state.generation, index) in given_up or any(index in log.lost for log in logs)
+        unusable = (durable.generation, index) in given_up or any(index in log.lost for log in logs)
         if report <= newest or unusable:
             continue
         ranks = tuple(rank for rank, log in enumerate(logs) if index in log.staged)
-        id = _id_of(state, logs[ranks[0]].staged[index], report)
-        state = structs.replace(state, names=state.names | {id})
-        found.append(do.Commit(state.generation, index, id, report, len(logs), ranks, validate=False))
+        id = _id_of(durable, names, logs[ranks[0]].staged[index], report)
+        names.add(id)
+        found.append(do.Commit(durable.generation, index, id, report, len(logs), ranks, validate=False))
     return found
 
 
-def _id_of(state: RunState, name: str | None, report: int) -> str:
+def _id_of(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
     """Which names the driver that died had given, and to what, is not known. In remote storage no other checkpoint may
     get one of them."""
-    if state.spec.remote and name is not None:
-        return f"{name}-g{state.generation}-r{report}"
-    return free_id(state, name, report)
+    if durable.spec.remote and name is not None:
+        return f"{name}-g{durable.generation}-r{report}"
+    return free_id(durable, names, name, report)

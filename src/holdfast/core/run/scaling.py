@@ -22,13 +22,14 @@ _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
 def consider_resize(turn: Turn) -> None:
     """Ask for the end of a group that could be larger, but not sooner than the interval after its start. What a rank
     did that has returned would be done again, so then the group is left to come to its end."""
-    state = turn.state
-    wanted = state.world_size
-    grows = wanted is not None and wanted > len(state.ranks)
-    returned = any(rank.status is RankStatus.RETURNED for rank in state.ranks)
-    if state.phase is not Phase.RUNNING or state.handover is not None or not grows or returned:
+    state, attempt = turn.state, turn.state.attempt
+    if attempt is None or state.phase is not Phase.RUNNING or attempt.handover is not None:
         return
-    left = state.started + state.spec.resize_interval_s - turn.now
+    wanted = state.world_size
+    grows = wanted is not None and wanted > len(attempt.ranks)
+    if not grows or any(rank.status is RankStatus.RETURNED for rank in attempt.ranks):
+        return
+    left = attempt.started + state.spec.resize_interval_s - turn.now
     if left > 0:
         turn.do(do.SetTimer(timers.RESIZE, left))
     else:
@@ -54,7 +55,7 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
     """A point that was fixed before counts no more: who waits there goes on to the next one."""
     number = 1 if turn.state.handover is None else turn.state.handover.number + 1
-    turn.change(handover=structs.replace(handover, number=number))
+    turn.change_attempt(handover=structs.replace(handover, number=number))
     asked = do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s, number)
     turn.do(asked, do.CancelTimer(timers.RESIZE))
     if deadline_s is not None:
@@ -65,7 +66,7 @@ def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     handover = turn.state.handover
     if handover is None or (event.generation, event.number) != (turn.state.generation, handover.number):
         return "nobody waits for that any more"
-    turn.change(handover=structs.replace(handover, index=event.index))
+    turn.change_attempt(handover=structs.replace(handover, index=event.index))
     return f"the group ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
 
 
@@ -83,12 +84,12 @@ def handed_over(turn: Turn, event: ev.HandedOver) -> str:
         return "that group is gone"
     verdict = Verdict.STOP if event.reason is HandoverReason.STOP or stops_soon(turn.state) else Verdict.RETRY
     if event.reason is HandoverReason.PREEMPTION:
-        turn.change(spent={**turn.state.spent, "preemptions": turn.state.spent.get("preemptions", 0) + 1})
-        if failing.is_spent(turn.state, FailureKind.PREEMPTED):
+        failing.spend(turn, FailureKind.PREEMPTED)
+        if failing.is_spent(turn.state.durable, FailureKind.PREEMPTED):
             text = describe(-1, Evidence(preempted=True, message="its nodes are taken away once more"))
-            turn.change(failure=Failure(event.generation, -1, FailureKind.PREEMPTED, text))
+            turn.record(failure=Failure(event.generation, -1, FailureKind.PREEMPTED, text))
             verdict = Verdict.FAIL
-    turn.change(verdict=verdict)
+    turn.record(verdict=verdict)
     end_group(turn, "handed over", graceful=False)
     return f"group {event.generation} hands over: {event.reason.value}"
 

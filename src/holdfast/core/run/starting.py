@@ -6,41 +6,42 @@ from holdfast.core.run import checkpointing, failing, scaling, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_run, is_over, move
-from holdfast.core.run.state import Outcome, Phase, RunState, ValidationStatus, Verdict
+from holdfast.core.run.state import Durable, Outcome, Phase, RunState, ValidationStatus, Verdict
 from holdfast.core.run.turn import Turn
 
 
 def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
-    was = turn.state
-    if was.outcome in (Outcome.FINISHED, Outcome.FAILED):
-        turn.change(
-            spent={}, streak=0, same_error=("", -1, 0)
-        )  # that run came to its verdict; this is a new attempt by a person
-    turn.change(spec=event.spec, epoch=event.epoch, resume=None)
-    turn.change(ranks=(), pending={}, carried=(), names=frozenset(), sync_set=False, stalled=False)
-    turn.change(given_up=frozenset(), cut_off=False, outcome=None, charge=None)
-    turn.change(lacking=False, handover=None, suspect=None, longest_gap=0.0)
+    was = turn.state.durable
+    if was.outcome in (Outcome.FINISHED, Outcome.FAILED):  # it came to its verdict; a person has started it again
+        turn.record(spent={}, streak=0, same_error=("", -1, 0))
+    turn.record(spec=event.spec, epoch=event.epoch, group_size=0, resume=None, cut_off=False, outcome=None, charge=None)
+    turn.state = RunState(turn.state.durable, capacity=turn.state.capacity)
     _doubt(turn, event)
     for node in sorted(was.resting):
         turn.do(do.Rest(node, on=True), do.SetTimer(timers.rest(node), event.spec.bad_node_rest_s))
     turn.jump(Phase.RESTORING)
-    if was.verdict is Verdict.FAIL and was.failure is not None and failing.is_final(turn.state, was.failure.kind):
-        end_run(turn, Outcome.FAILED, was.failure.text)
+    failure = was.failure if was.verdict is Verdict.FAIL else None
+    if failure is not None and failing.is_final(turn.state.durable, failure.kind):
+        end_run(turn, Outcome.FAILED, failure.text)
         return "an earlier driver died before it could say that the run had failed"
-    turn.change(failure=None, verdict=None)
+    turn.record(failure=None, verdict=None)
     turn.do(*(do.Validate(c.id) for c in was.checkpoints if c.validation is ValidationStatus.PENDING))
     restore(turn)
     return "a driver took the run over" if was.epoch > 0 else "the run begins"
 
 
 def _doubt(turn: Turn, event: ev.DriverStarted) -> None:
+    doubted = in_doubt_s(turn.state.durable, event)
+    turn.change(doubted=frozenset(doubted))
+    if doubted:
+        turn.do(do.SetTimer(timers.DOUBT, max(doubted.values())))
+
+
+def in_doubt_s(durable: Durable, event: ev.DriverStarted) -> dict[str, float]:
     """A node of the last group may be cut off from us, and so not know that its driver has died. Its workers end by
     themselves when its lease is over, and until then no other group may start."""
-    left = {node: lease - event.waited_s for node, lease in turn.state.leases.items() if node not in event.clear}
-    doubted = frozenset(node for node, seconds in left.items() if seconds > 0)
-    turn.change(doubted=doubted)
-    if doubted:
-        turn.do(do.SetTimer(timers.DOUBT, max(left[node] for node in doubted)))
+    left = {node: lease - event.waited_s for node, lease in durable.leases.items() if node not in event.clear}
+    return {node: seconds for node, seconds in left.items() if seconds > 0}
 
 
 def node_clear(turn: Turn, event: ev.NodeClear) -> str:
@@ -87,14 +88,14 @@ def damaged(turn: Turn, event: ev.Damaged) -> str:
     rest = tuple(c for c in turn.state.checkpoints if c.id != event.id)
     if len(rest) == len(turn.state.checkpoints):
         return "already set aside"
-    turn.change(checkpoints=rest, damaged=turn.state.damaged | {event.id})
+    turn.record(checkpoints=rest, damaged=turn.state.durable.damaged | {event.id})
     turn.do(do.Quarantine(event.id, event.why), do.Warn(f"{event.id} is damaged and was set aside: {event.why}"))
     return f"{event.id} is damaged"
 
 
 def adopted(turn: Turn, event: ev.Adopted) -> str:
     before = tuple(c for c in turn.state.checkpoints if c.report < event.record.report)
-    turn.change(checkpoints=(*before, event.record), streak=0)
+    turn.record(checkpoints=(*before, event.record), streak=0)
     return f"the run goes on from {event.record.id}, which another run made"
 
 
@@ -108,7 +109,7 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
 
 
 def _proceed(turn: Turn) -> None:
-    delay = _backoff(turn.state) if turn.state.verdict is Verdict.RETRY else 0.0
+    delay = backoff_s(turn.state.durable)
     if delay > 0:
         move(turn, "back off")
         turn.do(do.SetTimer(timers.BACKOFF, delay))
@@ -116,11 +117,11 @@ def _proceed(turn: Turn) -> None:
         start(turn)
 
 
-def _backoff(state: RunState) -> float:
-    """At once after progress; then ever longer, as long as nothing new gets committed in between."""
-    if state.streak <= 1:
+def backoff_s(durable: Durable) -> float:
+    """How long a retry waits: not at all after progress, then ever longer until something new is committed."""
+    if durable.streak <= 1 or durable.verdict is not Verdict.RETRY:
         return 0.0
-    return min(state.spec.max_backoff_s, state.spec.backoff_s * 2.0 ** min(state.streak - 2, 32))
+    return min(durable.spec.max_backoff_s, durable.spec.backoff_s * 2.0 ** min(durable.streak - 2, 32))
 
 
 def start(turn: Turn) -> None:
@@ -156,7 +157,8 @@ def _wait_for_capacity(turn: Turn) -> None:
 
 
 def capacity_lacking(turn: Turn, event: ev.CapacityLacking) -> str:
-    turn.change(lacking=True, leases={})  # this is decided when no worker lives
+    turn.record(leases={})  # this is decided when no worker lives
+    turn.change(lacking=True)
     text = f"waiting for room for {event.least} workers: there is room for {event.room} now"
     turn.do(do.Warn(text))
     return text

@@ -1,7 +1,8 @@
-"""The state of one run, as plain frozen values. What must survive the driver is rebuilt from durable events."""
+"""The state of one run, as plain frozen values, apart by how long they live: see RunState."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -148,39 +149,26 @@ class Handover(Struct, frozen=True):
 
 
 class Verdict(str, Enum):
-    """What follows when the group is gone."""
+    """What follows when the group is gone; where there is none, all its ranks have returned."""
 
     RETRY = "retry"
     FAIL = "fail"
     STOP = "stop"
-    FINISH = "finish"
 
 
-class RunState(Struct, frozen=True):
+_NONE: Mapping[int, Pending] = {}
+
+
+class Durable(Struct, frozen=True):
+    """What survives the driver. Only durable events change it, and nothing but this decides how."""
+
     spec: RunSpec = RunSpec()
-    phase: Phase = Phase.IDLE
     epoch: int = 0
     generation: int = 0
+    group_size: int = 0  # of the last group; 0 before the driver has started one
     base: int = 0
     resume: str | None = None
-    verified: str | None = None  # what the next group may start from, as far as it has been looked at
-    ranks: tuple[Rank, ...] = ()
-    started: float = 0.0  # when the group was
-    capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
-    lacking: bool = False  # the next group waits for capacity
     leases: dict[str, float] = {}  # by node: how long workers there may outlive their driver
-    doubted: frozenset[str] = frozenset()  # nodes on which workers of an earlier driver may still live
-    handover: Handover | None = None
-    suspect: int | None = None  # a rank that seems to hang
-    longest_gap: float = 0.0  # between two reports of a rank, since the driver started
-    pending: dict[int, Pending] = {}  # the group's, by index
-    carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
-    names: frozenset[str] = frozenset()  # ids that the group's checkpoints got, which no other may get
-    sync_set: bool = False  # whether the end of the sync period is waited for
-    stalled: bool = False  # workers wait in report() until storage has caught up
-    missed: Pending | None = None  # the newest one that nodes lost since the group started
-    cut_off: bool = False  # storage stayed away for too long: nothing is brought there any more
-    given_up: frozenset[int] = frozenset()  # the group's reports that storage failed on; never committed in part
     checkpoints: tuple[CheckpointRecord, ...] = ()  # by report, the newest last
     damaged: frozenset[str] = frozenset()
     spent: dict[str, int] = {}  # failures so far, by budget
@@ -191,11 +179,94 @@ class RunState(Struct, frozen=True):
     failure: Failure | None = None
     charge: Charge | None = None  # of that failure, as long as its cause is not certain
     verdict: Verdict | None = None
+    cut_off: bool = False  # storage was unavailable for too long: nothing is uploaded any more
     outcome: Outcome | None = None
 
     @property
     def newest(self) -> CheckpointRecord | None:
         return self.checkpoints[-1] if self.checkpoints else None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a group was started, and nothing has decided yet what follows it."""
+        return self.group_size > 0 and self.verdict is None and self.outcome is None
+
+
+class Attempt(Struct, frozen=True):
+    """What is known of the present group. It is dropped as soon as another one may follow."""
+
+    ranks: tuple[Rank, ...]
+    started: float
+    handover: Handover | None = None
+    suspect: int | None = None  # a rank that seems to hang
+    pending: dict[int, Pending] = {}  # its checkpoints, by index
+    names: frozenset[str] = frozenset()  # ids that its checkpoints got, which no other may get
+    given_up: frozenset[int] = frozenset()  # reports that storage failed on; never committed in part
+    missed: Pending | None = None  # the newest checkpoint that nodes have lost since it started
+
+
+class RunState(Struct, frozen=True):
+    """``durable`` outlives the driver, ``attempt`` ends with its group, and the rest ends with the driver."""
+
+    durable: Durable = Durable()
+    attempt: Attempt | None = None
+    phase: Phase = Phase.IDLE
+    verified: str | None = None  # what the next group may start from, as far as it has been looked at
+    capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
+    lacking: bool = False  # the next group waits for capacity
+    doubted: frozenset[str] = frozenset()  # nodes on which workers of an earlier driver may still live
+    longest_gap: float = 0.0  # between two reports of a rank
+    carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
+    sync_set: bool = False  # whether the end of the sync period is waited for
+    stalled: bool = False  # workers wait in report() until storage has caught up
+
+    @classmethod
+    def replayed(cls, durable: Durable) -> RunState:
+        """What a journal tells of a run: of a group, that it was started, and whether something has ended it."""
+        if durable.outcome is not None or not durable.group_size:
+            return cls(durable, phase=Phase.IDLE if durable.outcome is None else Phase.ENDED)
+        attempt = Attempt((Rank(),) * durable.group_size, started=0.0)
+        return cls(durable, attempt, Phase.STARTING if durable.verdict is None else Phase.STOPPING)
+
+    @property
+    def spec(self) -> RunSpec:
+        return self.durable.spec
+
+    @property
+    def generation(self) -> int:
+        return self.durable.generation
+
+    @property
+    def base(self) -> int:
+        return self.durable.base
+
+    @property
+    def checkpoints(self) -> tuple[CheckpointRecord, ...]:
+        return self.durable.checkpoints
+
+    @property
+    def newest(self) -> CheckpointRecord | None:
+        return self.durable.newest
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.durable.failure
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.durable.verdict
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        return () if self.attempt is None else self.attempt.ranks
+
+    @property
+    def pending(self) -> Mapping[int, Pending]:
+        return _NONE if self.attempt is None else self.attempt.pending
+
+    @property
+    def handover(self) -> Handover | None:
+        return None if self.attempt is None else self.attempt.handover
 
     @property
     def offer(self) -> CheckpointRecord | None:
@@ -232,7 +303,7 @@ class RunState(Struct, frozen=True):
     def minds_lost_nodes(self) -> bool:
         """Whether the loss of a node of the group ends it, or may be what has ended it. A group is not gone before
         each of its nodes has said so or is lost, so nothing has to wait for that."""
-        return self.group_lives or (self.phase is Phase.STOPPING and self.charge is not None)
+        return self.group_lives or (self.phase is Phase.STOPPING and self.durable.charge is not None)
 
     def is_whole(self, pending: Pending) -> bool:
         """Whether nothing of it is missing any more, and all of it is hashed."""

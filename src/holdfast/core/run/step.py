@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import structs
-
 from holdfast.core.run import checkpointing, ending, failing, group, hanging, scaling, starting
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import Phase, RunState
+from holdfast.core.run.state import Durable, Phase, RunState
 from holdfast.core.run.timers import TimerKind
 from holdfast.core.run.turn import Turn
 
@@ -24,7 +22,7 @@ Step = tuple[RunState, list[do.Command], str]
 
 def step(state: RunState, event: ev.Event, now: float) -> Step:
     """Take one event in; what to do comes out, with the reason in words."""
-    turn = Turn(state, now)
+    turn = Turn(state, now, event.durable)
     reason = _HANDLERS[type(event)](turn, event)
     scaling.hand_over(turn)
     checkpointing.advance(turn)
@@ -33,13 +31,9 @@ def step(state: RunState, event: ev.Event, now: float) -> Step:
     return turn.state, turn.commands, reason
 
 
-def replay(state: RunState, event: ev.Event) -> RunState:
+def replay(durable: Durable, event: ev.Event) -> Durable:
     """Take a journalled event in again. Its commands were carried out, or died with the driver that had them."""
-    state = step(state, event, 0.0)[0]
-    if state.phase is not Phase.RESTORING:
-        return state
-    # Nobody restores any more: that driver is dead, and what the next one finds out before it begins must not go on.
-    return structs.replace(state, phase=Phase.IDLE)
+    return step(RunState.replayed(durable), event, 0.0)[0].durable
 
 
 def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
@@ -64,7 +58,7 @@ def _look_for_hangs(turn: Turn) -> None:
 
 
 def _rest_is_over(turn: Turn, node: str) -> None:
-    if node in turn.state.resting:
+    if node in turn.state.durable.resting:
         turn.do(do.Decide(ev.NodeRested(node)))
 
 

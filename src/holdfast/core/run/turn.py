@@ -11,13 +11,25 @@ from holdfast.core.run.state import Pending, Phase, RunState
 
 
 class Turn:
-    def __init__(self, state: RunState, now: float) -> None:
+    def __init__(self, state: RunState, now: float, durable: bool = False) -> None:
         self.state = state
         self.now = now
+        self._durable = durable  # whether the event is
         self.commands: list[do.Command] = []
 
     def change(self, **fields: Any) -> None:
+        """What ends with the driver."""
         self.state = structs.replace(self.state, **fields)
+
+    def record(self, **fields: Any) -> None:
+        """What survives the driver: only an event that is in the journal may change it."""
+        assert self._durable
+        self.state = structs.replace(self.state, durable=structs.replace(self.state.durable, **fields))
+
+    def change_attempt(self, **fields: Any) -> None:
+        """What ends with the group; between groups there is nothing to change."""
+        if self.state.attempt is not None:
+            self.state = structs.replace(self.state, attempt=structs.replace(self.state.attempt, **fields))
 
     def do(self, *commands: do.Command) -> None:
         self.commands.extend(commands)
@@ -31,10 +43,13 @@ class Turn:
         alive = self.state.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
         return generation == self.state.generation and alive
 
+    def is_of_the_attempt(self, generation: int) -> bool:
+        return self.state.attempt is not None and generation == self.state.generation
+
     def set_rank(self, rank: int, **fields: Any) -> None:
         ranks = list(self.state.ranks)
         ranks[rank] = structs.replace(ranks[rank], **fields)
-        self.change(ranks=tuple(ranks))
+        self.change_attempt(ranks=tuple(ranks))
 
     def saw_reports(self, rank: int, reports: int) -> None:
         """The rank has made so many, the last of them just now."""
@@ -49,14 +64,14 @@ class Turn:
             self.change(carried=tuple(pending if p.id == pending.id else p for p in self.state.carried))
         else:
             known = {**self.state.pending, pending.index: pending}
-            self.change(pending=dict(sorted(known.items())))
+            self.change_attempt(pending=dict(sorted(known.items())))
 
     def drop_pending(self, pending: Pending) -> None:
         """It is committed, or given up. Who waited for it goes on, and has not hung meanwhile."""
-        for rank in pending.awaited_by if pending.generation == self.state.generation else ():
+        for rank in pending.awaited_by if self.is_of_the_attempt(pending.generation) else ():
             self.set_rank(rank, seen=self.now)
         self.change(carried=tuple(p for p in self.state.carried if p.id != pending.id))
-        self.change(pending={index: p for index, p in self.state.pending.items() if p.id != pending.id})
+        self.change_attempt(pending={index: p for index, p in self.state.pending.items() if p.id != pending.id})
 
     def find_pending(self, generation: int, index: int) -> Pending | None:
         if generation == self.state.generation and index in self.state.pending:

@@ -180,7 +180,7 @@ def test_a_stop_ends_the_group_gently_and_makes_durable_what_is_complete() -> No
     machine.stage(0, 0, 1)
     assert only(do.StopGroup, machine.feed(ev.StopAsked())).graceful
     machine.fail()
-    assert machine.state.spent == {}
+    assert machine.state.durable.spent == {}
     machine.gone()
     asked = machine.committed(only(do.Commit, machine.seal(0, 0, 1)))
     assert only(do.Finish, asked).outcome is Outcome.STOPPED
@@ -197,7 +197,7 @@ def test_a_stop_that_comes_too_late_changes_no_outcome() -> None:
     machine.all_return()
     machine.gone()
     assert machine.feed(ev.StopAsked(), ev.StopAsked(at_once=True)) == []
-    assert machine.state.outcome is Outcome.FINISHED
+    assert machine.state.durable.outcome is Outcome.FINISHED
 
 
 def test_a_stop_while_the_run_restores_or_waits_ends_it() -> None:
@@ -231,7 +231,7 @@ def test_a_storage_failure_after_a_stop_is_counted_neither_live_nor_by_a_replay(
     machine.stage(0, 0, 1)
     machine.all_return()
     machine.feed(ev.StopAsked(), ev.ShardFailed(1, 0, 0, "no space"))
-    assert machine.state.spent == machine.restart().state.spent == {}
+    assert machine.state.durable.spent == machine.restart().state.durable.spent == {}
     assert only(do.Finish, machine.gone()).outcome is Outcome.STOPPED
 
 

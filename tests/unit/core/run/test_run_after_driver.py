@@ -80,7 +80,7 @@ def test_a_stop_is_not_waited_for() -> None:
     begin(machine)
     asked = machine.feed(ev.StopAsked())
     assert only(do.Finish, asked).outcome is Outcome.STOPPED
-    assert machine.state.leases, "the next driver has to wait all the same"
+    assert machine.state.durable.leases, "the next driver has to wait all the same"
     assert not every(do.StartGroup, machine.feed(ev.TimerFired(timers.DOUBT)))
 
 

@@ -15,7 +15,7 @@ def test_the_first_failure_of_a_group_is_counted_and_ends_the_group() -> None:
     machine = Machine().training()
     asked = machine.fail(rank=1)
     assert only(do.StopGroup, asked) == do.StopGroup(1, graceful=False)
-    assert machine.state.spent == {"failures": 1}
+    assert machine.state.durable.spent == {"failures": 1}
     assert machine.state.failure is not None
     assert machine.state.failure.rank == 1
     assert machine.state.phase is Phase.STOPPING
@@ -26,7 +26,7 @@ def test_what_follows_from_the_first_failure_is_not_counted() -> None:
     machine.fail(rank=1)
     machine.fail(rank=0)
     machine.feed(ev.ShardFailed(1, 0, 0, "no space"), ev.CommitFailed(1, 1, "no space"))
-    assert machine.state.spent == {"failures": 1}
+    assert machine.state.durable.spent == {"failures": 1}
     assert machine.state.failure is not None
     assert machine.state.failure.rank == 1
 
@@ -70,7 +70,7 @@ def test_a_limit_of_minus_one_is_none() -> None:
         machine.gone()
         machine.feed(ev.TimerFired(timers.BACKOFF))
     assert machine.state.phase is Phase.STARTING
-    assert machine.state.spent == {"failures": 50}
+    assert machine.state.durable.spent == {"failures": 50}
 
 
 def test_storage_failures_have_a_budget_of_their_own() -> None:
@@ -78,7 +78,7 @@ def test_storage_failures_have_a_budget_of_their_own() -> None:
     machine.fail()
     machine.gone()
     machine.feed(ev.ShardFailed(2, 0, 0, "no space"))
-    assert machine.state.spent == {"failures": 1, "storage": 1}
+    assert machine.state.durable.spent == {"failures": 1, "storage": 1}
     assert machine.state.verdict is Verdict.RETRY
 
 
@@ -111,7 +111,7 @@ def test_failures_are_remembered_by_the_next_driver_and_its_own_start_costs_none
     before.gone()
     machine = before.restart()
     machine.start(epoch=2)
-    assert machine.state.spent == {"failures": 1}
+    assert machine.state.durable.spent == {"failures": 1}
     machine.fail()
     assert only(do.Finish, machine.gone()).outcome is Outcome.FAILED
 
@@ -151,10 +151,10 @@ def test_only_a_run_that_came_to_its_verdict_gets_a_new_budget(ending: str, spen
     else:
         before.fail()
     before.gone()
-    assert before.state.outcome is Outcome(ending)
+    assert before.state.durable.outcome is Outcome(ending)
     machine = before.restart()
     machine.start(epoch=2)
-    assert machine.state.spent == spent
+    assert machine.state.durable.spent == spent
 
 
 def test_when_one_part_cannot_be_stored_the_other_parts_are_never_committed_alone() -> None:
@@ -191,5 +191,5 @@ def test_a_last_checkpoint_that_cannot_be_stored_is_a_failure_even_after_every_r
     machine.gone()
     assert machine.state.phase is Phase.SETTLING
     asked = machine.feed(ev.ShardFailed(1, 0, 0, "no space"))
-    assert machine.state.spent == {"storage": 1}
+    assert machine.state.durable.spent == {"storage": 1}
     assert only(do.StartGroup, asked).generation == 2

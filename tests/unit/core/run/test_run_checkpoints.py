@@ -107,7 +107,7 @@ def test_what_is_pinned_is_the_same_live_and_replayed_while_the_run_waits() -> N
         machine.feed(ev.Verified("checkpoint_000001"))
         machine.ready()
     assert machine.state.phase is Phase.WAITING
-    assert machine.state.resume == machine.restart().state.resume
+    assert machine.state.durable.resume == machine.restart().state.durable.resume
 
 
 def test_a_validation_ends_with_its_status_and_score() -> None:

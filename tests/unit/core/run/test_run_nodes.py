@@ -8,7 +8,7 @@ from holdfast.core.failures import Evidence, FailureKind
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step, timers
-from holdfast.core.run.state import HandoverReason, Outcome, Phase, RunState
+from holdfast.core.run.state import Durable, HandoverReason, Outcome, Phase
 from support.core.machine import CRASH, Machine, every, only
 
 ERROR = Evidence(exception="KeyError", message="step")
@@ -24,8 +24,8 @@ def stepped(machine: Machine, event: ev.Event, now: float) -> list[do.Command]:
     return commands
 
 
-def replayed(machine: Machine) -> RunState:
-    return machine.restart().state
+def replayed(machine: Machine) -> Durable:
+    return machine.restart().state.durable
 
 
 def test_a_rank_that_returned_before_its_node_went_leaves_its_checkpoint_whole() -> None:
@@ -116,7 +116,7 @@ def test_what_fails_after_a_stop_with_grace_is_not_counted_also_when_all_have_re
     machine.gone()
     finish = only(do.Finish, machine.feed(ev.CommitFailed(1, 0, "no space is left")))
     assert finish.outcome is Outcome.STOPPED
-    assert machine.state.spent == replayed(machine).spent == {}
+    assert machine.state.durable.spent == replayed(machine).spent == {}
 
 
 def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point_on() -> None:
@@ -129,7 +129,7 @@ def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point
     machine.stage(2, 0, 1)
     assert only(do.StopGroup, machine.seal(2, 0, 1)) == do.StopGroup(1, graceful=False)
     assert ev.HandedOver(1, HandoverReason.PREEMPTION) in machine.journal
-    assert machine.state.spent == replayed(machine).spent == {"preemptions": 1}
+    assert machine.state.durable.spent == replayed(machine).spent == {"preemptions": 1}
 
 
 def test_a_group_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
@@ -138,7 +138,7 @@ def test_a_group_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
     machine.start()
     machine.feed(ev.Capacity(1), ev.HandedOver(1, HandoverReason.RESIZE))
     assert only(do.StartGroup, machine.gone()) == do.StartGroup(2, 1, None, 0)
-    assert machine.state.spent == {}
+    assert machine.state.durable.spent == {}
 
 
 def test_a_group_that_is_placed_anew_stops_all_the_same_if_it_was_asked_to() -> None:
@@ -195,7 +195,7 @@ def felt_first(machine: Machine, consequence: Evidence, cause: Evidence) -> None
 def test_what_the_loss_of_a_node_made_others_do_is_not_taken_for_the_cause(consequence: Evidence) -> None:
     machine = Machine(max_same_errors=1, bad_node_failures=3, max_hang_failures=0).training()
     felt_first(machine, consequence, LOST)
-    for state in (machine.state, replayed(machine)):
+    for state in (machine.state.durable, replayed(machine)):
         assert state.failure is not None
         assert (state.failure.rank, state.failure.kind) == (1, FailureKind.NODE_LOST)
         assert state.spent == {"failures": 1}
@@ -206,18 +206,18 @@ def test_what_the_loss_of_a_node_made_others_do_is_not_taken_for_the_cause(conse
 def test_a_preemption_that_others_felt_first_costs_no_failure() -> None:
     machine = Machine(max_failures=0).training()
     felt_first(machine, PEER_GONE, PREEMPTED)
-    assert machine.state.spent == {"preemptions": 1}
+    assert machine.state.durable.spent == {"preemptions": 1}
     assert every(do.StartGroup, machine.gone())
 
 
 def test_a_node_rests_for_its_own_failures_alone() -> None:
     machine = Machine(bad_node_failures=1).training()
     machine.feed(ev.WorkerFailed(1, 0, ABORTED, "node-1"))
-    assert machine.state.resting == {"node-1"}
+    assert machine.state.durable.resting == {"node-1"}
     asked = machine.feed(ev.WorkerFailed(1, 1, LOST, "node-2"))
     assert do.Rest("node-1", on=False) in asked
     assert do.CancelTimer(timers.rest("node-1")) in asked
-    assert machine.state.resting == replayed(machine).resting == {"node-2"}
+    assert machine.state.durable.resting == replayed(machine).resting == {"node-2"}
 
 
 @pytest.mark.parametrize("node", ["node-1", "node-2"])
@@ -226,7 +226,7 @@ def test_a_kill_follows_from_the_loss_of_its_own_node_alone(node: str) -> None:
     machine.feed(ev.WorkerFailed(1, 0, CRASH, "node-1"), ev.WorkerFailed(1, 1, LOST, node))
     assert machine.state.failure is not None
     assert machine.state.failure.kind is (FailureKind.NODE_LOST if node == "node-1" else FailureKind.CRASH)
-    assert machine.state.spent == {"failures": 1}
+    assert machine.state.durable.spent == {"failures": 1}
 
 
 def test_the_first_node_that_is_lost_is_the_cause() -> None:
@@ -235,7 +235,7 @@ def test_the_first_node_that_is_lost_is_the_cause() -> None:
     machine.feed(ev.WorkerFailed(1, 2, PREEMPTED, "node-3"))
     assert machine.state.failure is not None
     assert machine.state.failure.rank == 1
-    assert machine.state.spent == {"failures": 1}
+    assert machine.state.durable.spent == {"failures": 1}
 
 
 def test_a_run_that_was_asked_to_stop_does_not_go_on_for_a_cause_that_comes_later() -> None:

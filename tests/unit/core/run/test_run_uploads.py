@@ -160,7 +160,7 @@ def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_repl
     machine.uploaded(0, generation=1)
     asked = machine.feed(ev.CommitFailed(1, 0, "refused"))
     assert only(do.StopGroup, asked).generation == 2
-    assert machine.state.spent == machine.restart().state.spent == {"failures": 1, "storage": 1}
+    assert machine.state.durable.spent == machine.restart().state.durable.spent == {"failures": 1, "storage": 1}
     assert only(do.StartGroup, machine.gone() + machine.feed(ev.TimerFired(timers.BACKOFF))).resume is None
 
 
@@ -168,7 +168,7 @@ def test_a_commit_that_found_storage_away_is_asked_for_again_without_another_upl
     machine = remote()
     commit = only(do.Commit, machine.upload(0))
     assert machine.feed(ev.UploadFailed(1, 0, "away"))[0] == commit
-    assert machine.state.spent == {"storage": 1}
+    assert machine.state.durable.spent == {"storage": 1}
 
 
 def test_an_upload_that_found_storage_away_begins_again() -> None:
@@ -269,7 +269,7 @@ def test_a_run_that_lost_its_last_checkpoint_has_not_finished() -> None:
     machine.gone()
     asked = machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
     assert only(do.StartGroup, asked).resume is None
-    assert machine.state.spent == machine.restart().state.spent == {"storage": 1}
+    assert machine.state.durable.spent == machine.restart().state.durable.spent == {"storage": 1}
 
 
 def test_nor_has_one_that_lost_it_before_its_workers_returned() -> None:

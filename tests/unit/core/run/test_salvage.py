@@ -7,9 +7,9 @@ import math
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.salvage import RankLog, committable, valid_until
-from holdfast.core.run.state import CheckpointRecord, RunSpec, RunState
+from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec
 
-STATE = RunState(generation=3, base=10)
+STATE = Durable(generation=3, base=10)
 
 
 def log(
@@ -19,7 +19,7 @@ def log(
 
 
 def ids(
-    *logs: RankLog, state: RunState = STATE, given_up: tuple[int, ...] = (), stored: tuple[str, ...] = ()
+    *logs: RankLog, state: Durable = STATE, given_up: tuple[int, ...] = (), stored: tuple[str, ...] = ()
 ) -> list[str]:
     return [command.id for command in committable(state, logs, {(3, index) for index in given_up}, stored)]
 
@@ -40,7 +40,7 @@ def test_a_rank_that_has_returned_does_not() -> None:
 
 
 def test_what_is_known_was_given_up_or_is_lost_is_left_alone() -> None:
-    known = RunState(generation=3, base=10, checkpoints=(CheckpointRecord("checkpoint_000011", 11),))
+    known = Durable(generation=3, base=10, checkpoints=(CheckpointRecord("checkpoint_000011", 11),))
     logs = (log(4, 0, 1, 2, 3), log(4, 3, lost=(3,)))
     assert ids(*logs, state=known) == ["checkpoint_000012", "checkpoint_000013"]
     assert ids(*logs, state=known, given_up=(1,)) == ["checkpoint_000013"]
@@ -54,7 +54,7 @@ def test_a_name_that_storage_has_is_not_used_twice() -> None:
 
 def test_in_remote_storage_a_given_name_gets_the_number_of_its_report() -> None:
     """Which names the driver that died had given is not known there."""
-    remote = RunState(spec=RunSpec(remote=True), generation=3, base=10)
+    remote = Durable(spec=RunSpec(remote=True), generation=3, base=10)
     assert ids(log(1, 0, name="best"), state=remote) == ["best-g3-r11"]
     assert ids(log(1, 0), state=remote) == ["checkpoint_000011-g3"]
 
