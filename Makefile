@@ -4,6 +4,9 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BENCH_VENV := .venv-bench
 OLDEST_VENV := .venv-oldest
+FRAMEWORKS_VENV := .venv-frameworks
+# The builds for CPUs, and not what the extras name: xgboost comes with gigabytes of CUDA.
+FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" xgboost-cpu lightgbm scikit-learn pandas
 DEMO_VENV := .venv-demo
 OLDEST_RAY := 2.49.2
 SECONDS ?= 60
@@ -14,7 +17,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate soak drills clusters oldest storms docs benchmark clean
+.PHONY: help setup demo test lint types simulate soak drills clusters oldest frameworks storms docs benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +54,9 @@ clusters: setup ## on Ray: its autoscaler, lost heads, cut cables, the guides' s
 oldest: $(OLDEST_VENV)/.ready ## all tests on Ray, with the oldest release of it that is supported
 	$(OLDEST_VENV)/bin/python -m pytest tests/system/ray tests/unit/engine/ray -m 'soak or not soak' -s
 
+frameworks: $(FRAMEWORKS_VENV)/.ready ## Lightning, Transformers, TensorFlow, JAX, XGBoost, LightGBM: kills, restore, guides, examples
+	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/system/frameworks -m frameworks -s
+
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/system/object_stores -m soak -s
 
@@ -61,7 +67,7 @@ benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
-	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) $(FRAMEWORKS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
@@ -101,6 +107,9 @@ $(DEMO_VENV)/.ready: pyproject.toml
 # Ray Data had not heard of pandas 3 yet.
 $(OLDEST_VENV)/.ready: pyproject.toml
 	$(call install,$(OLDEST_VENV),-e ".[dev]" "ray==$(OLDEST_RAY)" "pandas~=2.0")
+
+$(FRAMEWORKS_VENV)/.ready: pyproject.toml
+	$(call install,$(FRAMEWORKS_VENV),-e ".[torch]" $(FRAMEWORKS) pytest pytest-timeout pytest-xdist)
 
 $(BENCH_VENV)/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call install,$(BENCH_VENV),-r benchmarks/requirements.txt -e ".[torch]")

@@ -29,6 +29,6 @@ def imported_integrations() -> tuple[str, ...]:
 
 def import_first(*modules: str) -> str:
     """Import the first of these modules that is installed; returns its name."""
-    name = next(module for module in modules if find_spec(module) is not None)
+    name = next(module for module in modules if find_spec(module.partition(".")[0]) is not None)
     importlib.import_module(name)
     return name

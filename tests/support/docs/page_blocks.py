@@ -10,6 +10,7 @@ A page is a script of its own: its blocks run in order, in one process and one e
     <!-- exits with 1 -->       before a shell block: how its last command is expected to end
     <!-- runs before            Python that a reader does not need to see, up to a line with -->
     <!-- with S3 -->            anywhere in the page: there is an S3 server with a bucket named bucket
+    <!-- with frameworks -->    anywhere in the page: it runs with make frameworks, not with make test
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class Block:
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def needs_frameworks(page: Path) -> bool:
+    return "<!-- with frameworks -->" in page.read_text()
 
 
 def name_of(page: Path) -> str:

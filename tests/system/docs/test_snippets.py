@@ -21,6 +21,7 @@ from support.docs.page_blocks import (
     loose_commands,
     makes,
     name_of,
+    needs_frameworks,
     pages,
 )
 from support.repository import SUPPORT
@@ -30,6 +31,8 @@ PATIENCE_S = 240.0
 
 
 def _runs(page: Path) -> bool:
+    if needs_frameworks(page):
+        return False
     return any(not block.not_run and block.language in (*PYTHON, *SHELL) for block in blocks(page))
 
 

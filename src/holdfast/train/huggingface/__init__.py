@@ -1,0 +1,1 @@
+"""Hugging Face's libraries inside a train function."""

@@ -1,0 +1,105 @@
+"""A data loader that a checkpoint in the middle of an epoch can resume: the same order, after the last batch consumed.
+
+Lightning saves the state of a loader that has ``state_dict``. What it counts is what training consumed, not what loader
+processes have fetched ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from holdfast.train.torch.rng import rng_state, set_rng_state
+
+
+def make_resumable(loader: Any, epoch_is_over: Callable[[], bool], take_random: Callable[[], Any]) -> Any:
+    """The same loader, resumable from now on. A loader that has a state of its own stays as it is.
+
+    ``take_random`` returns the random state to train on with, once, if training resumes; else None.
+    """
+    if not isinstance(loader, DataLoader) or hasattr(loader, "state_dict"):
+        return loader
+    sampler = None
+    if not isinstance(loader.dataset, IterableDataset):
+        name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+        sampler = _SkippingSampler(getattr(loader, name))
+        # torch refuses to set it on a loader that exists, because other attributes might not fit any more.
+        object.__setattr__(loader, name, sampler)
+    loader._position = _Position(sampler, epoch_is_over, take_random)
+    loader.__class__ = _resumable(type(loader))
+    return loader
+
+
+class _SkippingSampler:
+    """Draws its first element immediately: random numbers are drawn in the same order with and without a skip."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+        self.skip = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_sampler":  # not there yet while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._sampler, name)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        elements = islice(iter(self._sampler), self.skip, None)
+        self.skip = 0
+        return chain(list(islice(elements, 1)), elements)
+
+
+class _Position:
+    """Where training is in the epoch of a loader."""
+
+    def __init__(
+        self, sampler: _SkippingSampler | None, epoch_is_over: Callable[[], bool], take_random: Callable[[], Any]
+    ) -> None:
+        self._sampler = sampler
+        self._epoch_is_over, self._take_random = epoch_is_over, take_random
+        self._consumed, self._skip = 0, 0
+        self._begun: dict[str, Any] | None = None  # the random state at the start of the epoch
+
+    def batches(self, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Nothing happens before the first batch is asked for: until then others may draw random numbers."""
+        resumed, skip, self._skip = self._take_random(), self._skip, 0
+        start = self._begun if skip else resumed
+        if start is not None:
+            set_rng_state(start)
+        self._begun, self._consumed = rng_state(), skip
+        if self._sampler is not None:
+            self._sampler.skip, skip = skip, 0
+        batches = islice(iterate(), skip, None)
+        if self._consumed and resumed is not None:
+            set_rng_state(resumed)
+        for batch in batches:
+            self._consumed += 1
+            yield batch
+
+    def save(self) -> dict[str, Any]:
+        if self._epoch_is_over():
+            return {"consumed": 0, "begun": None}
+        return {"consumed": self._consumed, "begun": self._begun}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._skip, self._begun = state["consumed"], state["begun"]
+
+
+def _resumable(base: type[Any]) -> type[Any]:
+    class Resumable(base):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[Any]:
+            return self._position.batches(super().__iter__)  # type: ignore[no-any-return]
+
+        def state_dict(self) -> dict[str, Any]:
+            return self._position.save()  # type: ignore[no-any-return]
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            self._position.load(state_dict)
+
+    Resumable.__name__ = Resumable.__qualname__ = base.__name__
+    return Resumable

@@ -1,0 +1,106 @@
+"""Lightning's strategies and environment for a worker: ranks, device and process group are the ones that it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from holdfast.train.api import get_context
+from holdfast.train.lightning.modules import LightningEnvironment, pl
+from holdfast.train.lightning.resumable import make_resumable
+from holdfast.train.torch.loop import get_device
+
+
+class _WorkerStrategy:
+    """What the strategies have in common."""
+
+    resumed_random: Any = None  # of this rank, from the checkpoint that training resumes from
+
+    @property
+    def root_device(self) -> torch.device:
+        return get_device()
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        context = get_context()
+        return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
+
+    def process_dataloader(self, dataloader: object) -> object:
+        loader: object = super().process_dataloader(dataloader)  # type: ignore[misc]
+        trainer = self.lightning_module.trainer  # type: ignore[attr-defined]
+        if trainer.state.fn != "fit":
+            return loader
+        return make_resumable(
+            loader, lambda: bool(trainer.fit_loop.epoch_loop.batch_progress.is_last_batch), self._take_random
+        )
+
+    def _take_random(self) -> Any:
+        taken, self.resumed_random = self.resumed_random, None
+        return taken
+
+
+class HoldfastDDPStrategy(_WorkerStrategy, pl.strategies.DDPStrategy):  # type: ignore[misc]
+    """Lightning's ``DDPStrategy`` in the process group of the workers; takes the same arguments. Backend and time-out
+    are set with ``TorchConfig``."""
+
+
+class HoldfastFSDPStrategy(_WorkerStrategy, pl.strategies.FSDPStrategy):  # type: ignore[misc]
+    """Lightning's ``FSDPStrategy`` in the process group of the workers; takes the same arguments."""
+
+
+class HoldfastDeepSpeedStrategy(_WorkerStrategy, pl.strategies.DeepSpeedStrategy):  # type: ignore[misc]
+    """Lightning's ``DeepSpeedStrategy`` in the process group of the workers; takes the same arguments."""
+
+
+class HoldfastEnvironment(LightningEnvironment):  # type: ignore[misc]
+    """Tells Lightning who this worker is. Pass it as a plugin."""
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    def world_size(self) -> int:
+        return get_context().get_world_size()
+
+    def global_rank(self) -> int:
+        return get_context().get_world_rank()
+
+    def local_rank(self) -> int:
+        return get_context().get_local_rank()
+
+    def node_rank(self) -> int:
+        return get_context().get_node_rank()
+
+    def set_world_size(self, size: int) -> None:
+        """The run decides."""
+
+    def set_global_rank(self, rank: int) -> None:
+        """The run decides."""
+
+    def teardown(self) -> None:
+        """The variables of the process group belong to the worker."""
+
+
+RayDDPStrategy = HoldfastDDPStrategy
+RayFSDPStrategy = HoldfastFSDPStrategy
+RayDeepSpeedStrategy = HoldfastDeepSpeedStrategy
+RayLightningEnvironment = HoldfastEnvironment
+_STRATEGIES = (HoldfastDDPStrategy, HoldfastFSDPStrategy, HoldfastDeepSpeedStrategy)
+
+
+def prepare_trainer(trainer: Any) -> Any:
+    """Check that a ``lightning.Trainer`` uses a strategy and an environment for workers; returns it."""
+    if not isinstance(trainer.strategy, _STRATEGIES):
+        names = ", ".join(f"{strategy.__name__}()" for strategy in _STRATEGIES)
+        raise RuntimeError(
+            f"prepare_trainer(): the strategy is {type(trainer.strategy).__name__}, which would form a process group "
+            f"of its own. Pass Trainer(strategy=...) one of {names}."
+        )
+    environment = getattr(trainer.strategy, "cluster_environment", None)
+    if environment is not None and not isinstance(environment, HoldfastEnvironment):
+        raise RuntimeError(
+            f"prepare_trainer(): the cluster environment is {type(environment).__name__}. "
+            "Pass Trainer(plugins=[HoldfastEnvironment()])."
+        )
+    return trainer

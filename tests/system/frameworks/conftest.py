@@ -1,0 +1,22 @@
+"""These tests run with ``make frameworks`` alone. Jobs are scripts of their own: nothing here imports a framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from framework_contract import Job
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.frameworks)
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
+    return Job(request.module.JOB, tmp_path)

@@ -1,0 +1,25 @@
+"""Integrations with other frameworks, where those are not installed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("holdfast.train.lightning", "lightning"),
+        ("holdfast.train.huggingface.transformers", "transformers"),
+    ],
+)
+def test_an_import_says_which_extra_it_needs(module: str, extra: str) -> None:
+    """``make test`` installs none of the frameworks."""
+    with pytest.raises(ModuleNotFoundError, match=re.escape(f"pip install 'holdfast[{extra}]'")):
+        importlib.import_module(module)
+    assert f'\n{extra} = ["' in (ROOT / "pyproject.toml").read_text(), "there is such an extra"
