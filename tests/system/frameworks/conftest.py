@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from framework_contract import Job
+
+from support.frameworks.framework_contract import Job
 
 HERE = Path(__file__).parent
 

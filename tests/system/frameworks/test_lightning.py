@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework_contract import Job, check_kills
+from support.frameworks.framework_contract import Job, check_kills
 
 JOB = "lightning_job.py"
 STEPS = [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21]  # every second one, and the ends of epochs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework_contract import Job, check_kills
+from support.frameworks.framework_contract import Job, check_kills
 
 JOB = "transformers_job.py"
 STEPS = [2, 4, 6, 8, 10]

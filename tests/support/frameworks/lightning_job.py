@@ -7,7 +7,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from framework_job import note, run, strike
 from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast import train
@@ -19,6 +18,7 @@ from holdfast.train.lightning import (
     prepare_trainer,
 )
 from holdfast.train.torch import TorchTrainer
+from support.frameworks.framework_job import note, run, strike
 
 EPOCHS, BATCHES, EVERY = 3, 7, 2
 

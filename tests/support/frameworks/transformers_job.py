@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from framework_job import note, run, strike
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from holdfast.train.huggingface.transformers import RayTrainReportCallback, fit, prepare_trainer
 from holdfast.train.torch import TorchTrainer
+from support.frameworks.framework_job import note, run, strike
 
 EPOCHS, BATCHES, EVERY = 2, 5, 2
 
