@@ -69,6 +69,8 @@ CLASSES: dict[FailureKind, FailureClass] = {
     ),
 }
 
+SETTINGS = sorted({known.budget.setting for known in CLASSES.values()})  # each a field of RunSpec and of FailureConfig
+
 
 def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[Budget, int]:
     """What a failure of that kind counts in, and how many of them are allowed; -1: any number."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from holdfast import settings
+from holdfast.core.budgets import SETTINGS
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
 from holdfast.train.callback import UserCallback
@@ -53,8 +54,9 @@ class FailureConfig:
     max_same_errors: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("max_failures", "controller_failure_limit", "max_preemption_failures"):
-            check_int(f"FailureConfig({name}", getattr(self, name), least=-1, note=" (-1: without limit)")
+        for name in ("controller_failure_limit", *SETTINGS):
+            if getattr(self, name) is not None or getattr(FailureConfig, name) is not None:
+                check_int(f"FailureConfig({name}", getattr(self, name), least=-1, note=" (-1: without limit)")
         if not isinstance(self.fail_fast, bool) and str(self.fail_fast).lower() != "raise":
             raise ValueError(f'FailureConfig(fail_fast={self.fail_fast!r}): use True, False or "raise"')
         if self.fail_fast and self.max_failures != 0:
@@ -66,8 +68,6 @@ class FailureConfig:
         check_number("FailureConfig(preemption_grace_s", self.preemption_grace_s, least=0)
         if self.hang_timeout_s is not None and self.hang_timeout_s != "auto":
             check_number("FailureConfig(hang_timeout_s", self.hang_timeout_s, above=0)
-        if self.max_hang_failures is not None:
-            check_int("FailureConfig(max_hang_failures", self.max_hang_failures, least=-1, note=" (-1: without limit)")
         check_int("FailureConfig(max_same_errors", self.max_same_errors, least=0, note=" (0: without limit)")
         check_number("FailureConfig(backoff_s", self.backoff_s, least=0)
         check_number("FailureConfig(max_backoff_s", self.max_backoff_s, least=self.backoff_s)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from holdfast import interrupt, settings
+from holdfast.core.budgets import SETTINGS
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
 from holdfast.driver.loop import Driver
@@ -321,12 +322,10 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         num_workers=max(1, scaling.max_workers),
         min_workers=scaling.min_workers if scaling.elasticity_enabled else 0,
         resize_interval_s=float(scaling.elastic_resize_monitor_interval_s),
-        max_failures=failure.max_failures,
-        max_hang_failures=failure.max_hang_failures,
+        **{name: getattr(failure, name) for name in SETTINGS},
         max_same_errors=failure.max_same_errors,
         bad_node_failures=in_force.bad_node_failures,
         bad_node_rest_s=in_force.bad_node_rest_s,
-        max_preemption_failures=failure.max_preemption_failures,
         num_to_keep=checkpoint.num_to_keep,
         scored=checkpoint.checkpoint_score_attribute is not None,
         score_order=checkpoint.checkpoint_score_order,
