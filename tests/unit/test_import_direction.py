@@ -22,9 +22,10 @@ MAY_IMPORT = {  # each folder, and what its modules may import themselves, besid
     "engine": {"node", "wire", "worker"},
     "runs": {"core", "store"},
     "driver": {"core", "engine", "runs", "store", "wire"},
-    "metrics": {"core", "driver", "store"},
-    "train": {"core", "driver", "engine", "metrics", "runs", "store", "wire", "worker"},
-    "tune": {"core", "driver", "engine", "runs", "store", "train", "wire", "worker"},
+    "trackers": {"core", "store"},
+    "train": {"core", "driver", "engine", "runs", "store", "trackers", "wire", "worker"},
+    "metrics": {"train"},  # an earlier public path
+    "tune": {"core", "driver", "engine", "runs", "store", "trackers", "train", "wire", "worker"},
     "cli": {"core", "drill", "driver", "engine", "runs", "store", "train"},
     "drill": {"core", "driver", "engine", "node", "runs", "store", "wire", "worker"},
     "testing": {"core", "store"},
@@ -32,8 +33,6 @@ MAY_IMPORT = {  # each folder, and what its modules may import themselves, besid
 # Imports that the plan does not have, by module: they are yet to go. The list only gets shorter.
 YET_TO_GO = {
     ("cli/script.py", "worker"),
-    ("metrics/callbacks.py", "train"),
-    ("metrics/callbacks.py", "tune"),
     ("train/config.py", "drill"),
     ("train/trainer.py", "drill"),
 }

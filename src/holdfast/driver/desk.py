@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.run import events as ev
+from holdfast.core.run.observer import Observer
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
 from holdfast.engine.base import Inbox
@@ -18,7 +19,6 @@ from .display import Display
 from .fleet import Fleet
 from .handing_over import HandingOver
 from .lag import Lag
-from .observer import Observer
 from .plan import Plan
 from .remote_storage import RemoteStorage
 from .reports import ReportBook

@@ -22,6 +22,7 @@ from holdfast import interrupt
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
+from holdfast.core.run.observer import Nobody, Observer
 from holdfast.core.run.state import Outcome, RunState
 from holdfast.core.run.timers import Timer
 from holdfast.engine.base import Engine, Inbox
@@ -42,7 +43,6 @@ from .ears import Ears
 from .fleet import Fleet
 from .hands import Hands
 from .lag import Lag
-from .observer import Nobody, Observer
 from .plan import Ending, Plan
 from .remote_storage import RemoteStorage
 from .showing import closing_words, show

@@ -21,10 +21,10 @@ from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError, message_of
-from holdfast.metrics import observing
 from holdfast.platform.open_files import limit_raised
 from holdfast.runs.history import load
 from holdfast.store.location import Location
+from holdfast.trackers.observing import observing
 from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint

@@ -1,6 +1,7 @@
 """What a tuning script imports. Names, arguments and defaults are Ray Tune's; docs/tuning.md says what is better."""
 
 from holdfast.errors import TuneError
+from holdfast.trackers.trial_callback import Callback
 from holdfast.train import (
     Checkpoint,
     CheckpointConfig,
@@ -13,7 +14,6 @@ from holdfast.train import (
     get_context,
     report,
 )
-from holdfast.tune.callback import Callback
 from holdfast.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
 from holdfast.tune.registry import register_trainable
 from holdfast.tune.result_grid import ResultGrid

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.core.metric_names import TRAINING_ITERATION as TRAINING_ITERATION
 from holdfast.core.metric_names import flat_items
 
-TRAINING_ITERATION = "training_iteration"
 DEFAULT_METRIC = "_metric"  # what an unnamed metric is called
 AUTO_KEYS = frozenset(
     {

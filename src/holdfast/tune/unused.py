@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.trackers.trial_callback import Callback
 from holdfast.train.config import RunConfig
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.train.unused import Option, of_any_run, of_train_functions, of_workers, warn_unused
-from holdfast.tune.callback import Callback
 from holdfast.tune.tune_config import TuneConfig
 
 

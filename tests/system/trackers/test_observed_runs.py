@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import holdfast.train as train
-from holdfast.metrics import observing
-from holdfast.metrics.callbacks import MLflowCallback, TensorBoardCallback, WandbCallback
-from holdfast.metrics.sender import Sender
 from holdfast.store.location import Location
+from holdfast.trackers.observing import observing
+from holdfast.trackers.sender import Sender
+from holdfast.train.tracking import MLflowCallback, TensorBoardCallback, WandbCallback
 from support.cli.cli_shell import finish_job, start_job, wait_for_checkpoint
 
 
@@ -43,11 +43,11 @@ def test_a_scraper_and_a_log_of_events(tmp_path: Path, port: int, monkeypatch: p
     job = start_job(tmp_path, raise_at=2, max_failures=1, wait_at=3)
     wait_for_checkpoint(tmp_path, 3)
     page = scrape(port)
-    assert 'holdfast_report_number{run="run"} 3' in page
-    assert 'holdfast_failures_total{run="run",cause="user error"} 1' in page
-    assert 'holdfast_restarts_total{run="run",cause="user error"} 1' in page
+    assert 'holdfast_report_number{run="run"} 3.0' in page
+    assert 'holdfast_failures_total{cause="user error",run="run"} 1' in page
+    assert 'holdfast_restarts_total{cause="user error",run="run"} 1' in page
     assert 'holdfast_world_size{run="run"} 2' in page
-    assert re.search(r'^holdfast_checkpoint_seconds_count\{run="run"\} [23]$', page, re.MULTILINE)
+    assert re.search(r'^holdfast_checkpoint_seconds_count\{run="run"\} [23]\.0$', page, re.MULTILINE)
     for line in page.splitlines():
         assert re.fullmatch(r'# (HELP|TYPE) holdfast_\w+ .*|holdfast_\w+\{(\w+="[^"]*",?)+\} \S+', line)
     with pytest.raises(urllib.error.HTTPError, match="404"):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.trackers.event_file import EventFile, _varint
+from holdfast.trackers.tensorboard_logger import curves, parameters
 from holdfast.tune.logger import TBXLoggerCallback
-from holdfast.tune.logger.event_file import EventFile, _varint
-from holdfast.tune.logger.tensorboardx import curves, parameters
 from support.tune.logged_trial import LoggedTrial, result
 
 

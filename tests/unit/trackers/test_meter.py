@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import structs
+from prometheus_client import CollectorRegistry, generate_latest
 
 from holdfast.core.failures import FailureKind
 from holdfast.core.run import events as ev
@@ -17,8 +18,13 @@ from holdfast.core.run.state import (
     RankStatus,
     RunState,
 )
-from holdfast.metrics.exposition import text
-from holdfast.metrics.meter import Meter
+from holdfast.trackers.run_meter import Meter
+
+
+def page(meter: Meter) -> str:
+    registry = CollectorRegistry()
+    registry.register(meter)
+    return generate_latest(registry).decode()
 
 
 class Story:
@@ -64,9 +70,12 @@ class Story:
         self.tell(ev.GroupGone(self.state.generation), at, failure=failure, phase=Phase.SETTLING)
 
     def values(self) -> dict[str, float]:
-        lines = [line for line in text(self.meter.families()).splitlines() if not line.startswith("#")]
+        lines = [line for line in page(self.meter).splitlines() if not line.startswith("#")]
         named = (line.rpartition(" ") for line in lines)
-        return {name.replace('run="a run"', "").replace("{}", "").replace("{,", "{"): float(v) for name, _, v in named}
+        return {
+            name.replace('run="a run"', "").replace("{}", "").replace(",}", "}").replace("{,", "{"): float(v)
+            for name, _, v in named
+        }
 
 
 def test_reports_checkpoints_and_lag() -> None:
@@ -85,8 +94,8 @@ def test_reports_checkpoints_and_lag() -> None:
     assert values["holdfast_checkpoints_total"] == values["holdfast_warnings_total"] == 1
     assert values["holdfast_checkpoint_lag_seconds"] == values["holdfast_checkpoints_waiting"] == 0
     assert (values["holdfast_checkpoint_seconds_sum"], values["holdfast_checkpoint_seconds_count"]) == (4, 1)
-    assert values['holdfast_checkpoint_seconds_bucket{le="1"}'] == 0
-    assert values['holdfast_checkpoint_seconds_bucket{le="5"}'] == 1
+    assert values['holdfast_checkpoint_seconds_bucket{le="1.0"}'] == 0
+    assert values['holdfast_checkpoint_seconds_bucket{le="5.0"}'] == 1
     assert values['holdfast_checkpoint_seconds_bucket{le="+Inf"}'] == 1
     assert (values["holdfast_world_size"], values["holdfast_attempt"]) == (2, 1)
     assert (values['holdfast_phase{phase="running"}'], values['holdfast_phase{phase="ended"}']) == (1, 0)
@@ -165,4 +174,4 @@ def test_memory_does_not_grow_with_reports() -> None:
 
 
 def test_names_are_escaped() -> None:
-    assert 'run="a\\"b\\\\c\\nd"' in text(Meter('a"b\\c\nd').families())
+    assert 'run="a\\"b\\\\c\\nd"' in page(Meter('a"b\\c\nd'))

@@ -23,11 +23,11 @@ from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.runfile import id_of
+from holdfast.trackers.trial_callback import Callback
 from holdfast.train.config import RunConfig
 from holdfast.train.context import TRIAL
 from holdfast.train.demand import demand_of
 from holdfast.train.trainer import DataParallelTrainer
-from holdfast.tune.callback import Callback
 from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.capacity import BundlePlacement
 from holdfast.tune.experiment.definition import (

@@ -16,7 +16,7 @@ from holdfast.driver.display_picture import clean
 from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
-from holdfast.tune.callback import Callback
+from holdfast.trackers.trial_callback import Callback
 from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.display import TrialsDisplay
 from holdfast.tune.experiment.display_picture import failure_text

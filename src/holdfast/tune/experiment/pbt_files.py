@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.tune.logger.logger import json_text
+from holdfast.trackers.logger_callback import json_text
 from holdfast.tune.schedulers.decision import Exploit, policy_rows
 
 GLOBAL = "pbt_global.txt"

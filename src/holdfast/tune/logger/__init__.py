@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.tune.logger.csv import CSVLoggerCallback
-from holdfast.tune.logger.json import JsonLoggerCallback
-from holdfast.tune.logger.logger import LoggerCallback
-from holdfast.tune.logger.tensorboardx import TBXLoggerCallback
+from holdfast.trackers.csv_logger import CSVLoggerCallback
+from holdfast.trackers.json_logger import JsonLoggerCallback
+from holdfast.trackers.logger_callback import LoggerCallback
+from holdfast.trackers.tensorboard_logger import TBXLoggerCallback
 
 __all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback", "default_loggers"]
 

@@ -14,7 +14,7 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.store.location import Location
-from holdfast.tune.callback import Callback
+from holdfast.trackers.trial_callback import Callback
 from holdfast.tune.experiment.capacity import PLAIN
 from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.listeners import Listeners

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.tune.callback import Callback, Trial
+from holdfast.trackers.trial_callback import Callback, Trial
 from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.progress_reporter import CLIReporter, ProgressReporter
 from support.ui.toy_trials import ToyExperiment, trial

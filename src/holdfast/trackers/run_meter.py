@@ -6,19 +6,24 @@ takes back is taken back here too.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Failure, Phase, RunState
-from holdfast.metrics.exposition import Family, Histogram, counter, gauge
 
-_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+_BUCKETS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, math.inf)
 
 
-class Meter:
+class Meter(Collector):
     """Told of events by the driver's loop, and asked for the numbers by another thread."""
 
     def __init__(self, run: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,7 +37,8 @@ class Meter:
         self._failure: Failure | None = None  # the last one
         self._failures: Counter[str] = Counter()
         self._restarts: Counter[str] = Counter()
-        self._durations = Histogram(_BUCKETS)
+        self._durations = [0] * len(_BUCKETS)  # of checkpoints, until they were durable
+        self._seconds = 0.0  # all of these together
         self._staged: dict[tuple[int, int], float] = {}  # checkpoints on their way, since when
         self._durable_at: float | None = None
         self._cause = ""  # why the next group starts; empty for the first
@@ -68,7 +74,7 @@ class Meter:
         with self._lock:
             self._warnings += 1
 
-    def families(self) -> list[Family]:
+    def collect(self) -> list[Metric]:
         with self._lock:
             return list(self._families())
 
@@ -99,7 +105,8 @@ class Meter:
     def _commit(self, event: ev.Committed, after: RunState, now: float) -> None:
         since = self._staged.pop((event.generation, event.index), None)
         if since is not None:
-            self._durations.add(now - since)
+            self._durations[bisect_left(_BUCKETS, now - since)] += 1
+            self._seconds += now - since
         if event.index >= 0:
             self._committed += 1
             self._durable_at = time.time()
@@ -110,29 +117,54 @@ class Meter:
     def _track(self, after: RunState, now: float) -> None:
         self._staged = {(p.generation, p.index): self._staged.get((p.generation, p.index), now) for p in after.unsaved}
 
-    def _families(self) -> Iterator[Family]:
+    def _families(self) -> Iterator[Metric]:
         state, now = self._state, self._clock()
         uptime = now - self._began
-        run = {"run": self._run}
-        yield gauge("report_number", "Reports in the surviving history.", run, self._number)
-        yield counter("reports_total", "Reports of rank 0, those that were taken back included.", run, self._made)
-        yield counter("steps_lost_total", "Reports that restarts have taken back.", run, self._lost)
-        yield counter("failures_total", "Failures of the group of workers.", run, self._failures, "cause")
-        yield counter("restarts_total", "Groups that were started anew.", run, self._restarts, "cause")
-        yield counter("warnings_total", "Warnings.", run, self._warnings)
-        yield counter("checkpoints_total", "Checkpoints that became durable.", run, self._committed)
-        yield self._durations.family("checkpoint_seconds", "From the first file staged until durable.", run)
-        yield gauge("checkpoints_waiting", "Checkpoints that are not durable yet.", run, len(self._staged))
+        yield self._gauge("report_number", "Reports in the surviving history.", self._number)
+        yield self._counter("reports_total", "Reports of rank 0, those that were taken back included.", self._made)
+        yield self._counter("steps_lost_total", "Reports that restarts have taken back.", self._lost)
+        yield self._counter("failures_total", "Failures of the group of workers.", self._failures, "cause")
+        yield self._counter("restarts_total", "Groups that were started anew.", self._restarts, "cause")
+        yield self._counter("warnings_total", "Warnings.", self._warnings)
+        yield self._counter("checkpoints_total", "Checkpoints that became durable.", self._committed)
+        yield self._histogram("checkpoint_seconds", "From the first file staged until durable.")
+        yield self._gauge("checkpoints_waiting", "Checkpoints that are not durable yet.", len(self._staged))
         lag = now - min(self._staged.values(), default=now)
-        yield gauge("checkpoint_lag_seconds", "Since when the oldest of them waits.", run, lag)
+        yield self._gauge("checkpoint_lag_seconds", "Since when the oldest of them waits.", lag)
         if self._durable_at is not None:
             help = "When the last checkpoint became durable, in UNIX seconds."
-            yield gauge("last_checkpoint_timestamp_seconds", help, run, self._durable_at)
-        yield gauge("storage_stalled", "1 while training waits for storage.", run, int(state.stalled))
-        yield gauge("attempt", "The number of the group of workers.", run, state.generation)
-        yield gauge("world_size", "Workers of the present group.", run, state.durable.group_size)
+            yield self._gauge("last_checkpoint_timestamp_seconds", help, self._durable_at)
+        yield self._gauge("storage_stalled", "1 while training waits for storage.", int(state.stalled))
+        yield self._gauge("attempt", "The number of the group of workers.", state.generation)
+        yield self._gauge("world_size", "Workers of the present group.", state.durable.group_size)
         phases = {phase.value: int(phase is state.phase) for phase in Phase}
-        yield gauge("phase", "1 for what the run is doing.", run, phases, "phase")
-        yield counter("uptime_seconds_total", "Since this driver began.", run, uptime)
-        yield counter("productive_seconds_total", "Of that, in progress that survived.", run, self._productive)
-        yield gauge("goodput_ratio", "The productive share.", run, self._productive / uptime if uptime > 0 else 0.0)
+        yield self._gauge("phase", "1 for what the run is doing.", phases, "phase")
+        yield self._counter("uptime_seconds_total", "Since this driver began.", uptime)
+        yield self._counter("productive_seconds_total", "Of that, in progress that survived.", self._productive)
+        yield self._gauge("goodput_ratio", "The productive share.", self._productive / uptime if uptime > 0 else 0.0)
+
+    def _gauge(self, name: str, help: str, value: float | Mapping[str, int], by: str = "") -> Metric:
+        return self._filled(GaugeMetricFamily(f"holdfast_{name}", help, labels=["run", by] if by else ["run"]), value)
+
+    def _counter(self, name: str, help: str, value: float | Mapping[str, int], by: str = "") -> Metric:
+        return self._filled(CounterMetricFamily(f"holdfast_{name}", help, labels=["run", by] if by else ["run"]), value)
+
+    def _filled(
+        self, family: GaugeMetricFamily | CounterMetricFamily, value: float | Mapping[str, int]
+    ) -> GaugeMetricFamily | CounterMetricFamily:
+        """``value`` is one number, or one for each value of the second label."""
+        if isinstance(value, Mapping):
+            for key, number in sorted(value.items()):
+                family.add_metric([self._run, key], number)
+        else:
+            family.add_metric([self._run], value)
+        return family
+
+    def _histogram(self, name: str, help: str) -> Metric:
+        below = accumulate(self._durations)
+        buckets = [
+            ("+Inf" if bound == math.inf else str(bound), count) for bound, count in zip(_BUCKETS, below, strict=True)
+        ]
+        family = HistogramMetricFamily(f"holdfast_{name}", help, labels=["run"])
+        family.add_metric([self._run], buckets, self._seconds)
+        return family

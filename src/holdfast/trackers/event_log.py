@@ -22,9 +22,9 @@ import msgspec
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
-from holdfast.metrics.event_words import words
 from holdfast.store.location import Location
 from holdfast.store.remote.parts import PartUploader
+from holdfast.trackers.event_words import words
 
 log = logging.getLogger(__name__)
 DIRECTORY = "events"

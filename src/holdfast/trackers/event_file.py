@@ -2,6 +2,10 @@
 
 Only what curves and the table of parameters need is encoded. A crash tears the last record at most, and readers take a
 torn record for one that is still to come.
+
+Why not tensorboardX: a result of ten numbers costs 12 µs of the driver's time here, 110 µs as one event of
+tensorboardX, and 530 µs by its ``SummaryWriter.add_scalar`` (measured on one core of 2.5 GHz); and nothing need be
+installed for what every experiment writes.
 """
 
 from __future__ import annotations

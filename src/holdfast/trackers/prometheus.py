@@ -1,4 +1,7 @@
-"""A page for Prometheus at /metrics. A port that cannot be had is a warning, and the run goes on without it."""
+"""A page for Prometheus at /metrics, written by prometheus_client.
+
+A port that cannot be had is a warning, and the run goes on without it.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,18 @@ import logging
 import threading
 from collections.abc import Iterator
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Protocol
+from http.server import ThreadingHTTPServer
 
-from holdfast.metrics.exposition import CONTENT_TYPE, Family, text
+from prometheus_client import CollectorRegistry, MetricsHandler
+from prometheus_client.registry import Collector
 
 log = logging.getLogger(__name__)
 _REQUEST_WITHIN_S = 10.0
 _HIGHEST_PORT = 65535
 
 
-class Source(Protocol):
-    def families(self) -> list[Family]: ...
-
-
 @contextlib.contextmanager
-def serving(source: Source, host: str, port: int) -> Iterator[None]:
+def serving(source: Collector, host: str, port: int) -> Iterator[None]:
     if not 0 < port <= _HIGHEST_PORT:
         raise ValueError(f"HOLDFAST_METRICS_PORT={port}: give a port from 1 to {_HIGHEST_PORT}, or 0 for no endpoint")
     try:
@@ -49,22 +48,18 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False  # a scraper that hangs must not hold up the end of a run
 
 
-def _handler(source: Source) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(source: Collector) -> type[MetricsHandler]:
+    pages = CollectorRegistry()
+    pages.register(source)
+
+    class Handler(MetricsHandler):
+        registry = pages
         timeout = _REQUEST_WITHIN_S
 
         def do_GET(self) -> None:
-            if self.path.partition("?")[0] not in ("/metrics", "/"):
+            if self.path.partition("?")[0] in ("/metrics", "/"):
+                super().do_GET()
+            else:
                 self.send_error(HTTPStatus.NOT_FOUND, "the metrics are at /metrics")
-                return
-            body = text(source.families()).encode()
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """What is asked for is nobody's business."""
 
     return Handler

@@ -1,0 +1,97 @@
+"""What loggers have in common: the hooks by the names that they are known by, and values as JSON.
+
+A logger's files are a copy of what the journal holds, for people and tools. A result that it is told again after a
+crash of the driver is not written twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.store import values
+from holdfast.trackers.trial_callback import Callback, Trial
+
+_encoder = msgspec.json.Encoder()
+
+
+class LoggerCallback(Callback):
+    """The base of loggers. Subclass it and override what you need."""
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """The trial was started, for the first time or again, perhaps with another config."""
+
+    def log_trial_restore(self, trial: Trial) -> None:
+        """It goes on from a checkpoint."""
+
+    def log_trial_save(self, trial: Trial) -> None:
+        """It has a new checkpoint."""
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """It has reported."""
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """It has ended; ``failed`` if by an error. Close what is open for it."""
+
+    def on_trial_start(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        self.log_trial_start(trial)
+
+    def on_trial_restore(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        self.log_trial_restore(trial)
+
+    def on_trial_save(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        self.log_trial_save(trial)
+
+    def on_trial_result(
+        self, iteration: int, trials: Sequence[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_complete(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        self.log_trial_end(trial, failed=True)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON for people and tools: numpy and torch values as numbers and lists, what JSON cannot hold as its repr.
+
+    NaN stays NaN, which is what readers of such files expect.
+    """
+    try:
+        return json.dumps(value, default=_plain, indent=indent, sort_keys=indent is not None)
+    except TypeError:  # keys that are no strings, or not all of one kind
+        return json.dumps(_with_text_keys(value), default=_plain, indent=indent, sort_keys=indent is not None)
+
+
+def json_line(value: Any) -> bytes:
+    """The same on a line of its own."""
+    if values.is_plain(value):
+        try:
+            return _encoder.encode(value) + b"\n"
+        except UnicodeEncodeError:
+            pass
+    return f"{json_text(value)}\n".encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    to_list = getattr(value, "tolist", None)
+    if callable(to_list):
+        return to_list()
+    return repr(value)
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else repr(key): _with_text_keys(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_text_keys(item) for item in value]
+    return value

@@ -1,0 +1,106 @@
+"""Callbacks of the user. They run in the driver, one after the other in the order given, and only look at trials.
+
+What a hook hears of has been journalled before. After a crash of the driver the next one tells results and ends that
+callbacks may not have heard, and the last of those that they have heard once more: a callback that writes has to
+recognise what it has written already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+Checkpoint: TypeAlias = Any  # a ``train.Checkpoint``; what trackers use of it is its path
+Stopper: TypeAlias = Any  # a ``tune.Stopper``
+
+
+class Trial(Protocol):
+    """A trial as callbacks, loggers and reporters see it. ``str(trial)`` is its name."""
+
+    @property
+    def trial_id(self) -> str: ...
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    @property
+    def evaluated_params(self) -> Mapping[str, Any]:
+        """The part of the config that was searched, by flat names ("optimizer/lr")."""
+
+    @property
+    def status(self) -> str:
+        """PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
+
+    @property
+    def last_result(self) -> Mapping[str, Any]:
+        """Empty before the first."""
+
+    @property
+    def local_path(self) -> str:
+        """The trial's directory on the driver's machine."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The latest that is committed."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed last, also if it was retried since; None if it never did."""
+
+
+class Callback:
+    """Subclass it, override what you need, and pass instances to ``RunConfig(callbacks=[...])``.
+
+    ``iteration`` counts the steps of the experiment's loop, ``trials`` are all that there are. Take ``**info`` in
+    what you override: later versions may tell more.
+    """
+
+    def setup(
+        self,
+        stop: Stopper | None = None,
+        num_samples: int | None = None,
+        total_num_samples: int | None = None,
+        **info: Any,
+    ) -> None:
+        """Before anything else, once in each start of the driver."""
+
+    def on_step_begin(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None: ...
+
+    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None: ...
+
+    def on_trial_start(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        """A trial was started, for the first time or again."""
+
+    def on_trial_restore(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        """A trial that was started goes on from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        """A trial has a new checkpoint, and it is committed."""
+
+    def on_trial_result(
+        self, iteration: int, trials: Sequence[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """A trial has reported; searcher and scheduler know the result already."""
+
+    def on_trial_complete(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        """A trial has ended well: it returned, or was stopped."""
+
+    def on_trial_recover(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        """A trial has failed and will be tried again."""
+
+    def on_trial_error(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
+        """A trial has failed for good."""
+
+    def on_checkpoint(
+        self, iteration: int, trials: Sequence[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
+    ) -> None:
+        """As ``on_trial_save``, with the checkpoint."""
+
+    def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
+        """All trials have ended, or the experiment was stopped."""
+
+    def get_state(self) -> dict[str, Any] | None:
+        """What ``set_state`` needs to go on after a restore, as JSON can hold it; None if there is nothing."""
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> None: ...
