@@ -27,9 +27,9 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offered(script: Path, *words: str, cwd: Path) -> list[str]:
     """What bash offers when the tabulator key is pressed after these words, of which the last may be a part."""
-    command = f'source "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _shtab_holdfast; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    press = 'COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _shtab_holdfast; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
-        ["bash", "-u", "-c", command, "bash", "holdfast", *words],
+        ["bash", "-u", "-c", f'source "{script}"; {press}', "bash", "holdfast", *words],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
