@@ -25,6 +25,7 @@ class Settings:
     node_timeout_s: float = 10.0  # a node that has not answered for so long is lost
     standby_nodes: int = 0  # on Ray: nodes in reserve on which an agent is kept ready
     stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
+    exit_timeout_s: float = 300.0  # how long a worker may take to end after its train function has returned
     metrics_port: int = 0  # of an endpoint for Prometheus in the driver; 0: none
     metrics_host: str = "127.0.0.1"  # where it listens
     event_log: bool = False  # write what happens as JSON lines into the run's directory

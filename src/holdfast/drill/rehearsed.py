@@ -19,7 +19,7 @@ from holdfast.drill import disk, strikes
 from holdfast.drill.stage import Stage
 from holdfast.drill.watching import Watch
 from holdfast.store.staging import FileEntry, describe
-from holdfast.worker.session import Session, current
+from holdfast.worker.session import Files, Session, current
 
 
 class Rehearsed:
@@ -56,11 +56,11 @@ class Rehearsal:
             self._await_reading(offer.id)
         report, newest, stage = session.report, session.current_checkpoint, session._store.stage
 
-        def reporting(metrics: dict[str, Any], directory: str | None, **options: Any) -> None:
+        def reporting(metrics: dict[str, Any], files: Any = None, **options: Any) -> None:
             self._step = self._base + session._reports + 1
-            self._note(directory)
+            self._note(files.directory if isinstance(files, Files) else None)
             self._come_to("before")
-            report(metrics, directory, **options)
+            report(metrics, files, **options)
             self._come_to("after")
 
         def asking() -> Any:

@@ -16,7 +16,7 @@ from holdfast.core.run.salvage import RankLog, committable
 from holdfast.core.run.state import Durable
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
-from holdfast.store import report_log, values
+from holdfast.store import report_log, staging, values
 from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard, choose
 from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics, read_metrics
@@ -88,6 +88,8 @@ def _shards(
         expected = ranks[rank].staged[command.index].files
         directory = layout.shard_dir(command.generation, command.index, rank)
         problem = ranks[rank].damage(command.index, directory) if expected else "it staged no files"
+        stored = (staging.difference(layout.root / entry.at, entry) for entry in expected if entry.at)
+        problem = problem or next(filter(None, stored), None)
         if problem is not None:
             log.warning(_NOT_USED, command.id, f"rank {rank}: {problem}")
             return None

@@ -132,7 +132,7 @@ class CheckpointStore:
         manifest_file = self._layout.manifest_file(manifest.id)
         if manifest_file.exists():
             raise StorageError(f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name")
-        chosen = [(entry, self._source(shard, entry)) for entry, shard in choose(manifest.id, shards)]
+        chosen = [self._located(entry, shard) for entry, shard in choose(manifest.id, shards)]
         for entry, source in chosen:
             staging.check_unchanged(source, entry)
         manifest = msgspec.structs.replace(
@@ -164,7 +164,7 @@ class CheckpointStore:
             if of_another or self._layout.manifest_file(id).exists() or directory.is_symlink():
                 continue
             for entry in entries:
-                place = shard / entry.path
+                place = (self._layout.root / entry.at if entry.at else shard) / entry.path
                 if not place.exists() and staging.difference(directory, entry) is None:
                     self._disk.makedirs(place.parent)
                     self._disk.rename(directory / entry.path, place)
@@ -292,8 +292,12 @@ class CheckpointStore:
             raise CheckpointDamagedError(f"{directory} is a link, not the directory that was committed")
         return directory
 
-    def _source(self, shard: Shard, entry: FileEntry) -> Path:
-        return self._layout.root / shard.directory / entry.path
+    def _located(self, entry: FileEntry, shard: Shard) -> tuple[FileEntry, Path]:
+        """A file of a shard with its place. One that its user stored in the run is sealed now: when every rank has
+        reported, nobody writes into it any more."""
+        if not entry.at:
+            return entry, self._layout.root / shard.directory / entry.path
+        return staging.seal_file(self._disk, self._layout.root / entry.at, entry.path)
 
     def _merge(self, id: str, chosen: list[tuple[FileEntry, Path]], moved: list[tuple[Path, Path]]) -> None:
         target = self._layout.checkpoint_dir(id)
@@ -355,6 +359,14 @@ class CheckpointStore:
             with contextlib.suppress(StorageError, OSError):
                 self._disk.rmtree(directory)
                 self._disk.rmdir(directory.parent)
+            for at in {entry.at for entry in shard.files if entry.at}:
+                self._remove_emptied(self._layout.root / at)
+
+    def _remove_emptied(self, top: Path) -> None:
+        """Of a directory that its user filled: the directories whose files are all in a checkpoint now."""
+        for parent, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(StorageError, OSError):  # the user has put something else there
+                os.rmdir(parent)
 
 
 def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:

@@ -71,6 +71,15 @@ def seal(disk: Disk, directory: Path) -> list[FileEntry]:
     return entries
 
 
+def seal_file(disk: Disk, directory: Path, path: str) -> tuple[FileEntry, Path]:
+    """Make one file durable and describe it; with its place."""
+    place, link = directory / path, link_on_the_way(directory, path)
+    if link is not None or not place.is_file():
+        raise StorageError(f"{place} cannot be committed: it is missing, or not a regular file")
+    disk.fsync_file(place)
+    return FileEntry(path, *_digest(place)), place
+
+
 def describe(directory: Path, before: Callable[[Path], None] = lambda _path: None) -> list[FileEntry]:
     """Each file below a directory, with its size and digest; ``before`` is called on it first."""
     paths = sorted(files(directory))

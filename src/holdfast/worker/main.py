@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import random
@@ -22,8 +21,8 @@ from holdfast.printable import encodable
 from holdfast.wire.channel import Channel, Unpacker
 from holdfast.wire.worker_messages import TO_WORKER, Assignment, Raised, Returned
 
+from . import ending, stacks
 from . import session as sessions
-from . import stacks
 from .temporary import mark_temporary_files
 
 Unpacker(TO_WORKER)  # once, before anything is forked: what it learns of the messages it keeps
@@ -41,24 +40,41 @@ def run(channel_fd: int, payload_fd: int, stacks_fd: int) -> int:
     if not isinstance(assignment, Assignment):
         return 1
     _adopt(assignment)
-    return perform(assignment, channel, lambda: cloudpickle.loads(_read_all(payload_fd)), sessions.end_process)
+    load = lambda: cloudpickle.loads(_read_all(payload_fd))  # noqa: E731
+    return perform(assignment, channel, load, sessions.end_process, is_own_process=True)
 
 
 def perform(
-    assignment: Assignment, channel: Channel[Any], load: Callable[[], Callable[[], Any]], on_lost: Callable[[], None]
+    assignment: Assignment,
+    channel: Channel[Any],
+    load: Callable[[], Callable[[], Any]],
+    on_lost: Callable[[], None],
+    is_own_process: bool = False,
 ) -> int:
-    """Run the payload in a session; also used where the train function runs in the script's own process."""
-    session = sessions.Session(assignment, channel, on_lost)
+    """Run the payload in a session; also used where the train function runs in the script's own process, which does not
+    end with it."""
+    failing = threading.Lock()  # held for good by who has told of a failure
+
+    def upload_failed(error: BaseException) -> None:
+        if is_own_process and failing.acquire(blocking=False):
+            _tell_raised(error, channel, session.started)
+
+    session = sessions.Session(assignment, channel, on_lost, upload_failed)
     before = sessions.install(session)
     try:
         value = load()()
+        session.await_uploads()
+        body = _sendable(value if assignment.place.rank == 0 else None)
+        with ending.limited(lambda: channel.send(Returned(body))) if is_own_process else contextlib.nullcontext():
+            if is_own_process:
+                ending.join_threads()
+            session.leave()
+            if is_own_process:
+                ending.run_exit_functions()
     except BaseException as error:
-        error.__traceback__ = _of_the_user(error.__traceback__)
-        with contextlib.suppress(Exception):  # the function may have closed its streams
-            traceback.print_exception(error)
-        _flush()
-        session.end(returned=False)
-        channel.send(_raised(error, session.started))
+        if failing.acquire(blocking=False):
+            session.end(returned=False)
+            _tell_raised(error, channel, session.started)
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
         return 1
@@ -66,8 +82,16 @@ def perform(
         sessions.install(before)
         _flush()
     session.end(returned=True)
-    channel.send(Returned(_sendable(value if assignment.place.rank == 0 else None)))
+    channel.send(Returned(body))
     return 0
+
+
+def _tell_raised(error: BaseException, channel: Channel[Any], started: bool) -> None:
+    error.__traceback__ = _of_the_user(error.__traceback__)
+    with contextlib.suppress(Exception):  # the function may have closed its streams
+        traceback.print_exception(error)
+    _flush()
+    channel.send(_raised(error, started))
 
 
 def _sendable(value: Any) -> bytes:
@@ -83,9 +107,10 @@ def _sendable(value: Any) -> bytes:
 
 
 def leave(code: int) -> None:
-    """End the process as the interpreter would, without waiting for threads that somebody forgot."""
+    """End the process. One whose train function has returned has ended its threads by now; after a failure nobody waits
+    for them."""
     try:
-        atexit._run_exitfuncs()
+        ending.run_exit_functions()
         _flush()
     finally:
         os._exit(code)

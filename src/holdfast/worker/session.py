@@ -1,17 +1,20 @@
 """The train function's tie to its run: one session in a training process, reached through ``current()``.
 
 ``report`` never waits for other ranks: it stages the files, logs the report beside them, tells the agent, and returns;
-in lockstep, when the driver says so.
+in lockstep, when the driver says so. A report whose files are uploaded by a function of the user's is logged and told
+when that has returned, and so are the reports behind it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +44,24 @@ from holdfast.wire.worker_messages import (
     Request,
 )
 
+from .outbox import Outbox
+
 _current: Session | None = None
+_ABOUT_REPORTS = ("checkpoints", "durable")
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a report brings: a directory to be staged, or files that its user has stored in the run already."""
+
+    directory: str | None = None
+    move: bool = False  # the files may be moved
+    remove: bool = False  # what is left of the directory goes
+    elsewhere: Sequence[FileEntry] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.directory is None and not self.elsewhere
 
 
 def current(what: str = "this function") -> Session:
@@ -61,7 +81,13 @@ def install(session: Session | None) -> Session | None:
 
 
 class Session:
-    def __init__(self, assignment: Assignment, channel: Channel[Any], on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        channel: Channel[Any],
+        on_lost: Callable[[], None],
+        on_upload_failed: Callable[[BaseException], None] = lambda _error: None,
+    ) -> None:
         place = assignment.place
         self.rank, self.world_size = place.rank, assignment.world_size
         self.local_rank, self.local_world_size = place.local_rank, place.local_world_size
@@ -84,6 +110,8 @@ class Session:
         self._log = ReportLog(self._layout.report_log(self.generation, self.rank))
         self._channel = channel
         self._on_lost = on_lost
+        self._outbox = Outbox(on_upload_failed)
+        self._at_end: list[Callable[[], None]] = []
         self._reports = 0
         self._requests = 0
         self._report_lock = threading.Lock()
@@ -106,14 +134,14 @@ class Session:
     def report(
         self,
         metrics: dict[str, Any],
-        directory: str | None,
+        files: Files | Callable[[int], Files] | None = None,
         *,
         name: str | None = None,
-        move: bool = False,
         wait: bool = False,
         validation: dict[str, Any] | None = None,
-        elsewhere: Sequence[FileEntry] = (),
     ) -> None:
+        """``files`` that are a function are uploaded by it, behind the training loop unless the report is waited for.
+        It takes the report's index."""
         if self._reporting == threading.get_ident():
             raise RuntimeError(
                 "report() was called by a signal handler that had interrupted report(): "
@@ -123,23 +151,59 @@ class Session:
             self._await_handover_point()
             index = self._reports
             line = metrics_line(index, time.time(), metrics)
-            arguments = b"" if validation is None else values.encode(validation)
-            entries = list(elsewhere)
-            if directory is not None:
-                self._wait_for_storage()
-                target = self._layout.shard_dir(self.generation, index, self.rank)
-                entries = self._store.stage(Path(directory), target, move)
-            staged = directory is not None or bool(elsewhere)
-            self._log.append(line, StagedReport(index, entries, name, validation) if staged else None)
-            files = [(entry.path, entry.size, entry.digest, entry.at) for entry in elsewhere]
-            self._channel.send(Report(index, line, staged, name, arguments, wait, files))
+            say = partial(self._say, index, line, name, wait, validation)
+            if callable(files):
+                upload = files
+                self._outbox.put(lambda: say(self._stage(index, upload(index))), behind=not wait)
+            else:
+                entries = self._stage(index, files)
+                self._outbox.put(lambda: say(entries))
             self._reports = index + 1
-        if staged and self._handover_at is not None and index >= self._handover_at:
+        if files is not None and self._handover_at is not None and index >= self._handover_at:
             self._await_end()
-        if wait and staged:
+        if wait and files is not None:
             self.request("durable", None, None)
         if self._lockstep:
             self._await_go_on(index)
+
+    def _stage(self, index: int, files: Files | None) -> list[FileEntry] | None:
+        if files is None or files.is_empty:
+            return None
+        if files.directory is None:
+            return list(files.elsewhere)
+        self._wait_for_storage()
+        target = self._layout.shard_dir(self.generation, index, self.rank)
+        entries = self._store.stage(Path(files.directory), target, files.move)
+        if files.remove:
+            shutil.rmtree(files.directory, ignore_errors=True)
+        return entries
+
+    def _say(
+        self,
+        index: int,
+        line: bytes,
+        name: str | None,
+        wait: bool,
+        validation: dict[str, Any] | None,
+        files: list[FileEntry] | None,
+    ) -> None:
+        staged = None if files is None else StagedReport(index, files, name, validation)
+        self._log.append(line, staged)
+        arguments = b"" if validation is None else values.encode(validation)
+        elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in files or () if entry.at]
+        self._channel.send(Report(index, line, staged is not None, name, arguments, wait, elsewhere))
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call it when the train function has returned and what it left running has ended."""
+        self._at_end.append(call)
+
+    def await_uploads(self) -> None:
+        self._outbox.drain()
+
+    def leave(self) -> None:
+        """What ``at_end`` was told of, the last first."""
+        while self._at_end:
+            self._at_end.pop()()
 
     def end(self, returned: bool) -> None:
         """The train function has ended: this rank makes no more reports."""
@@ -206,6 +270,8 @@ class Session:
 
     def request(self, kind: str, body: Any, timeout_s: float | None = None) -> Any:
         """Ask the driver and wait for its answer."""
+        if kind in _ABOUT_REPORTS and not self._outbox.drain(timeout_s):
+            raise TimeoutError(f"reports were still being uploaded after {timeout_s} s")
         with self._answers:
             self._requests += 1
             number = self._requests

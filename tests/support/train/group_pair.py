@@ -56,7 +56,8 @@ def be_rank(rank: int, scenario: Callable[[int], Any], broadcast: tuple[int, int
         return json.loads(os.read(broadcast[0], 4096))
 
     place = {"rank": rank, "world_size": 2, "local_rank": rank, "local_world_size": 2, "node_rank": 0}
-    sessions.install(SimpleNamespace(**place, generation=4, devices=[], address="127.0.0.1", request=request))  # type: ignore[arg-type]
+    tie = {"generation": 4, "devices": [], "address": "127.0.0.1", "request": request, "at_end": lambda call: call()}
+    sessions.install(SimpleNamespace(**place, **tie))  # type: ignore[arg-type]
     try:
         said = TorchConfig(timeout_s=30).wrap(scenario)(rank)
     except Exception:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from holdfast.errors import ControllerError, RunInUseError, StorageDeniedError
 from holdfast.store.location import Location
 from holdfast.store.remote import journal
 from support.object_stores.proxy import Fault, FaultProxy, RequestClass
-from support.object_stores.remote_job import expected, load, run_job, train_fn, trainer
+from support.object_stores.remote_job import expected, load, run_job, save, train_fn, trainer
 
 ENDS_WITHIN_S = 60.0
 
@@ -271,7 +272,8 @@ def test_files_that_the_user_uploads_belong_to_the_checkpoint(bucket: str) -> No
             with tempfile.TemporaryDirectory() as directory:
                 save(Path(directory), 0, step, expected(step), 500)
                 checkpoint = train.Checkpoint.from_directory(directory)
-                train.report({"step": step}, checkpoint, f"step-{step}", checkpoint_upload_fn=upload)
+                mode = train.CheckpointUploadMode.SYNC
+                train.report({"step": step}, checkpoint, f"step-{step}", mode, checkpoint_upload_fn=upload)
         train.report(
             {"step": 4},
             train.Checkpoint(f"{run}/mine/step-3"),
@@ -287,6 +289,22 @@ def test_files_that_the_user_uploads_belong_to_the_checkpoint(bucket: str) -> No
         "again",
     ]
     assert state_of(result) == (expected(3), 3)
+
+
+def test_a_checkpoint_of_another_place_in_the_bucket_is_taken_into_the_run(bucket: str, tmp_path: Path) -> None:
+    def fn() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            save(Path(directory), 0, 2, expected(2), 500)
+            objects = Location.parse("test", f"{bucket}/elsewhere").open(ENDS_WITHIN_S)
+            for path in Path(directory).iterdir():
+                objects.upload(path, path.name)
+        train.report({"step": 2}, train.Checkpoint(f"{bucket}/elsewhere"))
+
+    for storage in (bucket, str(tmp_path / "runs")):
+        result = train.DataParallelTrainer(fn, run_config=train.RunConfig("run", storage, verbose=0)).fit()
+        assert state_of(result) == (expected(2), 2)
+        assert result.checkpoint is not None
+        assert result.checkpoint.path.startswith(storage)
 
 
 def test_a_run_in_this_process_may_be_in_memory(marks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

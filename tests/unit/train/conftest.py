@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast.store.location import Location
 from holdfast.train import checks
 from holdfast.wire.worker_messages import Offer
 from holdfast.worker import session as sessions
+from holdfast.worker.session import Files
 
 
 class StandIn:
@@ -36,13 +38,18 @@ class StandIn:
         self.requests: list[tuple[str, Any, float | None]] = []
         self.answers: dict[str, Any] = {}
 
-    def report(self, metrics: dict[str, Any], directory: str | None, **options: Any) -> None:
-        self.reports.append({"metrics": metrics, "directory": directory, **options})
+    def report(self, metrics: dict[str, Any], files: Any = None, **options: Any) -> None:
+        files = files(len(self.reports)) if callable(files) else files or Files()
+        defaults = {"name": None, "wait": False, "validation": None}
+        self.reports.append({"metrics": metrics, **asdict(files), **defaults, **options})
 
     def request(self, kind: str, body: Any, timeout_s: float | None) -> Any:
         self.requests.append((kind, body, timeout_s))
         answer = self.answers[kind]
         return answer(body) if callable(answer) else answer
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        call()
 
     def notice(self) -> None:
         """Nobody is about to end this group."""

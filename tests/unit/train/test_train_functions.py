@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from holdfast.train import (
 )
 from holdfast.train.data import Whole
 from holdfast.wire.worker_messages import Offer
+from holdfast.worker.session import Files
 
 OUTSIDE = [
     lambda: train.report({}),
@@ -59,9 +61,8 @@ def save(directory: str | Path) -> Checkpoint:
 def test_metrics_alone(session: Any) -> None:
     metrics = {"loss": 0.5}
     train.report(metrics)
-    assert session.reports == [
-        {"metrics": metrics, "directory": None, "name": None, "move": False, "wait": False, "validation": None}
-    ]
+    said = {"name": None, "wait": False, "validation": None}
+    assert session.reports == [{"metrics": metrics, **asdict(Files()), **said}]
 
 
 def test_a_temporary_directory_may_be_moved(session: Any) -> None:
@@ -99,7 +100,7 @@ def test_the_users_word_on_deleting_counts(session: Any, kept: Path, mode: Check
     report(kept, True)
     with tempfile.TemporaryDirectory() as directory:
         report(directory, False)
-    assert [r["move"] for r in session.reports] == [True, False]
+    assert [(r["move"], r["remove"]) for r in session.reports] == [(True, True), (False, False)]
 
 
 def test_sync_waits_and_copies(session: Any) -> None:
@@ -125,13 +126,22 @@ def test_no_upload_takes_what_lies_in_the_run(session: Any) -> None:
     inside = Path(session.run_dir, "mine")
     inside.mkdir()
     train.report({}, save(inside), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
-    assert (session.reports[0]["move"], session.reports[0]["wait"]) == (False, False)
+    (report,) = session.reports
+    assert (report["directory"], report["wait"]) == (None, True)
+    assert [(entry.path, entry.at) for entry in report["elsewhere"]] == [("model", "mine")]
 
 
-def test_no_upload_elsewhere_is_sync_with_a_warning(session: Any, kept: Path) -> None:
-    with pytest.warns(UserWarning, match="copied there as with SYNC"):
+def test_no_upload_elsewhere_is_refused(session: Any, kept: Path) -> None:
+    with pytest.raises(ValueError, match="must be below"):
         train.report({}, Checkpoint(kept), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
-    assert (session.reports[0]["move"], session.reports[0]["wait"]) == (False, True)
+    assert session.reports == []
+
+
+def test_a_deletion_that_would_take_the_run_along_is_refused(session: Any) -> None:
+    above = Path(session.run_dir).parent
+    with pytest.raises(ValueError, match="would delete the run"):
+        train.report({}, save(above), delete_local_checkpoint_after_upload=True)
+    assert session.reports == []
 
 
 def test_an_empty_directory_adds_nothing(session: Any, tmp_path: Path) -> None:
@@ -161,7 +171,7 @@ def test_upload_fn_says_where_the_files_are(session: Any, kept: Path, tmp_path: 
 
 
 def test_upload_fn_must_return_a_checkpoint(session: Any, kept: Path) -> None:
-    with pytest.raises(TypeError, match="return a Checkpoint"):
+    with pytest.raises(ValueError, match="return a Checkpoint"):
         train.report({}, Checkpoint(kept), checkpoint_upload_fn=lambda _, name: name)  # type: ignore
     assert session.reports == []
 

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -93,8 +93,9 @@ class _InProcessGroup:
         if dist.is_initialized():
             return self.train_fn(*args)
         session = session_for("torch.TorchTrainer")
-        with _environment(session):
-            # The name keeps rank 0's store, and with it the server, alive until the function is over.
+        with ExitStack() as stack:
+            stack.enter_context(_environment(session))
+            # The name keeps rank 0's store, and with it the server, alive until the group is left.
             store = _form_group(session, self.config)
             try:
                 result = self.train_fn(*args)
@@ -103,12 +104,18 @@ class _InProcessGroup:
                 if session.world_size == 1 and dist.is_initialized():
                     dist.destroy_process_group()
                 raise
-            if session.rank == 0:
-                store.wait([_ALL_SEEN])
-            if dist.is_initialized():
-                dist.destroy_process_group()
-            del store
+            stack.callback(_leave_group, session, store)
+            session.at_end(stack.pop_all().close)  # threads of the function may still use the group
             return result
+
+
+def _leave_group(session: Session, store: Any) -> None:
+    import torch.distributed as dist
+
+    if session.rank == 0:
+        store.wait([_ALL_SEEN])
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _form_group(session: Session, config: TorchConfig) -> Any:

@@ -1,0 +1,195 @@
+"""Where the files of a reported checkpoint are taken from: a directory, the run's own storage, or elsewhere.
+
+It never moves away files that a committed checkpoint consists of, whatever it is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.store.disk import Disk
+from holdfast.store.location import Location
+from holdfast.store.staging import FileEntry, describe, stage
+from holdfast.store.staging import files as files_below
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.checks import warn_once
+from holdfast.train.reported import CheckpointUploadMode
+from holdfast.worker.session import Files, Session
+
+UploadFn = Callable[[Checkpoint, str], Checkpoint]
+STORAGE_PATIENCE_S = 60.0
+_TEMPFILE_NAME = re.compile(r"(tmp|holdfast-\d+-)[a-z0-9_]{8}")
+
+
+def taken_from(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadMode, delete: bool | None) -> Files:
+    """The files of a checkpoint as it is; without any, files that are nothing."""
+    if delete:
+        _check_deletable(session, checkpoint)
+    if mode is CheckpointUploadMode.NO_UPLOAD:
+        return _in_storage(session, checkpoint, checkpoint)
+    if checkpoint.location.is_remote:
+        if _is_in_run(session, checkpoint):
+            return _in_storage(session, checkpoint, checkpoint)
+        return _downloaded(checkpoint)
+    return _directory(session, checkpoint, mode, delete)
+
+
+def held(session: Session, checkpoint: Checkpoint, delete: bool | None) -> Checkpoint:
+    """A checkpoint for an upload behind the training loop. If its directory may be gone before that, its files are
+    taken out of it first: a surrounding ``with tempfile.TemporaryDirectory()`` ends with the report."""
+    path = checkpoint.path
+    if checkpoint.location.is_remote or delete is False or not os.path.isdir(path) or _is_kept(session, path):
+        return checkpoint
+    if not (delete or _is_temporary(path)):
+        return checkpoint
+    target = Path(tempfile.mkdtemp(), "checkpoint")
+    stage(Disk(), Path(path), target, move=True)
+    if delete:
+        shutil.rmtree(path, ignore_errors=True)
+    return Checkpoint(target)
+
+
+def uploaded_by(
+    upload: UploadFn,
+    name: str,
+    session: Session,
+    checkpoint: Checkpoint,
+    mode: CheckpointUploadMode,
+    delete: bool | None,
+) -> Files:
+    """The files where a function of the user's has put them. ``delete``: the checkpoint's own are wanted no more."""
+    uploaded = upload(checkpoint, name)
+    if not isinstance(uploaded, Checkpoint):
+        raise ValueError(
+            f"report(checkpoint_upload_fn=…) returned {uploaded!r}: return a Checkpoint of where the files are"
+        )
+    is_same = uploaded.location == checkpoint.location
+    if uploaded.location.is_remote or (_is_in_run(session, uploaded) and not _is_kept(session, uploaded.path)):
+        files = _in_storage(session, uploaded, checkpoint)
+    else:
+        files = _directory(session, uploaded, mode, delete if is_same else False)
+    if delete and not is_same and not checkpoint.location.is_remote and not _is_kept(session, checkpoint.path):
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    return files
+
+
+def _directory(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadMode, delete: bool | None) -> Files:
+    path = checkpoint.path
+    if not os.path.isdir(path):
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}): this directory does not exist; save the files into a directory first, "
+            "and report it before a surrounding `with tempfile.TemporaryDirectory()` ends"
+        )
+    if not any(files for _, _, files in os.walk(path)):
+        _note_empty(session, path)
+        return Files()
+    kept = _is_kept(session, path)
+    move = (mode is CheckpointUploadMode.ASYNC and _is_temporary(path)) if delete is None else delete
+    return Files(path, move=move and not kept, remove=bool(delete) and not kept)
+
+
+def _note_empty(session: Session, directory: str) -> None:
+    """Many scripts save on rank 0 only and report a checkpoint on every rank: the others' is empty, and no mistake."""
+    if session.rank == 0:
+        warn_once(
+            "empty checkpoint",
+            f"report(checkpoint=…) got {directory}, which has no file in it, so rank 0 adds nothing to the checkpoint; "
+            "save the files before the report",
+        )
+
+
+def _in_storage(session: Session, stored: Checkpoint, original: Checkpoint) -> Files:
+    """What the user has put into the run's storage, with the digests of the local files that it was made from."""
+    at = _place_in_run(session, stored)
+    sizes = _sizes(stored)
+    if not sizes:
+        raise ValueError(f"report(checkpoint={stored!r}): there is no file; upload the files before the report")
+    local: dict[str, FileEntry] = {}
+    if stored.location.is_remote and not original.location.is_remote and os.path.isdir(original.path):
+        local = {entry.path: entry for entry in describe(Path(original.path))}
+    files = []
+    for path, size in sizes.items():
+        known = local.get(path)
+        digest = known.digest if known is not None and known.size == size else ""
+        files.append(FileEntry(path, size, digest, at))
+    return Files(elsewhere=files)
+
+
+def _sizes(stored: Checkpoint) -> dict[str, int]:
+    if not stored.location.is_remote:
+        top = Path(stored.path)
+        return {path: (top / path).lstat().st_size for path in sorted(files_below(top))}
+    objects = stored.location.open(STORAGE_PATIENCE_S)
+    try:
+        return {info.key: info.size for info in objects.list()}
+    finally:
+        objects.close()
+
+
+def _place_in_run(session: Session, checkpoint: Checkpoint) -> str:
+    """Relative to the run."""
+    run, at = _resolved(session.location), _resolved(checkpoint.location)
+    below = at.removeprefix(f"{run}/")
+    if below == at or below.startswith("checkpoints/"):
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}): what you store yourself must be below {session.location}/, and not in "
+            "its checkpoints/, so that it belongs to the run: use another directory there, such as "
+            'get_context().get_storage().build_checkpoint_path_from_name("my-checkpoint")'
+        )
+    return below
+
+
+def _is_in_run(session: Session, checkpoint: Checkpoint) -> bool:
+    return _resolved(checkpoint.location).startswith(f"{_resolved(session.location)}/")
+
+
+def _resolved(location: Location) -> str:
+    return str(location) if location.is_remote else os.path.realpath(str(location))
+
+
+def _downloaded(checkpoint: Checkpoint) -> Files:
+    """Of another place in an object store: it goes into the run's storage as a local directory would."""
+    return Files(checkpoint.to_directory(tempfile.mkdtemp()), move=True, remove=True)
+
+
+def _check_deletable(session: Session, checkpoint: Checkpoint) -> None:
+    run, at = _resolved(session.location), _resolved(checkpoint.location)
+    if run == at or run.startswith(f"{at}/"):
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}, delete_local_checkpoint_after_upload=True) would delete the run, which "
+            f"is stored in {run}: save checkpoints into a directory of their own"
+        )
+
+
+def _is_temporary(directory: str) -> bool:
+    """Whether ``tempfile`` made the directory, or one above it: such a one is private to its user, and has a name of
+    that kind or lies where temporary files go. Others in a temporary place may be shared by ranks, or kept."""
+    roots = {os.path.realpath(tempfile.gettempdir()), "/dev/shm"}
+    path = Path(os.path.realpath(directory))
+    if str(path.parent) in roots and _is_private(path):
+        return True
+    return any(_TEMPFILE_NAME.fullmatch(part.name) and _is_private(part) for part in (path, *path.parents))
+
+
+def _is_private(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def _is_kept(session: Session, directory: str) -> bool:
+    """Whether the files belong to a checkpoint that is committed, in this or another run, or was resumed from."""
+    real = os.path.realpath(directory)
+    offered = [session.resumed_from.directory] if session.resumed_from else []
+    if session.initial is not None:
+        offered.append(session.initial.path)
+    resumed = any(real == os.path.realpath(path) or _is_below(real, path) for path in offered if path)
+    return resumed or os.path.exists(f"{real}.json")
+
+
+def _is_below(path: str, top: str) -> bool:
+    return Path(os.path.realpath(top)) in Path(os.path.realpath(path)).parents

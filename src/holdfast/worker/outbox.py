@@ -1,0 +1,63 @@
+"""Reports leave a worker in the order in which they were made, behind uploads that are still under way."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+Job = Callable[[], None]
+
+
+class Outbox:
+    """Runs jobs one after another: the caller's own thread while nothing waits, a thread behind it otherwise."""
+
+    def __init__(self, on_error: Callable[[BaseException], None]) -> None:
+        self._on_error = on_error
+        self._changed = threading.Condition()
+        self._jobs: deque[Job] = deque()
+        self._is_running = False
+        self._error: BaseException | None = None
+
+    def put(self, job: Job, behind: bool = False) -> None:
+        """Run the job, or queue it if others wait; ``behind`` never runs it in the caller's thread. Raises what an
+        earlier job raised: no later one is run then."""
+        with self._changed:
+            self._check()
+            if behind or self._jobs or self._is_running:
+                self._jobs.append(job)
+                if not self._is_running:
+                    self._is_running = True
+                    threading.Thread(target=self._run, name="holdfast-uploads", daemon=True).start()
+                return
+        job()
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """Wait until every job has run; whether that was so within the time."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: not (self._jobs or self._is_running), timeout_s)
+            self._check()
+            return done
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while (job := self._next()) is not None:
+                job()
+        except BaseException as error:
+            with self._changed:
+                self._error, self._is_running = error, False
+                self._jobs.clear()
+                self._changed.notify_all()
+            self._on_error(error)
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            if self._jobs:
+                return self._jobs.popleft()
+            self._is_running = False
+            self._changed.notify_all()
+            return None
