@@ -4,7 +4,9 @@ imported because the script uses them."""
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Any, TypeVar
 
 _imported: list[str] = []
 
@@ -32,3 +34,23 @@ def import_first(*modules: str) -> str:
     name = next(module for module in modules if find_spec(module.partition(".")[0]) is not None)
     importlib.import_module(name)
     return name
+
+
+C = TypeVar("C")
+
+
+def check_config(trainer: str, argument: str, config: C | None, kind: type[C]) -> C:
+    """The framework's configuration, or the default one."""
+    if config is not None and not isinstance(config, kind):
+        raise TypeError(f"{trainer}({argument}={config!r}): pass a {kind.__name__}")
+    return kind() if config is None else config
+
+
+def refuse_old_arguments(trainer: str, given: Mapping[str, Any], *old: str) -> None:
+    """Arguments of trainers that took no train function."""
+    found = [name for name in old if name in given]
+    if found:
+        raise ValueError(
+            f"{trainer}({found[0]}=...): pass a function that trains as train_loop_per_worker, and what it needs with "
+            "train_loop_config"
+        )

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import cloudpickle
 
@@ -44,6 +44,8 @@ T = TypeVar("T", bound="DataParallelTrainer")
 
 class DataParallelTrainer:
     """Runs ``train_loop_per_worker`` on every worker, again and again until it has returned on all of them."""
+
+    config_argument: ClassVar[str] = "backend_config"  # of the constructor, for the framework's configuration
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class DataParallelTrainer:
             datasets=datasets,
             **more,
         )
-        if not given & {"backend_config", "torch_config"}:
+        if cls.config_argument not in given:
             trainer.backend_config = record.backend_config_of(identity, trainer.backend_config)
         return trainer
 

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ("holdfast.train.lightning", "lightning"),
         ("holdfast.train.huggingface.transformers", "transformers"),
+        ("holdfast.train.lightgbm", "lightgbm"),
+        ("holdfast.train.xgboost", "xgboost"),
     ],
 )
 def test_an_import_says_which_extra_it_needs(module: str, extra: str) -> None:

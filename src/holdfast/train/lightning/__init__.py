@@ -9,7 +9,7 @@ require(__name__, "lightning", "lightning", "pytorch_lightning")
 preload_in_workers(import_first("lightning.pytorch", "pytorch_lightning"), __name__)
 
 import holdfast.train.torch  # noqa: E402, F401  takes the snapshot
-from holdfast.train.lightning.report import RayTrainReportCallback, ReportCallback, fit  # noqa: E402
+from holdfast.train.lightning.lightning_callback import LightningReportCallback, RayTrainReportCallback, fit  # noqa: E402
 from holdfast.train.lightning.strategies import (  # noqa: E402
     HoldfastDDPStrategy,
     HoldfastDeepSpeedStrategy,
@@ -32,7 +32,7 @@ __all__ = [
     "RayFSDPStrategy",
     "RayLightningEnvironment",
     "RayTrainReportCallback",
-    "ReportCallback",
+    "LightningReportCallback",
     "fit",
     "prepare_trainer",
 ]

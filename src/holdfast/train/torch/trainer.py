@@ -16,6 +16,8 @@ from holdfast.train.validation import ValidationConfig
 class TorchTrainer(DataParallelTrainer):
     """Runs ``train_loop_per_worker`` on every worker, inside a torch process group."""
 
+    config_argument = "torch_config"
+
     def __init__(
         self,
         train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],

@@ -19,7 +19,6 @@ _CAN_VARY = {
     "datasets": "datasets",
     "dataset_config": "data_config",
     "backend_config": "backend_config",
-    "torch_config": "backend_config",
     "metadata": "metadata",
     "resume_from_checkpoint": "resume_from_checkpoint",
     "validation_config": "validation_config",
@@ -39,7 +38,7 @@ def trial_trainer(
     made.run_config = run_config or trainer.run_config
     for argument, value in config.items():
         _check_can_vary(trainer, argument)
-        attribute = _CAN_VARY[argument]
+        attribute = _CAN_VARY.get(argument, "backend_config")
         before = getattr(trainer, attribute)
         if argument in _MERGED and isinstance(value, Mapping):
             value = _merged(before or {}, value)
@@ -59,11 +58,12 @@ def _check_can_vary(trainer: DataParallelTrainer, argument: str) -> None:
     name = type(trainer).__name__
     if argument == "run_config":
         raise ValueError("param_space['run_config']: all trials have the same; pass it to the Tuner")
-    if argument not in _CAN_VARY:
+    can_vary = {*_CAN_VARY, trainer.config_argument}
+    if argument not in can_vary:
         raise ValueError(
             f"param_space[{argument!r}]: with a {name}, what the train function gets goes into "
             f"param_space['train_loop_config'], as in {{'train_loop_config': {{{argument!r}: …}}}}; the other keys can "
-            f"be {', '.join(sorted(set(_CAN_VARY) - {'train_loop_config'}))}"
+            f"be {', '.join(sorted(can_vary - {'train_loop_config'}))}"
         )
 
 

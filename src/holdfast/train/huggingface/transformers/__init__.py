@@ -10,7 +10,10 @@ require(__name__, "transformers", "accelerate")
 preload_in_workers(import_first("transformers.trainer"), __name__)
 
 import holdfast.train.torch  # noqa: E402, F401  takes the snapshot
-from holdfast.train.huggingface.transformers.callback import RayTrainReportCallback, ReportCallback  # noqa: E402
-from holdfast.train.huggingface.transformers.loop import fit, prepare_trainer  # noqa: E402
+from holdfast.train.huggingface.transformers.transformers_callback import (  # noqa: E402
+    RayTrainReportCallback,
+    TransformersReportCallback,
+)
+from holdfast.train.huggingface.transformers.transformers_loop import fit, prepare_trainer  # noqa: E402
 
-__all__ = ["RayTrainReportCallback", "ReportCallback", "fit", "prepare_trainer"]
+__all__ = ["RayTrainReportCallback", "TransformersReportCallback", "fit", "prepare_trainer"]

@@ -11,14 +11,14 @@ import torch
 from holdfast.train.api import checkpoint_requested, get_checkpoint, get_context, report
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_int
-from holdfast.train.lightning.modules import pl
+from holdfast.train.lightning.lightning_modules import pl
 from holdfast.train.lightning.strategies import _WorkerStrategy
 from holdfast.train.reported import CheckpointUploadMode
 from holdfast.train.torch.rng import rng_state, set_rng_state
 from holdfast.train.validation import ValidationTaskConfig
 
 
-class ReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
+class LightningReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
     """Reports ``trainer.callback_metrics`` with a checkpoint after each training epoch, and after every
     ``every_n_train_steps`` steps if that is given; also when a checkpoint is requested because the workers are about to
     end (a preemption, a resize, a requested stop).
@@ -38,7 +38,7 @@ class ReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if every_n_train_steps is not None:
-            check_int("ReportCallback(every_n_train_steps", every_n_train_steps, least=1)
+            check_int("LightningReportCallback(every_n_train_steps", every_n_train_steps, least=1)
         self.checkpoint_upload_mode = checkpoint_upload_mode or CheckpointUploadMode.ASYNC
         self.validation = validation
         self.every_n_train_steps = every_n_train_steps
@@ -86,8 +86,7 @@ class ReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
             )
 
 
-class RayTrainReportCallback(ReportCallback):
-    """``ReportCallback`` under the name that a script which moves from Ray uses."""
+RayTrainReportCallback = LightningReportCallback  # as a script that moves from Ray calls it
 
 
 def fit(trainer: Any, *args: Any, **kwargs: Any) -> None:
@@ -97,7 +96,7 @@ def fit(trainer: Any, *args: Any, **kwargs: Any) -> None:
         trainer.fit(*args, **kwargs)
         return
     with checkpoint.as_directory() as directory:
-        trainer.fit(*args, **{**kwargs, "ckpt_path": os.path.join(directory, ReportCallback.CHECKPOINT_NAME)})
+        trainer.fit(*args, **{**kwargs, "ckpt_path": os.path.join(directory, LightningReportCallback.CHECKPOINT_NAME)})
 
 
 def _random_file() -> str:

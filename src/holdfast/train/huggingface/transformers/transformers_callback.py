@@ -13,7 +13,7 @@ from holdfast.train.api import checkpoint_requested, get_context, report
 from holdfast.train.checkpoint import Checkpoint
 
 
-class ReportCallback(TrainerCallback):  # type: ignore[misc]
+class TransformersReportCallback(TrainerCallback):  # type: ignore[misc]
     """Reports the newest value of each logged metric, with the checkpoint that the ``Trainer`` has just saved, below
     ``checkpoint/``. ``TrainingArguments(save_strategy, save_steps)`` say when that is. One more is saved when a
     checkpoint is requested because the workers are about to end (a preemption, a resize, a requested stop)."""
@@ -35,8 +35,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc]
             report(metrics, Checkpoint.from_directory(directory))
 
 
-class RayTrainReportCallback(ReportCallback):
-    """``ReportCallback`` under the name that a script which moves from Ray uses."""
+RayTrainReportCallback = TransformersReportCallback  # as a script that moves from Ray calls it
 
 
 def _copy_own_files(saved: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from holdfast.train.api import get_checkpoint
-from holdfast.train.huggingface.transformers.callback import ReportCallback
+from holdfast.train.huggingface.transformers.transformers_callback import TransformersReportCallback
 
 
 class _Batches(IterableDataset):  # type: ignore[misc]
@@ -50,7 +50,7 @@ def fit(trainer: Any, **kwargs: Any) -> Any:
     if checkpoint is None or kwargs.get("resume_from_checkpoint"):
         return trainer.train(**kwargs)
     with checkpoint.as_directory() as directory:
-        path = os.path.join(directory, ReportCallback.CHECKPOINT_NAME)
+        path = os.path.join(directory, TransformersReportCallback.CHECKPOINT_NAME)
         return trainer.train(**{**kwargs, "resume_from_checkpoint": path})
 
 
