@@ -29,7 +29,7 @@ class Settings:
     metrics_port: int = 0  # of an endpoint for Prometheus in the driver; 0: none
     metrics_host: str = "127.0.0.1"  # where it listens
     event_log: bool = False  # write what happens as JSON lines into the run's directory
-    drill: str = ""  # set by holdfast drill: the directory of a rehearsal, which has the runs' storage too
+    wrapper: str = ""  # a hook around runs, as module:argument; set by holdfast drill
 
 
 def load() -> Settings:

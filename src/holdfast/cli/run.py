@@ -83,9 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _trainer(arguments: argparse.Namespace, uses_torch: bool) -> DataParallelTrainer:
     """Imported here: the other commands start without what trains."""
-    from holdfast.cli.script import Script, TorchrunEnvironment, WarmTorchrunEnvironment
+    from holdfast.cli.script import Script
     from holdfast.train.config import BackendConfig, CheckpointConfig, FailureConfig, RunConfig
     from holdfast.train.scaling_config import ScalingConfig
+    from holdfast.train.torchrun import TorchrunEnvironment, WarmTorchrunEnvironment
     from holdfast.train.trainer import DataParallelTrainer
 
     class ScriptTrainer(DataParallelTrainer):

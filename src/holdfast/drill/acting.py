@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from holdfast.drill import disk, nodes, on_ray
+from holdfast.drill.cluster_request import requested_cluster
 from holdfast.drill.nodes import Ground
 from holdfast.drill.rehearsed import Rehearsed
 from holdfast.drill.stage import Stage
@@ -23,18 +24,40 @@ from holdfast.driver.plan import Plan
 from holdfast.engine.base import Engine, Inbox, Session
 from holdfast.engine.ray.engine import RayEngine
 from holdfast.wire import messages as wire
+from holdfast.wrapper import Wrapper
 
 T = TypeVar("T")
 _SOON_S = 30.0  # a longer time-out is not waited for
 
 
-def on_stage(directory: str, plan: Plan, engine: Engine) -> tuple[Plan, Engine]:
-    """The plan and the engine of a trainer, as they are in a drill."""
-    stage = Stage(Path(directory))
-    rehearsed = replace(plan, payload=cloudpickle.dumps(Rehearsed(directory, plan.payload)))
-    disk.install(stage)
-    ground = on_ray.ground(engine, plan, stage) if isinstance(engine, RayEngine) else nodes.ground(engine, plan, stage)
-    return rehearsed, StagedEngine(ground.engine, Director(stage, plan, ground))
+def wrapper(directory: str) -> Wrapper:
+    return _Drill(Stage(Path(directory)))
+
+
+class _Drill(Wrapper):
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def storage(self, given: Any) -> Any:
+        return self._stage.storage
+
+    def run(self, plan: Any, engine: Engine) -> tuple[Any, Engine]:
+        stage = self._stage
+        rehearsed = replace(plan, payload=cloudpickle.dumps(Rehearsed(str(stage.directory), plan.payload)))
+        disk.install(stage)
+        on_them = on_ray if isinstance(engine, RayEngine) else nodes
+        ground: Ground = on_them.ground(engine, plan, stage)
+        return rehearsed, StagedEngine(ground.engine, Director(stage, plan, ground))
+
+    def ray_address(self) -> str | None:
+        return requested_cluster(self._stage.directory)
+
+    def check_experiment(self) -> None:
+        """A drill has storage of its own for runs; an experiment would resume the one that its path names."""
+        raise ValueError(
+            "holdfast drill rehearses trainings, not searches: give it a script that runs the same train function with "
+            "a trainer and one configuration, as in DataParallelTrainer(train_fn, train_loop_config={...}).fit()"
+        )
 
 
 class Director:

@@ -66,7 +66,7 @@ def _let_it_pass(stage: Stage) -> None:
 def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float, cluster: OwnCluster) -> int | None:
     env = {
         **os.environ,
-        SETTING: str(stage.directory),
+        SETTING: stage.setting,
         "HOLDFAST_DISPLAY": "plain",
         "TMPDIR": str(stage.temporary_dir),
         "PYTHONUNBUFFERED": "1",
@@ -117,4 +117,4 @@ def clear(stage: Stage) -> int:
 
 def processes(stage: Stage) -> list[int]:
     """The living ones on this machine that the script has started by itself."""
-    return marked(SETTING, stage.directory)
+    return marked(SETTING, stage.setting)

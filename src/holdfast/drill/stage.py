@@ -1,6 +1,6 @@
 """One run of a drill: a directory with the fault that is to strike, the run's storage, and what was seen.
 
-The setting ``HOLDFAST_DRILL`` names the directory to the driver and to all processes below it. A fault strikes once,
+The setting ``HOLDFAST_WRAPPER`` names the directory to the driver and to all processes below it. A fault strikes once,
 whatever is killed and started again: the first process that comes to its address creates a file, and nobody else can.
 """
 
@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.drill import cluster_request
 from holdfast.drill.faults import Fault
-from holdfast.engine.ray import drill_cluster
 from holdfast.store.location import Location
 
-SETTING = "HOLDFAST_DRILL"
+SETTING = "HOLDFAST_WRAPPER"
 
 
 class NodeShape(msgspec.Struct, frozen=True):
@@ -52,6 +52,11 @@ class Stage:
     @cached_property
     def fault(self) -> Fault | None:
         return msgspec.json.decode((self.directory / "stage.json").read_bytes(), type=_Script).fault
+
+    @property
+    def setting(self) -> str:
+        """By which the processes of the run know the stage, and are known themselves."""
+        return f"holdfast.drill.acting:{self.directory}"
 
     @property
     def storage_dir(self) -> Path:
@@ -121,21 +126,21 @@ class Stage:
 
     @property
     def wants_cluster(self) -> bool:
-        return (self.directory / drill_cluster.WANTED).exists()
+        return (self.directory / cluster_request.WANTED).exists()
 
     @property
     def cluster_address(self) -> str:
         """Empty if the run has no cluster of its own."""
         with contextlib.suppress(FileNotFoundError):
-            return (self.directory / drill_cluster.ADDRESS).read_text()
+            return (self.directory / cluster_request.ADDRESS).read_text()
         return ""
 
     def say_cluster_address(self, address: str) -> None:
         if not self.cluster_address:
-            self._write(drill_cluster.ADDRESS, address)
+            self._write(cluster_request.ADDRESS, address)
 
     def say_cluster_failed(self, why: str) -> None:
-        self._write(drill_cluster.FAILED, why)
+        self._write(cluster_request.FAILED, why)
 
     def ask_for_nodes(self, shape: NodeShape) -> None:
         self._write(f"nodes-{time.monotonic_ns()}.wanted", msgspec.json.encode(shape).decode())
@@ -186,10 +191,9 @@ class Stage:
                 Path(note.read_text()).rmdir()
 
 
-def marked(variable: str, directory: Path) -> list[int]:
-    """The living processes in whose environment the variable names the directory; none where the system does not
-    say."""
-    mark = f"{variable}={directory}".encode()
+def marked(variable: str, value: object) -> list[int]:
+    """The living processes in whose environment the variable has the value; none where the system does not say."""
+    mark = f"{variable}={value}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from holdfast import settings
+from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
@@ -224,16 +223,6 @@ def _default_storage_path() -> str:
     return settings.load().storage_path
 
 
-def storage_in_force(storage: Location) -> Location:
-    """What the script says, or in a drill the place that the drill has for its runs."""
-    drill = settings.load().drill
-    if not drill:
-        return storage
-    from holdfast.drill.stage import Stage
-
-    return Stage(Path(drill)).storage
-
-
 @dataclass
 class RunConfig:
     """What a run is called, where it is stored, and how it behaves. (storage_path, name) is the run's identity: the
@@ -263,7 +252,7 @@ class RunConfig:
         self._fill_defaults()
         self._check_name()
         given = Location.parse("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
-        self._storage = storage_in_force(given)
+        self._storage = wrapper.in_force().storage(given)
         if self._storage.path is not None:
             self.storage_path = str(self._storage.path)
         for name, kind in _NESTED.items():

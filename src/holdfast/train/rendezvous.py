@@ -33,10 +33,11 @@ def from_rank_zero(session: Session, value: Any) -> Any:
 @contextmanager
 def held_port(session: Session) -> Iterator[int]:
     """A port of this worker that no other process is given. The socket that holds it never listens, so a server of this
-    process that sets SO_REUSEPORT, as gRPC does, can bind it too."""
+    process that sets SO_REUSEPORT, as gRPC does, or SO_REUSEADDR, as torch's store does, can bind it too."""
     family = socket.AF_INET6 if ":" in session.address else socket.AF_INET
     with socket.socket(family) as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            held.setsockopt(socket.SOL_SOCKET, option, 1)
         held.bind((session.address, 0))
         yield held.getsockname()[1]
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import cloudpickle
 
-from holdfast import interrupt, settings
+from holdfast import interrupt, settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
@@ -29,7 +29,7 @@ from holdfast.train import record
 from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_plain
-from holdfast.train.config import BackendConfig, DataConfig, RunConfig, storage_in_force
+from holdfast.train.config import BackendConfig, DataConfig, RunConfig
 from holdfast.train.demand import demand_of
 from holdfast.train.integrations import imported_integrations
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
@@ -98,10 +98,7 @@ class DataParallelTrainer:
             )
         engine.check(self.scaling_config.num_gpus_per_worker * self.scaling_config.max_workers)
         plan = self._plan(location, in_force)
-        if in_force.drill:
-            from holdfast.drill.acting import on_stage
-
-            plan, engine = on_stage(in_force.drill, plan, engine)
+        plan, engine = wrapper.in_force().run(plan, engine)
         in_process = self.scaling_config.num_workers == 0
         port, host, event_log = in_force.metrics_port, in_force.metrics_host, in_force.event_log
         with (
@@ -277,7 +274,7 @@ class DataParallelTrainer:
 
 
 def _run_in_force(run: Location) -> Location:
-    return storage_in_force(run.parent) / run.name
+    return wrapper.in_force().storage(run.parent) / run.name
 
 
 def _takes_config(fn: Any) -> bool:

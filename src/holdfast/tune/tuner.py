@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import interrupt, settings
+from holdfast import interrupt, settings, wrapper
 from holdfast.driver import stop_requests
 from holdfast.engine import choose
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
@@ -43,7 +43,7 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ) -> None:
-        _refuse_drills()
+        wrapper.in_force().check_experiment()
         if isinstance(trainable, str):
             trainable = get_trainable(trainable)
         if isinstance(trainable, DataParallelTrainer):
@@ -179,17 +179,8 @@ def _how_to_go_on(location: Location) -> str:
 _KINDS = ("unfinished", "errored", "finished")
 
 
-def _refuse_drills() -> None:
-    """A drill has storage of its own for runs; here it would go on with the experiment that the path names."""
-    if settings.load().drill:
-        raise ValueError(
-            "holdfast drill rehearses trainings, not searches: give it a script that runs the same train function with "
-            "a trainer and one configuration, as in DataParallelTrainer(train_fn, train_loop_config={...}).fit()"
-        )
-
-
 def _identity(location: Location) -> dict[str, Any]:
-    _refuse_drills()
+    wrapper.in_force().check_experiment()
     identity = read_identity(location)
     if identity.get("kind") != KIND:
         raise NotARunError(f"{location} is a training run, not an experiment: use the trainer's restore")

@@ -8,11 +8,11 @@ import threading
 from types import ModuleType
 from typing import Any, Protocol
 
+from holdfast import wrapper
 from holdfast.errors import HoldfastError
 from holdfast.wire.objects import refs
 
 from .address import why_unreachable
-from .drill_cluster import drill_cluster, on_its_head
 
 OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
 _connecting = threading.Lock()  # Ray is not made for two threads that connect at the same time
@@ -75,8 +75,9 @@ def connect(address: str | None = None, **options: Any) -> ModuleType:
     ray = ray_module()
     with _connecting:
         if not ray.is_initialized():
-            if not address and (address := drill_cluster()):
-                options = {**on_its_head(address), **options}
+            if not address and (address := wrapper.in_force().ray_address()):
+                # Older releases of Ray take a script to be on the node that was started last.
+                options = {"_node_ip_address": address.rpartition(":")[0], **options}
             _look_at(os.environ.get("RAY_ADDRESS", "") if address in (None, "auto") else str(address))
             _join(ray, address, **{"log_to_driver": True, **options})
         if ray.util.client.ray.is_connected():

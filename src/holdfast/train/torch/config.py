@@ -6,11 +6,9 @@ somebody else in between, and a new generation of workers cannot meet an old one
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -19,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.train.checks import check_number
 from holdfast.train.config import BackendConfig
+from holdfast.train.rendezvous import environment
+from holdfast.train.torchrun import variables
 
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
@@ -94,9 +94,9 @@ class _InProcessGroup:
             return self.train_fn(*args)
         session = session_for("torch.TorchTrainer")
         with ExitStack() as stack:
-            stack.enter_context(_environment(session))
+            stack.enter_context(environment(variables(session)))
             # The name keeps rank 0's store, and with it the server, alive until the group is left.
-            store = _form_group(session, self.config)
+            store = _form_group(session, self.config, stack)
             try:
                 result = self.train_fn(*args)
             except BaseException:
@@ -118,7 +118,7 @@ def _leave_group(session: Session, store: Any) -> None:
         dist.destroy_process_group()
 
 
-def _form_group(session: Session, config: TorchConfig) -> Any:
+def _form_group(session: Session, config: TorchConfig, stack: ExitStack) -> Any:
     import torch
     import torch.distributed as dist
 
@@ -133,7 +133,7 @@ def _form_group(session: Session, config: TorchConfig) -> Any:
         host, port = session.request("broadcast", (host, port), config.timeout_s)
     if store is None:
         store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
-    os.environ.update(MASTER_ADDR=str(host), MASTER_PORT=str(port))
+    stack.enter_context(environment({"MASTER_ADDR": str(host), "MASTER_PORT": str(port)}))
     dist.init_process_group(
         backend,
         store=dist.PrefixStore(f"gen{session.generation}", store),
@@ -167,39 +167,3 @@ def _serve(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
         )
         server.detach()
     return host, port, store
-
-
-@contextmanager
-def _environment(session: Session) -> Iterator[None]:
-    """The variables that torchrun sets, while the train function runs (which may be in the user's process)."""
-    before = dict(os.environ)
-    os.environ.update(
-        RANK=str(session.rank),
-        WORLD_SIZE=str(session.world_size),
-        LOCAL_RANK=str(session.local_rank),
-        LOCAL_WORLD_SIZE=str(session.local_world_size),
-        NODE_RANK=str(session.node_rank),
-    )
-    if session.local_world_size == session.world_size:
-        # Without it gloo looks the host's name up, which is slow or wrong on many machines.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-    try:
-        yield
-    finally:
-        for name in _SET:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                os.environ.pop(name, None)
-
-
-_SET = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "NODE_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "GLOO_SOCKET_IFNAME",
-)

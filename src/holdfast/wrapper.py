@@ -1,0 +1,41 @@
+"""The one hook for programs that run a script in surroundings of their own, as ``holdfast drill`` does.
+
+``HOLDFAST_WRAPPER=module:argument`` names a module, whose ``wrapper(argument)`` gives a ``Wrapper``. Without it
+nothing is wrapped, and nothing here costs anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, TypeVar
+
+from holdfast import settings
+
+T = TypeVar("T")
+
+
+class Wrapper:
+    """Wraps nothing. What a program has in the place of the script's own it gives by overriding."""
+
+    def storage(self, given: T) -> T:
+        """Where the script's runs are stored; ``given`` is what the script says."""
+        return given
+
+    def run(self, plan: T, engine: Any) -> tuple[T, Any]:
+        """The plan and the engine of a run that is about to start."""
+        return plan, engine
+
+    def ray_address(self) -> str | None:
+        """The Ray cluster of a script that names none."""
+        return None
+
+    def check_experiment(self) -> None:
+        """Raises if experiments cannot be wrapped."""
+
+
+def in_force() -> Wrapper:
+    module, _, argument = settings.load().wrapper.partition(":")
+    if not module:
+        return Wrapper()
+    found: Wrapper = importlib.import_module(module).wrapper(argument)
+    return found
