@@ -31,7 +31,7 @@ class RoundReports:
         check_int("frequency", frequency, least=0)
         check_bool("checkpoint_at_end", checkpoint_at_end)
         self._save = save
-        self._names = _names(metrics)
+        self._names = names_of(metrics)
         self._filename, self._frequency, self._at_end = filename, frequency, checkpoint_at_end
         self._postprocess = postprocess
         self._last: dict[str, Any] = {}
@@ -66,7 +66,7 @@ class RoundReports:
             report(self._last, Checkpoint.from_directory(directory))
 
 
-def _names(metrics: Metrics) -> dict[str, str]:
+def names_of(metrics: Metrics) -> dict[str, str]:
     """What is reported -> what the framework calls it; empty for all."""
     if isinstance(metrics, dict):
         return metrics

@@ -1,0 +1,93 @@
+"""Keras training as reports and checkpoints of the run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import tensorflow as tf
+
+from holdfast.train.api import get_checkpoint, get_context, report
+from holdfast.train.boosting import Metrics, names_of
+from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.tensorflow.tensorflow_checkpoint import TensorflowCheckpoint
+
+_STAGES = ("epoch", "train_batch", "test_batch", "predict_batch", "train", "test", "predict")
+_EVENTS = tuple(f"{stage}_{end}" for stage in _STAGES for end in ("begin", "end"))
+
+
+class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Reports Keras' metrics on the events of ``report_metrics_on``, and with them the whole model as a checkpoint of
+    rank 0 on those of ``checkpoint_on``, as in ``"epoch_end"`` or ``["epoch_end", "train_batch_end"]``.
+
+    ``metrics``: which to report, one name, a list, or a dict that renames them; None for all. ``epoch`` says how many
+    epochs are complete.
+    """
+
+    def __init__(
+        self,
+        checkpoint_on: str | list[str] = "epoch_end",
+        report_metrics_on: str | list[str] = "epoch_end",
+        metrics: Metrics = None,
+    ) -> None:
+        super().__init__()
+        self._checkpoint_on, self._report_on = _events(checkpoint_on), _events(report_metrics_on)
+        self._names = names_of(metrics)
+        self._epoch = 0
+        for event in self._checkpoint_on | self._report_on:
+            setattr(self, f"on_{event}", self._hook(event))
+
+    def _hook(self, event: str) -> Any:
+        inherited = getattr(self, f"on_{event}")
+
+        def hook(*args: Any, logs: Any = None) -> None:
+            inherited(*args, logs=logs) if event == "epoch_begin" else None
+            given = logs if logs is not None else next((arg for arg in args if isinstance(arg, dict)), None)
+            if event == "epoch_end":
+                self._epoch = args[0] + 1
+            self._report(given or {}, event in self._checkpoint_on)
+
+        return hook
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+
+    def _report(self, logs: dict[str, Any], with_checkpoint: bool) -> None:
+        found = {name: logs[metric] for name, metric in self._names.items()} if self._names else dict(logs)
+        metrics = {"epoch": self._epoch, **found}
+        if not with_checkpoint:
+            report(metrics)
+            return
+        with tempfile.TemporaryDirectory() as directory:
+            # All workers save, as saving may gather variables; what rank 0 has saved is reported.
+            self.model.save(os.path.join(directory, TensorflowCheckpoint.MODEL_FILENAME))
+            if get_context().get_world_rank() != 0:
+                report(metrics)
+                return
+            checkpoint = Checkpoint.from_directory(directory)
+            checkpoint.set_metadata(
+                {TensorflowCheckpoint.MODEL_FILENAME_KEY: TensorflowCheckpoint.MODEL_FILENAME, "epoch": self._epoch}
+            )
+            report(metrics, checkpoint)
+
+
+ReportCheckpointCallback = KerasReportCallback  # as a script that moves from Ray calls it
+
+
+def resumed_model(model: Any) -> tuple[Any, int]:
+    """The model of the run's newest checkpoint and how many epochs it has seen; the given one and 0 if there is none.
+    To be called inside ``strategy.scope()``; the number is the ``initial_epoch`` of ``model.fit``."""
+    checkpoint = get_checkpoint()
+    if checkpoint is None:
+        return model, 0
+    found = TensorflowCheckpoint(checkpoint.location)
+    return found.get_model(), int(found.get_metadata().get("epoch", 0))
+
+
+def _events(events: str | list[str]) -> set[str]:
+    found = {events} if isinstance(events, str) else set(events)
+    unknown = sorted(found - set(_EVENTS))
+    if unknown:
+        raise ValueError(f"Keras has no event {unknown[0]!r}: use {', '.join(_EVENTS)}")
+    return found
