@@ -16,7 +16,14 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ("holdfast.train.lightning", "lightning"),
         ("holdfast.train.huggingface.transformers", "transformers"),
+        ("holdfast.train.jax", "jax"),
+        ("holdfast.train.v2.jax", "jax"),
         ("holdfast.train.lightgbm", "lightgbm"),
+        ("holdfast.train.tensorflow", "tensorflow"),
+        ("holdfast.tune.integration.keras", "tensorflow"),
+        ("holdfast.tune.integration.lightgbm", "lightgbm"),
+        ("holdfast.tune.integration.pytorch_lightning", "lightning"),
+        ("holdfast.tune.integration.xgboost", "xgboost"),
         ("holdfast.train.xgboost", "xgboost"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from holdfast.train import rendezvous
 from holdfast.train.config import BackendConfig
+from holdfast.train.tensorflow.keras_fit import let_keras_fit
 
 
 class TensorflowConfig(BackendConfig):
@@ -33,6 +34,7 @@ class _InCluster:
         from holdfast.train.api import session_for
 
         session = session_for("tensorflow.TensorflowTrainer")
+        let_keras_fit()
         with rendezvous.held_port(session) as port:
             workers = rendezvous.gather(session, rendezvous.address(session, port))
             task = {"type": "worker", "index": session.rank}

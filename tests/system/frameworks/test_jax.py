@@ -1,0 +1,11 @@
+"""JAX: one program over two processes resumes from its last checkpoint, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+from support.frameworks.framework_contract import Job, check_kills
+
+JOB = "jax_job.py"
+
+
+def test_a_killed_worker_and_a_killed_driver(job: Job) -> None:
+    check_kills(job, worker=5, rank=1, driver=9, rounds=list(range(1, 11)))
