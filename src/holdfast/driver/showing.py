@@ -23,7 +23,7 @@ def show(desk: Desk, event: ev.Event, before: RunState, state: RunState) -> None
         desk.warn(_how_far_behind(str(desk.lag.behind), event.stalled, before.stalled))
     if len(state.unsaved) != len(before.unsaved):
         display.pending(len(state.unsaved), desk.lag.behind.bytes)
-    if state.attempt is not None and [r.status for r in state.ranks] != [r.status for r in before.ranks]:
+    if state.attempt is not None and state.ranks.statuses != before.ranks.statuses:
         display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
     if state.phase is not before.phase:
         display.state(state.phase.value, _detail(state))

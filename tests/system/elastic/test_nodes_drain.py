@@ -14,7 +14,7 @@ import holdfast.train as train
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
-from holdfast.core.run.state import Attempt, Durable, Phase, Rank, RankStatus, RunState
+from holdfast.core.run.state import Attempt, Durable, Phase, Rank, Ranks, RankStatus, RunState
 from holdfast.platform import processes
 from support.elastic.elastic_job import Scene, wait_until
 
@@ -67,7 +67,7 @@ def test_a_second_notice_while_the_group_hands_over(scene: Scene) -> None:
 
 
 def test_the_earliest_of_several_deadlines_counts() -> None:
-    attempt = Attempt((Rank(RankStatus.RUNNING),) * 3, started=0.0)
+    attempt = Attempt(Ranks((Rank(RankStatus.RUNNING),) * 3), started=0.0)
     state = RunState(Durable(generation=1, group_size=3), attempt, Phase.RUNNING)
     state, first, _ = core.step(state, ev.NodeDrains("b", 60.0, (1,)), 100.0)
     state, second, _ = core.step(state, ev.NodeDrains("c", 600.0, (2,)), 110.0)

@@ -15,6 +15,8 @@ from holdfast.core.run.state import (
     Pending,
     Phase,
     Rank,
+    Ranks,
+    RankSet,
     RankStatus,
     RunState,
 )
@@ -43,7 +45,7 @@ class Story:
         self.meter.saw(event, before, self.state)
 
     def start_group(self, at: float, generation: int, base: int) -> None:
-        attempt = Attempt((Rank(RankStatus.RUNNING),) * 2, started=at)
+        attempt = Attempt(Ranks((Rank(RankStatus.RUNNING),) * 2), started=at)
         changes = {"phase": Phase.RUNNING, "generation": generation, "base": base, "group_size": 2}
         self.tell(ev.GroupStarted(generation, 2, None, base), at, attempt=attempt, **changes)
 
@@ -53,9 +55,9 @@ class Story:
         number = self.state.base + reports
         pending = dict(self.state.pending)
         if staged:
-            pending[index] = Pending(f"checkpoint_{number}", number, generation, index, 2, staged=frozenset({0}))
+            pending[index] = Pending(f"checkpoint_{number}", number, generation, index, 2, staged=RankSet.of(0))
         event: ev.Event = ev.ShardStaged(generation, 0, index) if staged else ev.Progressed(generation, 0, reports)
-        self.tell(event, at, attempt=Attempt((Rank(RankStatus.RUNNING, reports),) * 2, 0.0, pending=pending))
+        self.tell(event, at, attempt=Attempt(Ranks((Rank(RankStatus.RUNNING, reports),) * 2), 0.0, pending=pending))
 
     def commit(self, at: float, index: int) -> None:
         pending = dict(self.state.pending)

@@ -10,7 +10,7 @@ from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import timers
 from holdfast.core.run.retention import superseded
-from holdfast.core.run.state import CheckpointRecord, Durable, Pending, ValidationStatus
+from holdfast.core.run.state import CheckpointRecord, Durable, Pending, Ranks, RankSet, ValidationStatus
 from holdfast.core.run.turn import Turn
 
 _UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills the gaps of the first
@@ -27,10 +27,10 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
         return "storage failed on another part of that checkpoint"
     pending = turn.state.pending.get(event.index) or _begin(turn, event)
     pending = structs.replace(
-        pending, staged=pending.staged | {event.rank}, validate=pending.validate or event.validate
+        pending, staged=pending.staged | RankSet.of(event.rank), validate=pending.validate or event.validate
     )
     if event.urgent:
-        pending = structs.replace(pending, awaited_by=pending.awaited_by | {event.rank}, due=True)
+        pending = structs.replace(pending, awaited_by=pending.awaited_by | RankSet.of(event.rank), due=True)
     turn.set_pending(pending)
     return f"rank {event.rank} staged its part of {pending.id}"
 
@@ -74,7 +74,7 @@ def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
     if pending is None:
         turn.do(do.Discard(event.generation, event.index))
         return "nobody waits for that shard any more"
-    turn.set_pending(structs.replace(pending, sealed=pending.sealed | {event.rank}))
+    turn.set_pending(structs.replace(pending, sealed=pending.sealed | RankSet.of(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is hashed"
 
 
@@ -82,7 +82,7 @@ def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
     pending = turn.find_pending(event.generation, event.index)
     if pending is None:
         return "nobody waits for that shard any more"
-    turn.set_pending(structs.replace(pending, uploaded=pending.uploaded | {event.rank}))
+    turn.set_pending(structs.replace(pending, uploaded=pending.uploaded | RankSet.of(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is in storage"
 
 
@@ -92,15 +92,15 @@ def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
     if pending is not None and pending.committing:
         turn.set_pending(structs.replace(pending, committing=False))
     elif pending is not None:
-        turn.set_pending(structs.replace(pending, uploading=False, uploaded=frozenset()))
+        turn.set_pending(structs.replace(pending, uploading=False, uploaded=RankSet()))
 
 
 def storage_lags(turn: Turn, event: ev.StorageLags) -> str:
     if event.stalled != turn.state.stalled:
         turn.change(stalled=event.stalled)
         turn.do(do.Stall(event.stalled))
-        for rank in range(len(turn.state.ranks)):
-            turn.set_rank(rank, seen=turn.now)  # to wait for storage is no hang
+        waited = (structs.replace(rank, seen=turn.now) for rank in turn.state.ranks)  # which is not a hang
+        turn.change_attempt(ranks=Ranks(waited))
     if event.stalled:
         sync(turn)
     return f"{event.checkpoints} checkpoints wait for storage"
@@ -165,7 +165,7 @@ def advance(turn: Turn) -> None:
 
 def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...], bool]:
     where = (pending.generation, pending.index, pending.id, pending.report)
-    return *where, pending.world_size, tuple(sorted(pending.staged)), pending.validate
+    return *where, pending.world_size, tuple(pending.staged), pending.validate
 
 
 def _gather(turn: Turn) -> None:
@@ -199,7 +199,7 @@ def _upload(turn: Turn) -> None:
         if hurry or pending.report <= last_due:
             turn.set_pending(structs.replace(pending, uploading=True))
             where = (pending.generation, pending.index, pending.id)
-            turn.do(do.Upload(*where, tuple(sorted(pending.staged))))
+            turn.do(do.Upload(*where, tuple(pending.staged)))
     if waiting and not hurry and not state.sync_set:
         turn.change(sync_set=True)
         turn.do(do.SetTimer(timers.SYNC, state.spec.sync_period_s))

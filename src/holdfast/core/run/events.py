@@ -244,6 +244,12 @@ class Validated(Event, frozen=True):
     metrics: Any = None  # what the validation found; not looked into
 
 
+class Several(Event, frozen=True):
+    """What workers did, taken in as one step. None of it is durable."""
+
+    events: tuple[WorkerReady | Progressed | ShardStaged | ShardSealed | ShardUploaded, ...]
+
+
 class TimerFired(Event, frozen=True):
     timer: Timer
 

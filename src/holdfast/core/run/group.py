@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import hanging, scaling, timers
 from holdfast.core.run.phases import end_group, move
-from holdfast.core.run.state import Attempt, Phase, Rank, RankStatus
+from holdfast.core.run.state import Attempt, Phase, Rank, Ranks, RankStatus
 from holdfast.core.run.turn import Turn
 
 
@@ -14,7 +16,7 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     where = {"generation": event.generation, "resume": event.resume, "base": event.base}
     leases = dict.fromkeys(event.leased, turn.state.spec.lease_s)
     turn.record(**where, group_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
-    attempt = Attempt((Rank(seen=turn.now),) * event.world_size, started=turn.now)
+    attempt = Attempt(Ranks.alike(Rank(seen=turn.now), event.world_size), started=turn.now)
     turn.change(attempt=attempt, lacking=False, doubted=frozenset())
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))
@@ -26,7 +28,7 @@ def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
     if not turn.is_current(event.generation) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
         return "no news"
     turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
-    if turn.state.phase is Phase.STARTING and all(r.status is not RankStatus.STARTING for r in turn.state.ranks):
+    if turn.state.phase is Phase.STARTING and not turn.state.ranks.has(RankStatus.STARTING):
         move(turn, "all ready")
         turn.change_attempt(suspect=None)
         turn.do(do.CancelTimer(timers.START), do.CancelTimer(timers.STACKS))
@@ -52,7 +54,7 @@ def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
 
 
 def _leave_if_all_returned(turn: Turn) -> None:
-    if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
+    if turn.state.phase is Phase.RUNNING and turn.state.ranks.have_all_returned:
         end_group(turn, "all returned", graceful=True)
 
 
@@ -60,9 +62,8 @@ def gone(turn: Turn, event: ev.GroupGone) -> str:
     if event.generation != turn.state.generation or turn.state.phase is not Phase.STOPPING:
         return "no news"
     move(turn, "group gone")
-    for rank, known in enumerate(turn.state.ranks):
-        if known.status is not RankStatus.RETURNED:
-            turn.set_rank(rank, status=RankStatus.DEAD)
+    dead = (r if r.status is RankStatus.RETURNED else replace(r, status=RankStatus.DEAD) for r in turn.state.ranks)
+    turn.change_attempt(ranks=Ranks(dead))
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
             turn.do(do.Discard(event.generation, index), do.CancelTimer(timers.missing(index)))
@@ -71,7 +72,7 @@ def gone(turn: Turn, event: ev.GroupGone) -> str:
 
 
 def warn_of_missing(turn: Turn, index: int) -> None:
-    missing = turn.state.missing(index)
+    missing = turn.state.ranks.behind(index)
     if not missing:
         return
     pending, ranks = turn.state.pending[index], ", ".join(map(str, missing))

@@ -97,6 +97,7 @@ def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
 
 
 def stopped_for_long(turn: Turn, rank: int) -> None:
-    if turn.state.group_lives and any(known.stopped for known in turn.state.ranks[rank : rank + 1]):
+    ranks = turn.state.ranks
+    if turn.state.group_lives and rank < len(ranks) and ranks[rank].stopped:
         message = "its process was stopped by a signal"
         failing.declare(turn, rank, Evidence(stalled_s=turn.state.spec.stopped_grace_s, message=message))

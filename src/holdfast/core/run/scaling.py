@@ -27,7 +27,7 @@ def consider_resize(turn: Turn) -> None:
         return
     wanted = state.world_size
     grows = wanted is not None and wanted > len(attempt.ranks)
-    if not grows or any(rank.status is RankStatus.RETURNED for rank in attempt.ranks):
+    if not grows or attempt.ranks.has(RankStatus.RETURNED):
         return
     left = attempt.started + state.spec.resize_interval_s - turn.now
     if left > 0:

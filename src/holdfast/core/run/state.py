@@ -8,6 +8,10 @@ from enum import Enum
 from msgspec import Struct
 
 from holdfast.core.failures import FailureKind
+from holdfast.core.run.ranks import Rank as Rank
+from holdfast.core.run.ranks import Ranks as Ranks
+from holdfast.core.run.ranks import RankSet as RankSet
+from holdfast.core.run.ranks import RankStatus as RankStatus
 
 
 class Phase(str, Enum):
@@ -25,13 +29,6 @@ class Outcome(str, Enum):
     FINISHED = "finished"
     FAILED = "failed"
     STOPPED = "stopped"
-
-
-class RankStatus(str, Enum):
-    STARTING = "starting"
-    RUNNING = "running"
-    RETURNED = "returned"
-    DEAD = "dead"
 
 
 class HandoverReason(str, Enum):
@@ -84,13 +81,6 @@ class CheckpointRecord(Struct, frozen=True):
     validation: ValidationStatus = ValidationStatus.NONE
 
 
-class Rank(Struct, frozen=True):
-    status: RankStatus = RankStatus.STARTING
-    reports: int = 0
-    seen: float = 0.0  # when it last made progress
-    stopped: bool = False
-
-
 class Pending(Struct, frozen=True):
     """A checkpoint on its way: the shards of one report index of a group, by the ranks that brought them."""
 
@@ -99,10 +89,10 @@ class Pending(Struct, frozen=True):
     generation: int
     index: int
     world_size: int
-    staged: frozenset[int] = frozenset()
-    sealed: frozenset[int] = frozenset()
-    uploaded: frozenset[int] = frozenset()
-    awaited_by: frozenset[int] = frozenset()  # the ranks that wait until it is durable
+    staged: RankSet = RankSet()
+    sealed: RankSet = RankSet()
+    uploaded: RankSet = RankSet()
+    awaited_by: RankSet = RankSet()  # the ranks that wait until it is durable
     validate: bool = False
     gathered: bool = False
     due: bool = False  # it waits for its upload no longer
@@ -157,6 +147,7 @@ class Verdict(str, Enum):
 
 
 _NONE: Mapping[int, Pending] = {}
+_NO_RANKS = Ranks()
 
 
 class Durable(Struct, frozen=True):
@@ -195,7 +186,7 @@ class Durable(Struct, frozen=True):
 class Attempt(Struct, frozen=True):
     """What is known of the present group. It is dropped as soon as another one may follow."""
 
-    ranks: tuple[Rank, ...]
+    ranks: Ranks
     started: float
     handover: Handover | None = None
     suspect: int | None = None  # a rank that seems to hang
@@ -225,7 +216,7 @@ class RunState(Struct, frozen=True):
         """What a journal tells of a run: of a group, that it was started, and whether something has ended it."""
         if durable.outcome is not None or not durable.group_size:
             return cls(durable, phase=Phase.IDLE if durable.outcome is None else Phase.ENDED)
-        attempt = Attempt((Rank(),) * durable.group_size, started=0.0)
+        attempt = Attempt(Ranks.alike(Rank(), durable.group_size), started=0.0)
         return cls(durable, attempt, Phase.STARTING if durable.verdict is None else Phase.STOPPING)
 
     @property
@@ -257,8 +248,8 @@ class RunState(Struct, frozen=True):
         return self.durable.verdict
 
     @property
-    def ranks(self) -> tuple[Rank, ...]:
-        return () if self.attempt is None else self.attempt.ranks
+    def ranks(self) -> Ranks:
+        return _NO_RANKS if self.attempt is None else self.attempt.ranks
 
     @property
     def pending(self) -> Mapping[int, Pending]:
@@ -312,9 +303,4 @@ class RunState(Struct, frozen=True):
 
     def complete(self, index: int) -> bool:
         """Whether every rank has made its report ``index``, or has returned."""
-        return all(rank.reports > index or rank.status is RankStatus.RETURNED for rank in self.ranks)
-
-    def missing(self, index: int) -> list[int]:
-        return [
-            r for r, rank in enumerate(self.ranks) if rank.reports <= index and rank.status is not RankStatus.RETURNED
-        ]
+        return self.ranks.have_made(index)

@@ -36,6 +36,12 @@ def replay(durable: Durable, event: ev.Event) -> Durable:
     return step(RunState.replayed(durable), event, 0.0)[0].durable
 
 
+def _several(turn: Turn, event: ev.Several) -> str:
+    for one in event.events:
+        _HANDLERS[type(one)](turn, one)
+    return f"{len(event.events)} things that workers did"
+
+
 def _timer_fired(turn: Turn, event: ev.TimerFired) -> str:
     _TIMERS[event.timer.kind](turn, event.timer.of)
     about = "" if event.timer.of is None else f" of {event.timer.of}"
@@ -110,6 +116,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.Damaged: starting.damaged,
     ev.Adopted: starting.adopted,
     ev.Validated: checkpointing.validated,
+    ev.Several: _several,
     ev.TimerFired: _timer_fired,
     ev.StopAsked: ending.stop_asked,
     ev.RunEnded: ending.run_ended,

@@ -47,9 +47,7 @@ class Turn:
         return self.state.attempt is not None and generation == self.state.generation
 
     def set_rank(self, rank: int, **fields: Any) -> None:
-        ranks = list(self.state.ranks)
-        ranks[rank] = structs.replace(ranks[rank], **fields)
-        self.change_attempt(ranks=tuple(ranks))
+        self.change_attempt(ranks=self.state.ranks.changed(rank, **fields))
 
     def saw_reports(self, rank: int, reports: int) -> None:
         """The rank has made so many, the last of them just now."""
