@@ -1,6 +1,6 @@
 """Large runs on one machine: the real driver, real messages and files, agents and workers as light stand-ins.
 
-    python benchmarks/scale.py --workers 100 1000 10000
+python benchmarks/scale.py --workers 100 1000 10000
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def play(workers: int, seconds: float, work: Path) -> dict[str, Any]:
                 process.wait()
         stand_ins.stdout.close()
     if code:
-        raise SystemExit(f"the run of {workers} workers failed; its driver said:\n{(work / 'driver.log').read_text()[-3000:]}")
+        last = (work / "driver.log").read_text()[-3000:]
+        raise SystemExit(f"the run of {workers} workers failed; its driver said:\n{last}")
     told = {who: json.loads(file.read_text()) for who, file in out.items()}
     records = journal.read(RunLayout(work / "scale"))[0]
     return summary(workers, agents, rack, told["agents"], told["driver"], records)

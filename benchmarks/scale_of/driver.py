@@ -61,7 +61,8 @@ class StandInSession(ClusterSession):
     path = ""
 
     def add(self, node: Node) -> None:
-        self._members[node.id] = member = StandInMember(self.path, node, self._configure, self._inbox, lambda _id: False)
+        member = StandInMember(self.path, node, self._configure, self._inbox, self._stays)
+        self._members[node.id] = member
         self._all.append(member)
 
 

@@ -47,9 +47,9 @@ class MetricsWriter:
 
     def sync(self) -> None:
         """Make durable what was appended; files of generations that are over are closed."""
-        for key in list(self._unsynced):
-            self._disk.sync(self._files[key])
-            self._unsynced.discard(key)
+        if self._unsynced:
+            self._disk.sync_all([self._files[key] for key in self._unsynced])
+            self._unsynced.clear()
         for directory in sorted(self._new_names):
             self._disk.fsync_dir(directory)
         self._new_names.clear()

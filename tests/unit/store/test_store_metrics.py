@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import io
 import math
+import sys
 
 import pytest
 
 from holdfast.errors import StorageFullError
 from holdfast.store import values
+from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import MetricsWriter, line, read_metrics
 from support.store.faulty_disk import FullDisk, PowerCutDisk
@@ -112,3 +115,22 @@ def test_a_directory_in_place_of_a_file_is_named(layout: RunLayout) -> None:
     layout.metrics_file(1, 0).mkdir(parents=True)
     rows, damage = read_metrics(layout, 1, 0)
     assert (rows, len(damage)) == ([], 1)
+
+
+def test_files_of_many_ranks_are_synced_together(layout: RunLayout) -> None:
+    synced: list[str] = []
+
+    class Counting(Disk):
+        def sync(self, file: io.FileIO) -> None:
+            synced.append(str(file.name))
+            super().sync(file)
+
+    writer = MetricsWriter(layout, Counting())
+    for ranks, apart in ((3, 3), (200, 0)):
+        for rank in range(ranks):
+            writer.append(1, rank, line(0, 0.0, {}))
+        synced.clear()
+        writer.sync()
+        assert len(synced) == (apart if sys.platform == "linux" else ranks)
+    writer.close()
+    assert len(read_metrics(layout, 1, 199)[0]) == 1
