@@ -11,13 +11,12 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError, StorageFullError
 
 _CHUNK = 4 << 20
-_MANY = 64  # files that one sync of the file system takes less time for
 _FICLONE = 0x40049409  # Linux: share the source's blocks instead of copying them (btrfs, XFS)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
@@ -76,12 +75,16 @@ class Disk:
         with _named("sync", file.name):
             _flush(file.fileno())
 
-    def sync_all(self, files: Sequence[io.FileIO]) -> None:
-        """Files of one directory tree. Each sync waits for the drive, so many of them are left to one of all that the
-        file system has."""
-        if len(files) < _MANY or not _flush_file_system(files[0]):
-            for file in files:
-                self.sync(file)
+    def sync_file_system(self, file: io.FileIO) -> bool:
+        """All that the file system of this file has been given; whether this system can do that."""
+        if sys.platform != "linux":
+            return False
+        libc = ctypes.CDLL(None, use_errno=True)
+        with _named("sync", file.name):
+            if libc.syncfs(file.fileno()) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+        return True
 
     def truncate(self, file: io.FileIO, size: int) -> None:
         with _named("cut", file.name):
@@ -229,18 +232,6 @@ def _flush(fd: int) -> None:
             fcntl.fcntl(fd, full)
             return
     os.fsync(fd)
-
-
-def _flush_file_system(file: io.FileIO) -> bool:
-    """Whether this system can do that."""
-    if sys.platform != "linux":
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    with _named("sync", file.name):
-        if libc.syncfs(file.fileno()) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    return True
 
 
 def _copy_content(reader: io.FileIO, writer: io.FileIO) -> None:

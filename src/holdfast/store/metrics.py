@@ -16,6 +16,7 @@ from holdfast.store.regular import open_regular, read_lines
 from holdfast.store.sealed import Damage, seal, unseal
 
 _TAIL = 1 << 20  # bytes
+_MANY = 64  # files; each sync waits for the drive, so for more, one of the whole file system is quicker
 
 
 def line(index: int, time: float, metrics: Any) -> bytes:
@@ -47,9 +48,11 @@ class MetricsWriter:
 
     def sync(self) -> None:
         """Make durable what was appended; files of generations that are over are closed."""
-        if self._unsynced:
-            self._disk.sync_all([self._files[key] for key in self._unsynced])
+        if len(self._unsynced) >= _MANY and self._disk.sync_file_system(self._files[next(iter(self._unsynced))]):
             self._unsynced.clear()
+        for key in list(self._unsynced):
+            self._disk.sync(self._files[key])
+            self._unsynced.discard(key)
         for directory in sorted(self._new_names):
             self._disk.fsync_dir(directory)
         self._new_names.clear()

@@ -197,6 +197,15 @@ def _file(top: Directory, path: Path) -> File:
     return found
 
 
+def _sync_all(here: Directory) -> None:
+    here.durable = dict(here.now)
+    for below in here.now.values():
+        if isinstance(below, Directory):
+            _sync_all(below)
+        else:
+            below.durable = below.now
+
+
 def _play(top: Directory, name: str, args: list[Any]) -> None:
     path = args[0]
     if name == "makedirs" or name == "user_writes":
@@ -221,6 +230,8 @@ def _play(top: Directory, name: str, args: list[Any]) -> None:
     elif name in ("sync", "fsync_file"):
         file = _file(top, path)
         file.durable = file.now
+    elif name == "sync_file_system":
+        _sync_all(top)
     elif name == "fsync_dir":
         directory = _directory(top, path)
         directory.durable = dict(directory.now)
