@@ -1,17 +1,22 @@
 """What an experiment's journal says of its trials, read without their code: no scheduler or searcher is asked again.
 
-The records are those of ``holdfast.core.experiment.events``, by name. What later versions add is passed over.
+It is the fold by which a driver restores the experiment.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
+from holdfast.core.experiment import events as ev
+from holdfast.core.experiment.policy import SilentPolicy
+from holdfast.core.experiment.records import replayed
+from holdfast.core.experiment.result_row import row_of_result
+from holdfast.core.experiment.state import ExperimentState
+from holdfast.core.experiment.trial import Trial
 from holdfast.core.metric_names import metric_number
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, WorkerGroupError
 from holdfast.runs.history import (
@@ -30,32 +35,41 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 
 KIND = "experiment"  # in run.json
-OF_TRIAL = "OfTrial"  # a record of a trial's own run
-OVER = "Over"  # the record that all trials have ended
+OF_TRIAL = ev.OfTrial.__name__
+OVER = ev.Over.__name__
 ENDED = ("TERMINATED", "ERROR")
 
 
-@dataclass
 class TrialRecord:
     """A trial as its experiment's journal has it. ``status`` is PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
 
-    id: str
-    name: str
-    directory: str
-    config: Mapping[str, Any]
-    params: Mapping[str, Any]  # the part that was searched, by flat names
-    status: str = "PENDING"
-    metrics: dict[str, Any] = field(default_factory=dict)  # of its last result
-    iteration: int = 0
-    results: int = 0
-    time_total_s: float = 0.0
-    checkpoint_number: int | None = None
-    changed: float = 0.0
-    error: str = ""
-    reason: str = ""
-    life: int = 0
-    _since: float = 0.0
-    _restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self.id, self.name, self.directory = trial.trial_id, trial.name, trial.directory
+        self.status, self.changed, self.results = trial.status, trial.changed, trial.results
+        self.error, self.reason = trial.error or "", trial.reason
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self._trial.config
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The part of the config that was searched, by flat names."""
+        return self._trial.evaluated_params
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Its last result, with the config; empty before the first."""
+        return self._trial.last_result
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        return {name: value for name, value in self.result.items() if name != "config"}
+
+    @property
+    def iteration(self) -> int:
+        return int(self.result.get("training_iteration", 0))
 
     def known_as(self, name: str) -> bool:
         return name in (self.directory, self.name, self.id)
@@ -68,7 +82,6 @@ class ExperimentRecord:
     trials: dict[str, TrialRecord] = field(default_factory=dict)
     is_over: bool = False
     changed: float | None = None
-    host: Mapping[str, Any] = field(default_factory=dict)  # of its last driver
 
     @property
     def counts(self) -> Counter[str]:
@@ -101,66 +114,31 @@ def is_experiment(identity: Mapping[str, Any]) -> bool:
 
 def account(location: Location, identity: Mapping[str, Any], records: Iterable[Record]) -> ExperimentRecord:
     """What the records come to."""
-    found = ExperimentRecord(location, identity)
-    for record in records:
-        found.changed = record.time
-        handler = _HANDLERS.get(record.kind)
-        if handler is not None:
-            handler(found, record.body, record.time)
-    return found
+    state = ExperimentState()
+    for _ in replayed(state, records, SilentPolicy()):
+        pass
+    trials = {id: TrialRecord(trial) for id, trial in state.trials.items()}
+    return ExperimentRecord(location, identity, trials, state.is_over, state.changed)
 
 
 def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
     """All results. What was reported again after a failure counts once, and what was undone does not."""
-    found = ExperimentRecord(Location("", ""), {})
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for record in records:
-        handler = _HANDLERS.get(record.kind)
-        if handler is None:
-            continue
-        handler(found, record.body, record.time)
-        if record.kind == "Reported" and record.body["trial"] in found.trials:
-            own = rows[record.body["trial"]]
-            while own and own[-1]["training_iteration"] >= record.body["iteration"]:
+    state, counted = ExperimentState(), Counter[str]()
+    for _record, event in replayed(state, records, SilentPolicy()):
+        if isinstance(event, ev.Reported) and event.trial in state.trials:
+            trial = state.trials[event.trial]
+            if trial.results == counted[event.trial]:
+                continue  # it had been told to stop
+            counted[event.trial] = trial.results
+            own, row = rows[event.trial], row_of_result(event, trial)
+            while own and own[-1]["training_iteration"] >= event.iteration:
                 own.pop()
-            own.append(found.trials[record.body["trial"]].metrics)
-        elif record.kind == "Resumed" and record.body.get("anew"):
-            rows.pop(record.body["trial"], None)
+            own.append(row)
+        elif isinstance(event, ev.Resumed) and event.anew:
+            rows.pop(event.trial, None)
+            counted.pop(event.trial, None)
     return rows
-
-
-def completed(
-    metrics: Mapping[str, Any],
-    trial: str,
-    iteration: int,
-    moment: float,
-    took: float,
-    total_s: float,
-    restored_at: tuple[int, float],
-    has_checkpoint: bool,
-    host: Mapping[str, Any],
-) -> dict[str, Any]:
-    """A result: the metrics that were reported, with what is added to all of them."""
-    since, total_before = restored_at
-    return {
-        **metrics,
-        "timestamp": int(moment),
-        "checkpoint_dir_name": metrics.get("checkpoint_dir_name") if has_checkpoint else None,
-        "done": bool(metrics.get("done", False)),
-        "training_iteration": iteration,
-        "trial_id": trial,
-        "date": _date(int(moment)),
-        "time_this_iter_s": took,
-        "time_total_s": total_s,
-        **host,
-        "time_since_restore": total_s - total_before,
-        "iterations_since_restore": max(0, iteration - since),
-    }
-
-
-@lru_cache(16)
-def _date(second: int) -> str:
-    return time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(second))
 
 
 def own_records(records: Iterable[Record], trial: str) -> list[Record]:
@@ -170,99 +148,9 @@ def own_records(records: Iterable[Record], trial: str) -> list[Record]:
         body = record.body
         if record.kind == OF_TRIAL and body["trial"] == trial:
             own.append(Record(record.seq, record.time, body["kind"], body["body"]))
-        elif record.kind == "Resumed" and body["trial"] == trial and body.get("anew"):
+        elif record.kind == ev.Resumed.__name__ and body["trial"] == trial and body.get("anew"):
             own = []
     return own
-
-
-# What the records do
-
-
-def _began(found: ExperimentRecord, body: Mapping[str, Any], _time: float) -> None:
-    found.is_over, found.host = False, body.get("host", {})
-    for trial in found.trials.values():
-        if trial.status == "RUNNING":
-            trial.status = "PENDING"
-
-
-def _added(found: ExperimentRecord, body: Mapping[str, Any], moment: float) -> None:
-    id = body["trial"]
-    about = (body["name"], body["directory"], body["config"], body["params"])
-    found.trials.setdefault(id, TrialRecord(id, *about, changed=moment))
-
-
-def _over(found: ExperimentRecord, _body: Mapping[str, Any], _time: float) -> None:
-    found.is_over = True
-
-
-_Change = Callable[[TrialRecord, Mapping[str, Any], ExperimentRecord], None]
-
-
-def _of_trial(change: _Change) -> Callable[[ExperimentRecord, Mapping[str, Any], float], None]:
-    def handle(found: ExperimentRecord, body: Mapping[str, Any], moment: float) -> None:
-        trial = found.trials.get(body["trial"])
-        if trial is not None:
-            trial.changed = moment
-            change(trial, body, found)
-
-    return handle
-
-
-def _started(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
-    trial.status, trial._since = "RUNNING", body["time"]
-    trial._restored_at = (trial.checkpoint_number or 0, trial.time_total_s)
-
-
-def _reported(trial: TrialRecord, body: Mapping[str, Any], found: ExperimentRecord) -> None:
-    took = max(0.0, body["time"] - trial._since) if trial._since else 0.0
-    trial._since = body["time"]
-    trial.time_total_s += took
-    trial.iteration, trial.results = body["iteration"], trial.results + 1
-    checkpoint = body.get("checkpoint")
-    trial.checkpoint_number = trial.checkpoint_number if checkpoint is None else checkpoint
-    when = (body["iteration"], body["time"], took, trial.time_total_s, trial._restored_at)
-    trial.metrics = completed(body["metrics"], trial.id, *when, checkpoint is not None, found.host)
-
-
-def _paused(trial: TrialRecord, _body: Mapping[str, Any], _found: ExperimentRecord) -> None:
-    trial.status = "PAUSED"
-
-
-def _exploited(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
-    trial.config, trial.status, trial.checkpoint_number = body["config"], "PENDING", body.get("checkpoint")
-
-
-def _ended(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
-    error = body.get("error", "")
-    trial.status, trial.error = ("ERROR", error) if error else ("TERMINATED", trial.error)
-    trial.reason = body.get("reason", "")
-
-
-def _skipped(trial: TrialRecord, _body: Mapping[str, Any], _found: ExperimentRecord) -> None:
-    trial.status, trial.reason = "TERMINATED", "it was not to be resumed"
-
-
-def _resumed(trial: TrialRecord, body: Mapping[str, Any], _found: ExperimentRecord) -> None:
-    trial.status, trial.error, trial.reason = "PENDING", "", ""
-    if body.get("anew"):
-        trial.life += 1
-        trial.directory = f"{trial.directory.partition('.restart-')[0]}.restart-{trial.life}"
-        trial.metrics, trial.iteration, trial.results, trial.time_total_s, trial._since = {}, 0, 0, 0.0, 0.0
-        trial.checkpoint_number = None
-
-
-_HANDLERS: dict[str, Callable[[ExperimentRecord, Mapping[str, Any], float], None]] = {
-    "Began": _began,
-    "Added": _added,
-    "Started": _of_trial(_started),
-    "Reported": _of_trial(_reported),
-    "Paused": _of_trial(_paused),
-    "Exploited": _of_trial(_exploited),
-    "Ended": _of_trial(_ended),
-    "Skipped": _of_trial(_skipped),
-    "Resumed": _of_trial(_resumed),
-    OVER: _over,
-}
 
 
 # A trial's history
@@ -286,11 +174,7 @@ class TrialHistory(History):
 
     @property
     def metrics(self) -> dict[str, Any] | None:
-        trial = self._trial
-        if not trial.metrics:
-            return None
-        done = trial.status in ENDED or trial.metrics["done"]
-        return {**trial.metrics, "done": done, "config": dict(trial.config)}
+        return dict(self._trial.result) or None
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -138,8 +138,8 @@ class MaximumIterationStopper(Stopper):
 class TimeoutStopper(Stopper):
     """Stops the experiment once it has been running for ``timeout`` (seconds or a timedelta).
 
-    Time starts at the first question. An experiment gives a clock of its own running time, so the time between
-    an interruption and the restore does not count.
+    Time starts at the first question, unless an experiment gives a clock of its own running time: that has the time
+    before an interruption, and not that until the restore.
     """
 
     def __init__(self, timeout: float | timedelta, *, clock: Clock = time.monotonic) -> None:
@@ -150,7 +150,7 @@ class TimeoutStopper(Stopper):
         self._started: float | None = None
 
     def use_clock(self, clock: Clock) -> None:
-        self._clock, self._started = clock, None
+        self._clock, self._started = clock, 0.0
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast import interrupt, settings, wrapper
+from holdfast.core.experiment.resumption import Resumption
 from holdfast.driver import stop_requests
 from holdfast.engine import choose
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
@@ -22,7 +23,6 @@ from holdfast.tune.experiment.definition import (
     restored,
 )
 from holdfast.tune.experiment.experiment_session import ExperimentSession
-from holdfast.tune.experiment.resumption import Resumption
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from holdfast.core.experiment.trial import Trial
 from holdfast.store.location import Location
-from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 
 

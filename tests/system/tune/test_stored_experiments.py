@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from holdfast import tune
-from holdfast.core.experiment import events
 from holdfast.errors import NotARunError
 from holdfast.runs import experiments
 from holdfast.runs.experiments import account, own_records
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
-from holdfast.tune.experiment import definition, trial_storage
+from holdfast.tune.experiment import definition
 from holdfast.tune.result_grid import ResultGrid
 from support.cli.cli_shell import holdfast, holdfast_json
 
@@ -187,7 +186,5 @@ def test_what_ran_when_a_driver_died_waits() -> None:
     assert account(Location("", "/e"), {}, records).counts == {"PENDING": 1}
 
 
-def test_the_names_are_those_that_experiments_write() -> None:
-    quiet = {"CallbackChanged", "Idled", "StopDecided"}  # they change no trial that anybody looks at
-    assert set(experiments._HANDLERS) == set(events.KINDS) - quiet
-    assert (experiments.KIND, experiments.OF_TRIAL) == (definition.KIND, trial_storage.OF_TRIAL)
+def test_the_kind_is_the_one_that_experiments_write() -> None:
+    assert experiments.KIND == definition.KIND

@@ -11,7 +11,7 @@ import pytest
 import holdfast.core
 
 CORE = Path(holdfast.core.__file__).parent
-ALLOWED = {"__future__", "collections", "enum", "math", "msgspec", "signal", "typing"}  # signal: for its names
+ALLOWED = {"__future__", "collections", "datetime", "enum", "functools", "math", "msgspec", "signal", "typing"}
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -38,6 +38,12 @@ def test_core_calls_nothing_that_reads_or_writes(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in {"open", "print", "input", "exec", "eval", "__import__"}, path.name
         assert not isinstance(node, ast.Global), f"{path.name} keeps state in a global"
+
+
+def test_datetime_is_used_to_write_a_given_moment_alone() -> None:
+    for path in CORE.rglob("*.py"):
+        asked = {ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert not asked & {"datetime.now", "datetime.utcnow", "datetime.today", "date.today"}, path.name
 
 
 def test_signal_is_used_for_names_alone() -> None:

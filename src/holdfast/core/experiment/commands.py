@@ -1,4 +1,4 @@
-"""What the experiment's machine asks for."""
+"""What the experiment's step asks for."""
 
 from __future__ import annotations
 
@@ -11,8 +11,22 @@ class Command(Struct, frozen=True):
     pass
 
 
-class Decide(Command, frozen=True):
+class Journal(Command, frozen=True):
+    """Write the event down. The commands behind this one are carried out when it is durable."""
+
     event: ev.Event
+
+
+class Decide(Command, frozen=True):
+    """Let this happen."""
+
+    event: ev.Event
+
+
+class Adopt(Command, frozen=True):
+    """Give a trial that does not run the checkpoint that its exploit names, as ``Exploited`` says."""
+
+    trial: str
 
 
 class Run(Command, frozen=True):
@@ -25,14 +39,19 @@ class StopRun(Command, frozen=True):
     trial: str
 
 
-class LetGoOn(Command, frozen=True):
-    """The trial may go on behind its reports up to this one: no decision can come before the next."""
+class LetContinue(Command, frozen=True):
+    """The trial may continue behind its reports up to this one: no decision can come before the next."""
 
     trial: str
     until: int
 
 
-class FailFast(Command, frozen=True):
-    """Let go of everything: a trial has failed, and the person wants to know."""
+class Interrupt(Command, frozen=True):
+    """End all processes and leave the trials unfinished, to be resumed later."""
 
-    trial: str
+    why: str
+    at_once: bool = False
+
+
+class Finish(Command, frozen=True):
+    """Nothing is left to do."""

@@ -10,11 +10,11 @@ from collections import deque
 from functools import partial
 from typing import Any, NamedTuple
 
+from holdfast.core.experiment.events import CallbacksTold
+from holdfast.core.experiment.records import entry_of
+from holdfast.core.experiment.trial import Trial
 from holdfast.tune.experiment.listeners import Listeners
-from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.experiment.trial_storage import JournalBatch
-
-TOLD = "CallbacksTold"  # a record beside the machine's events
 
 
 class Untold(NamedTuple):
@@ -51,7 +51,6 @@ class CallbackDelivery:
     def __init__(self, listeners: Listeners, batch: JournalBatch) -> None:
         self._listeners, self._batch = listeners, batch
         self._told = 0  # by this driver
-        self._started: set[str] = set()  # trials that callbacks have heard of
 
     def catch_up(self, untold: deque[Untold]) -> None:
         """With what an earlier driver may not have told."""
@@ -68,12 +67,14 @@ class CallbackDelivery:
 
     def ended(self, trial: Trial) -> None:
         self._told += 1
+        if trial.results and not self._listeners.has_heard_of(trial):  # it ran under an earlier driver alone
+            self._listeners.started(trial)
         self._listeners.ended(trial)
 
     def turned(self) -> None:
         """A turn of the loop is over, and loggers have written down what they have heard."""
         if self._told:
-            self._batch.mark = (TOLD, {"count": self._told})
+            self._batch.mark = entry_of(CallbacksTold(self._told))
 
     def _tell(self, trial: Trial, result: dict[str, Any]) -> None:
         self._told += 1
@@ -83,8 +84,7 @@ class CallbackDelivery:
         self._told += 1
         if one.trial.life != one.life:
             return
-        if one.trial.trial_id not in self._started:
-            self._started.add(one.trial.trial_id)
+        if not self._listeners.has_heard_of(one.trial):
             self._listeners.started(one.trial)
         if one.result is None:
             self._listeners.ended(one.trial)

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from holdfast.core.experiment.trial import Trial
 from holdfast.driver.display import BackgroundDisplay, Painter
 from holdfast.driver.display_picture import Failure
 from holdfast.driver.display_streams import Sink, is_foreground, is_terminal, terminal_size
 from holdfast.printable import printable
+from holdfast.tune.experiment.live_experiment import LiveExperiment
 from holdfast.tune.experiment.trial_tally import TrialTally, row_of
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
 
 from .display_live import MAX_ROWS, TrialsLivePainter
 from .display_picture import TrialsPicture, closing_text, failure_text
 from .display_plain import TrialsPlainPainter
-from .machine import Experiment
-from .trial import Trial
 
 _LOOK_EVERY_S = 0.25
 _LOOK_SHARE = 0.02  # of the loop's time, at most
@@ -62,13 +62,13 @@ class TrialsDisplay(BackgroundDisplay):
         self._width = width
         self._tally = TrialTally(None, None)
         self._look_at = float("-inf")
-        self._experiment: Experiment | None = None
+        self._experiment: LiveExperiment | None = None
 
     @property
     def has_begun(self) -> bool:
         return self._experiment is not None
 
-    def begin(self, experiment: Experiment, total: float | None, budget_s: float | None) -> None:
+    def begin(self, experiment: LiveExperiment, total: float | None, budget_s: float | None) -> None:
         self._experiment = experiment
         spec, shown = experiment.spec, self._shown
         self._tally = TrialTally(spec.metric, spec.mode)

@@ -1,7 +1,8 @@
-"""The experiment's loop: hear trials, journal what must survive, let the machine decide, carry it out.
+"""The experiment's loop: hear trials, let the core decide, journal what must survive, carry it out.
 
 One thread drives all trials. What comes in, from agents, storage and signals, comes through one inbox. In each turn
-all that happened is journalled with one write, and only then acted on.
+all that happened is journalled with one write, and only then acted on. What is decided is decided in
+``core/experiment``.
 """
 
 from __future__ import annotations
@@ -9,34 +10,26 @@ from __future__ import annotations
 import logging
 import math
 import queue
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from holdfast import interrupt
 from holdfast.core.experiment import commands as do
 from holdfast.core.experiment import events as ev
-from holdfast.driver.plan import Plan
-from holdfast.driver.remote_storage import RemoteStorage
-from holdfast.driver.storage import DiskStorage
-from holdfast.engine.base import Engine, Inbox
+from holdfast.core.experiment.advance import advance, begin, propose
+from holdfast.core.experiment.resumption import Resumption
+from holdfast.core.experiment.trial import RUNNING, Trial
 from holdfast.errors import message_of
-from holdfast.settings import Settings
 from holdfast.store.journal import Record
-from holdfast.tune.experiment.callback_delivery import Backlog, CallbackDelivery
-from holdfast.tune.experiment.capacity import BundlePlacement
-from holdfast.tune.experiment.listeners import Listeners
-from holdfast.tune.experiment.machine import Experiment
-from holdfast.tune.experiment.restore import Kept, entry_of, replay, unheard
-from holdfast.tune.experiment.resumption import Resumption, was_over
-from holdfast.tune.experiment.shared_nodes import SharedNodes
-from holdfast.tune.experiment.trial import Trial
-from holdfast.tune.experiment.trial_run import ForTrial, Said, TrialRun
-from holdfast.tune.experiment.trial_starter import TrialStarter
-from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory
-from holdfast.tune.schedulers.trial_scheduler import PAUSED, PENDING, RUNNING
-from holdfast.wire import messages as wire
+
+from .callback_delivery import Backlog, CallbackDelivery
+from .live_experiment import LiveExperiment
+from .restore import Kept, entry_of, replay
+from .trial_run import ForTrial, Said, TrialRun
+from .trial_runtime import SharedByTrials, TrialRuntime
+from .trial_starter import TrialStarter
+from .trial_storage import TrialHistory
 
 log = logging.getLogger(__name__)
 _BATCH = 1000
@@ -45,52 +38,27 @@ _NODES_JOIN_WITHIN_S = 10.0
 
 
 class ExperimentDriver:
-    """``plan_of`` says how a trial runs. ``configure`` is what the agents are told first."""
+    """``expected``: how many trials there will be; infinite if the searcher decides that on the way."""
 
     def __init__(
         self,
-        experiment: Experiment,
-        storage: DiskStorage | RemoteStorage,
-        inbox: Inbox,
-        engine: Engine,
-        settings: Settings,
-        listeners: Listeners,
-        *,
-        space: Mapping[str, Any],
-        plan_of: Callable[[Trial], Plan],
-        configure: wire.Configure,
+        experiment: LiveExperiment,
+        shared: SharedByTrials,
+        runtime: TrialRuntime,
         resumption: Resumption,
-        max_concurrent: int,
-        score_attribute: str | None,
-        placement_of: Callable[[Trial], BundlePlacement],
         expected: float,
     ) -> None:
-        self._experiment, self._storage, self._inbox = experiment, storage, inbox
-        self._settings, self._listeners = settings, listeners
-        self._space, self._configure, self._resumption = space, configure, resumption
-        self._batch = JournalBatch(storage)
-        self._delivery = CallbackDelivery(listeners, self._batch)
-        self._nodes = SharedNodes(engine)
-        self._starter = TrialStarter(
-            experiment,
-            self._nodes,
-            self._batch,
-            inbox,
-            settings,
-            listeners,
-            self._happen,
-            plan_of,
-            max_concurrent,
-            score_attribute,
-            placement_of,
-            expected,
-        )
+        self._experiment, self._shared, self._runtime = experiment, shared, runtime
+        self._resumption = resumption
+        self._storage, self._inbox, self._batch = shared.batch.storage, shared.inbox, shared.batch
+        self._nodes, self._listeners, self._clock = shared.nodes, shared.listeners, shared.clock
+        self._space = experiment.policy.space
+        self._delivery = CallbackDelivery(self._listeners, self._batch)
+        self._starter = TrialStarter(experiment, shared, runtime, self._happen, expected)
         self._runs = self._starter.runs
-        self._began_at = time.monotonic()
+        self._began_at = self._clock.monotonic()
         self._signal: int | None = None
-        self._letting_go = ""  # why all that runs is to be stopped and left unfinished
-        self._over = self._idled = False
-        self._failed_fast: str | None = None
+        self._is_over = False
         self._kept: Kept = {}
         self._backlog = Backlog()
         self._is_ready_by = math.inf
@@ -102,12 +70,12 @@ class ExperimentDriver:
         outcome, text = "failed", ""
         try:
             with interrupt.handled(self.ask_to_stop):
-                self._start()
-                while not self._over:
-                    self._turn(self._wait())
+                self.start()
+                while not self._is_over:
+                    self.turn(self._wait())
                 self._batch.write_mark()
-            outcome = "stopped" if self._letting_go else "finished"
-            text = self._letting_go
+            text = self._experiment.state.driver.interrupted
+            outcome = "stopped" if text else "finished"
             return outcome
         except Exception as error:
             text = message_of(error)
@@ -120,57 +88,53 @@ class ExperimentDriver:
                 self._close(lambda: self._batch.sync_if_due(math.inf), lambda: self._storage.close(True))
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Bring the machine to where an earlier driver left it, and take in what that was about to write."""
-        self._kept, self._backlog = replay(self._experiment, records, self._space)
+        """Bring the experiment to where an earlier driver left it."""
+        self._kept, self._backlog = replay(self._experiment, records)
 
     def begin(self, epoch: int) -> None:
-        """This driver's first words, behind what was replayed."""
-        experiment = self._experiment
-        self._spent_before = experiment.spent_s
+        """This driver's first words, behind what was replayed, and what the one before it was about to write."""
+        state, spec = self._experiment.state, self._experiment.spec
         self._delivery.catch_up(self._backlog.untold)
         for trial_id, records in self._kept.items():
             self._hear_late(self._trial(trial_id), records)
-        self._happen(ev.Began(epoch, dict(experiment.spec.host), marks=True))
-        for event in experiment.recover():
+        self._happen(ev.Began(epoch, dict(spec.host), marks=True, answers=True, spent_s=state.spent_s))
+        finished = frozenset(id for id, records in self._kept.items() if self._runtime.has_finished(records))
+        for event in begin(state, self._resumption, finished):
             self._happen(event)
-        for trial in experiment.get_trials():
-            resumed = self._resumption.of(trial)
-            if resumed is not None:
-                self._happen(resumed)
+            if isinstance(event, ev.Resumed) and event.anew:
+                self._kept.pop(event.trial, None)
         for trial_id, records in self._kept.items():
-            left = self._trial(trial_id)
-            if not left.has_ended:
+            if not self._trial(trial_id).has_ended:
                 self._starter.histories[trial_id] = TrialHistory(trial_id, self._batch, epoch, records)
-                if was_over(left, records):
-                    self._happen(ev.Ended(trial_id))
         self._kept = {}
 
     def _hear_late(self, trial: Trial, records: list[Record]) -> None:
-        if trial.has_ended or trial.awaits or trial.status != RUNNING:
+        if trial.awaits or trial.status != RUNNING:
             return
-        for event in unheard(trial, self._experiment.home_of(trial), records, self._settings.storage_patience_s):
+        for event in self._runtime.unheard(trial, records):
             before = trial.results
             self._happen(event)
             if trial.results > before:
                 self._delivery.reported_late(trial)
 
-    def _start(self) -> None:
+    def start(self) -> None:
         self._listeners.began(self._experiment)
         if self._nothing_is_left():
-            self._end()
+            self._happen(ev.Over())
         else:
-            self._nodes.open(self._configure, self._inbox)
-            self._is_ready_by = time.monotonic() + _NODES_JOIN_WITHIN_S
-        self._turn([])
+            self._nodes.open(self._runtime.configure, self._inbox)
+            self._is_ready_by = self._clock.monotonic() + _NODES_JOIN_WITHIN_S
+        self.turn([])
 
     def _nothing_is_left(self) -> bool:
         """Whether all trials have ended and the searcher has no more: a restore of what had finished needs no nodes."""
-        if self._experiment.get_live_trials():
+        state = self._experiment.state
+        if state.live:
             return False
-        added = self._experiment.propose()
+        added = propose(state, self._experiment.policy)
         if added is not None:
             self._happen(added)
-        return added is None and self._experiment.exhausted
+        return added is None and state.driver.exhausted
 
     def _close(self, *closers: Callable[[], None]) -> None:
         for close in closers:
@@ -181,53 +145,53 @@ class ExperimentDriver:
 
     def ask_to_stop(self, number: int, at_once: bool) -> None:
         self._signal = number
-        self._inbox.put(lambda: self._let_go("it was asked to stop", at_once))
+        self._inbox.put(lambda: self._happen(ev.StopAsked("it was asked to stop", at_once)))
 
     @property
     def signal(self) -> int | None:
         return self._signal
 
     @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
     def failed_fast(self) -> str | None:
         """The trial whose failure ended the experiment."""
-        return self._failed_fast
-
-    def _let_go(self, why: str, at_once: bool = False) -> None:
-        """Stop what runs, with what it has reported safe, and leave it to be resumed."""
-        self._letting_go = self._letting_go or why
-        self._listeners.stopping(f"{why}{_stopped(len(self._runs), at_once)}")
-        for run in self._runs.values():
-            run.stop(at_once)
+        return self._experiment.state.driver.failed_fast
 
     # The loop
 
     def elapsed(self) -> float:
-        return self._spent_before + time.monotonic() - self._began_at
+        """For how long drivers have worked on the experiment, this one and those before it."""
+        return self._experiment.spent_s + self._clock.monotonic() - self._began_at
 
     def _wait(self) -> list[Any]:
-        due = min([time.monotonic() + _TICK_S, self._batch.due(), *(run.due() for run in self._runs.values())])
+        due = min([self._clock.monotonic() + _TICK_S, self._batch.due(), *(run.due() for run in self._runs.values())])
         try:
-            return [self._inbox.get(timeout=max(0.0, due - time.monotonic())), *self._heard()]
+            return [self._inbox.get(timeout=max(0.0, due - self._clock.monotonic())), *self._heard()]
         except queue.Empty:
             return []
 
-    def _turn(self, items: list[Any]) -> None:
+    def turn(self, items: list[Any]) -> None:
         self._storage.check_lease()
         self._hear(items)
         self._hear(self._heard())  # what of that was for trials
-        now = time.monotonic()
+        now = self._clock.monotonic()
         for run in list(self._runs.values()):
             run.on_time(now)
         self._settle()
         while self._batch.write():  # what came in meanwhile is for the next turn, or this one might never end
             self._settle()
-        self._batch.sync_if_due(time.monotonic())
+        self._batch.sync_if_due(self._clock.monotonic())
         changes = self._listeners.turned()
         self._delivery.turned()
         for changed in changes:
             self._happen(changed)
             self._batch.write()
-        self._look_at_the_clock()
+        self._happen(ev.ClockLookedAt())
+        while self._batch.write():
+            self._settle()
 
     def _heard(self) -> list[Any]:
         items: list[Any] = []
@@ -247,36 +211,50 @@ class ExperimentDriver:
                 self._nodes.hear(*item)
 
     def _settle(self) -> None:
-        """Take in what the trials have said and how they ended; then start what can be started."""
+        """Take in what the trials have said and how they ended; then do what is to be done next."""
         for run in list(self._runs.values()):
             self._hear_reports(run)
             if run.is_over and run.is_gone and not run.said:
-                self._run_is_gone(run)
+                del self._runs[run.trial_id]
+                self._happen(ev.RunGone(run.trial_id, run.failure(), run.was_stopped))
             elif run.engine.wants_capacity and not run.is_over:
                 self._starter.find_capacity(run)
-        if not self._letting_go and self._is_ready():
-            self._starter.fill()
+        while not self._is_over and self._advance():
+            pass
         self._nodes.capacity.settle()
-        self._end_if_over()
+
+    def _advance(self) -> bool:
+        experiment = self._experiment
+        commands = advance(
+            experiment.state,
+            experiment.policy,
+            self._starter,
+            self._clock.time(),
+            is_ready=self._nodes.capacity.is_settled or self._clock.monotonic() >= self._is_ready_by,
+            is_durable=not self._batch.has_open,
+        )
+        for command in commands:
+            self._carry_out(command)
+        return bool(commands)
 
     def _hear_reports(self, run: TrialRun) -> None:
         said, run.said = run.said, []
         trial = self._trial(run.trial_id)
         for report in said:
-            if trial.awaits:
-                return
             before = trial.results
-            self._happen(_reported(run.trial_id, report))
+            self._happen(_reported(run.trial_id, report, self._clock.time()))
             if trial.results > before:
                 self._delivery.reported(trial)
 
     def _happen(self, event: ev.Event) -> None:
-        """The machine takes it in now; what follows is done when it is journalled."""
-        commands = self._experiment.apply(event)
+        """The core takes it in now; what follows is done when it is journalled."""
+        commands = self._experiment.apply(event, self._clock.time())
+        if commands and isinstance(commands[0], do.Journal):
+            written = commands[0].event
+            self._batch.note([entry_of(written, self._space)], partial(self._act, written, commands[1:]))
+            return
         for command in commands:
-            if isinstance(command, do.FailFast):  # nothing is started from now on
-                self._letting_go = f"{self._trial(command.trial)} failed, and fail_fast is set"
-        self._batch.note([entry_of(event, self._space)], partial(self._act, event, commands))
+            self._carry_out(command)
 
     def _act(self, event: ev.Event, commands: list[do.Command]) -> None:
         if isinstance(event, (ev.Ended, ev.Skipped)):
@@ -285,85 +263,31 @@ class ExperimentDriver:
         elif isinstance(event, ev.Exploited):
             self._listeners.exploited(self._trial(event.trial))
         for command in commands:
-            match command:
-                case do.Decide(decided):
-                    self._happen(decided)
-                case do.Run(trial_id) if self._letting_go:
-                    self._starter.leave(self._trial(trial_id))
-                case do.Run(trial_id):
-                    self._starter.run(self._trial(trial_id))
-                case do.StopRun(trial_id):
-                    if trial_id in self._runs:
-                        self._runs[trial_id].stop()
-                case do.LetGoOn(trial_id, until):
-                    if trial_id in self._runs:
-                        self._runs[trial_id].go_on(until)
-                case do.FailFast(trial_id):
-                    self._failed_fast = trial_id
-                    self._let_go(self._letting_go)
+            self._carry_out(command)
+
+    def _carry_out(self, command: do.Command) -> None:
+        match command:
+            case do.Decide(event):
+                self._happen(event)
+            case do.Adopt(trial_id):
+                self._starter.adopt(self._trial(trial_id))
+            case do.Run(trial_id):
+                self._starter.run(self._trial(trial_id))
+            case do.StopRun(trial_id):
+                if trial_id in self._runs:
+                    self._runs[trial_id].stop()
+            case do.LetContinue(trial_id, until):
+                if trial_id in self._runs:
+                    self._runs[trial_id].go_on(until)
+            case do.Interrupt(why, at_once):
+                self._listeners.stopping(f"{why}{_stopped(len(self._runs), at_once)}")
+                for run in self._runs.values():
+                    run.stop(at_once)
+            case do.Finish():
+                self._is_over = True
 
     def _trial(self, trial_id: str) -> Trial:
         return self._experiment.trial(trial_id)
-
-    def _is_ready(self) -> bool:
-        """Whether the nodes that were there at the start have joined, or have had the time to."""
-        return self._nodes.capacity.is_settled or time.monotonic() >= self._is_ready_by
-
-    # How they end
-
-    def _run_is_gone(self, run: TrialRun) -> None:
-        del self._runs[run.trial_id]
-        trial = self._trial(run.trial_id)
-        if trial.has_ended:
-            return
-        error = run.error or (run.ending.error if run.ending is not None else None)
-        if error is not None:
-            self._happen(ev.Ended(trial.trial_id, _text(error)))
-        elif trial.awaits and (run.was_stopped or trial.awaits in ("STOP", "ERROR")):
-            self._happen(self._experiment.after_the_end(trial))  # also if it came to its end before it was stopped
-        elif not run.was_stopped:
-            self._happen(ev.Ended(trial.trial_id))
-        elif not self._letting_go:  # somebody stopped it
-            self._happen(ev.Ended(trial.trial_id, "its run was stopped from outside"))
-
-    def _end_if_over(self) -> None:
-        if self._runs or self._starter.reserved or self._over or self._batch.has_open:
-            self._idled = self._idled and not self._runs
-            return
-        if self._letting_go:
-            self._over = True
-            return
-        experiment = self._experiment
-        if not self._is_ready():
-            return
-        live = experiment.get_live_trials()
-        if not live and (experiment.exhausted or experiment.stopping):
-            self._end()
-            return
-        if any(trial.status == PENDING for trial in live) or (not live and not experiment.stopping):
-            return  # they wait for room, or the searcher is to be asked again
-        if live and not self._idled:
-            self._idled = True
-            self._happen(ev.Idled())
-        elif live:
-            self._idled = False
-            for trial in live:
-                if trial.status == PAUSED:
-                    self._happen(ev.Ended(trial.trial_id, "", "it was paused, and nothing let it go on"))
-
-    def _end(self) -> None:
-        self._happen(ev.Over())
-        self._batch.note([], self._finish)
-
-    def _finish(self) -> None:
-        self._over = True
-
-    def _look_at_the_clock(self) -> None:
-        experiment = self._experiment
-        if not experiment.stopping and not self._letting_go and experiment.stopper.stop_all():
-            self._happen(ev.StopDecided("the experiment's stop criterion is met"))
-            while self._batch.write():
-                self._settle()
 
 
 def _stopped(running: int, at_once: bool) -> str:
@@ -373,13 +297,9 @@ def _stopped(running: int, at_once: bool) -> str:
     return f": {who} stopped{' at once' if at_once else '; asked once more, at once'}"
 
 
-def _reported(trial_id: str, said: Said) -> ev.Reported:
+def _reported(trial_id: str, said: Said, now: float) -> ev.Reported:
     metrics = said.metrics
     if said.checkpoint is not None:
         metrics["checkpoint_dir_name"] = said.checkpoint
     checkpoint = said.iteration if said.checkpoint is not None else None
-    return ev.Reported(trial_id, said.iteration, metrics, checkpoint, time.time())
-
-
-def _text(error: Exception) -> str:
-    return message_of(error) or type(error).__name__
+    return ev.Reported(trial_id, said.iteration, metrics, checkpoint, now)

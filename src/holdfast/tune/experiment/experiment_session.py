@@ -1,4 +1,4 @@
-"""One driver's work on an experiment: its storage, its machine, its loop, and how its trials run."""
+"""One driver's work on an experiment: its storage, its state, its loop, and how its trials run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from typing import Any
 
 from holdfast import settings
 from holdfast.core.experiment.events import KINDS
-from holdfast.core.run.state import RunSpec
-from holdfast.driver.configuration import configuration, configured_for
-from holdfast.driver.plan import Plan
+from holdfast.core.experiment.resumption import Resumption
 from holdfast.driver.storage_place import storage_at
 from holdfast.engine.base import Inbox
 from holdfast.engine.demand import Demand
@@ -25,38 +23,28 @@ from holdfast.store.location import Location
 from holdfast.store.runfile import id_of
 from holdfast.trackers.trial_callback import Callback
 from holdfast.train.config import RunConfig
-from holdfast.train.context import TRIAL
-from holdfast.train.demand import demand_of
-from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.experiment.artifacts import Artifacts
-from holdfast.tune.experiment.capacity import BundlePlacement
 from holdfast.tune.experiment.definition import (
     KIND,
     Definition,
     is_local_logging_wanted,
-    scaling_of,
 )
 from holdfast.tune.experiment.display import TrialsDisplay
 from holdfast.tune.experiment.display import make as make_display
 from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.listeners import Listeners
-from holdfast.tune.experiment.machine import Experiment, Spec
-from holdfast.tune.experiment.pickled_trainable import PickledTrainable
+from holdfast.tune.experiment.live_experiment import ExperimentSpec, LiveExperiment
 from holdfast.tune.experiment.restore import replay
-from holdfast.tune.experiment.resumption import Resumption
+from holdfast.tune.experiment.shared_nodes import SharedNodes
 from holdfast.tune.experiment.stored_definition import missing_in
-from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.experiment.trial_names import TrialNames
 from holdfast.tune.experiment.trial_results import TrialResults
+from holdfast.tune.experiment.trial_runtime import SharedByTrials, TrialRuntime
+from holdfast.tune.experiment.trial_storage import JournalBatch
+from holdfast.tune.experiment.user_policy import UserPolicy
 from holdfast.tune.logger import default_loggers
-from holdfast.tune.resources import total
 from holdfast.tune.result_grid import ResultGrid
-from holdfast.tune.schedulers import ASHAScheduler, FIFOScheduler
-from holdfast.tune.stopper import NoopStopper
-from holdfast.tune.trainable import entry_of, resources_of, trainer_resources, trial_trainer
 from holdfast.wire.objects.refs import open_session
-
-_NEVER_PAUSE = (FIFOScheduler, ASHAScheduler)
 
 
 class ExperimentSession:
@@ -70,16 +58,16 @@ class ExperimentSession:
         in_force: settings.Settings,
         resumption: Resumption,
     ) -> None:
-        self._trainable, self._definition, self._location = trainable, definition, location
+        self._definition, self._location = definition, location
         self._settings, self._resumption = in_force, resumption
         self._driver: ExperimentDriver | None = None
-        self._entry: PickledTrainable | None = None
+        self._runtime = TrialRuntime(trainable, definition, location, in_force)
         self._asked: tuple[int, bool] | None = None
 
     def prepare(self, engine: Any) -> None:
         engine.check(0.0)  # connects to a cluster, so that references that are sent now are good there
         open_session()
-        self._entry = self._sent()
+        self._runtime.prepare()
 
     def run(self, engine: Any) -> str:
         inbox: Inbox = queue.SimpleQueue()
@@ -95,7 +83,7 @@ class ExperimentSession:
                 definition = replace(definition, prefix=known["prefix"], seed=known["seed"])
             elif not definition.prefix:
                 definition = definition.drawn()
-            self._experiment = self._machine(definition)
+            self._experiment = self._live(definition)
             driver = self._driver = self._make_driver(definition, inbox, engine)
             driver.replay(records)
             self._check_configs()
@@ -123,8 +111,8 @@ class ExperimentSession:
     def read(self) -> None:
         """The experiment as it is, without changing it."""
         records = read_records(self._location)
-        self._experiment = self._machine(self._definition)
-        replay(self._experiment, records, self._definition.param_space)
+        self._experiment = self._live(self._definition)
+        replay(self._experiment, records)
         self._records = lambda: records
 
     def ask_to_stop(self, number: int, at_once: bool) -> None:
@@ -174,29 +162,31 @@ class ExperimentSession:
             self._storage.write_identity(identity)
             self._storage.write([(IDENTITY, identity)], lambda: None)
 
-    def _machine(self, definition: Definition) -> Experiment:
+    def _live(self, definition: Definition) -> LiveExperiment:
         config = definition.tune_config
-        spec = Spec(
+        spec = ExperimentSpec(
             metric=config.metric,
             mode=config.mode,
             num_samples=config.num_samples,
-            naming=TrialNames(
-                definition.prefix, definition.trainable_name, config.trial_name_creator, config.trial_dirname_creator
-            ),
-            resources_of=self._bundles,
+            max_concurrent=config.max_concurrent_trials or 0,
             fail_fast=bool(definition.run_config.failure_config.fail_fast),
             host=definition.host,
+            total_resources={"CPU": float(os.cpu_count() or 1)},
         )
-        searcher, scheduler = definition.searcher(), definition.scheduler()
-        stopper = definition.stopper
-        self._stopper_is_none = isinstance(stopper, NoopStopper)
-        self._scheduler = scheduler
-        where = (self._location, definition.param_space)
-        return Experiment(spec, *where, searcher, scheduler, stopper, {"CPU": float(os.cpu_count() or 1)})
+        creators = config.trial_name_creator, config.trial_dirname_creator
+        policy = UserPolicy(
+            definition.searcher(),
+            definition.scheduler(),
+            definition.stopper,
+            definition.param_space,
+            TrialNames(definition.prefix, definition.trainable_name, *creators),
+            self._runtime.bundles_of,
+            config.metric,
+        )
+        return LiveExperiment(spec, self._location, policy)
 
     def _make_driver(self, definition: Definition, inbox: Inbox, engine: Any) -> ExperimentDriver:
         run, config = definition.run_config, definition.tune_config
-        self._configured = self._configure(run)
         logs = self._storage.home.root / "trials"
         far = (self._location, logs, self._settings.storage_patience_s)
         self._listeners = Listeners(
@@ -211,22 +201,12 @@ class ExperimentSession:
             num_samples=config.num_samples,
             budget_s=config.budget_s,
         )
-        driver = ExperimentDriver(
-            self._experiment,
-            self._storage,
-            inbox,
-            engine,
-            self._settings,
-            self._listeners,
-            space=definition.param_space,
-            plan_of=self._plan,
-            configure=self._configured,
-            resumption=self._resumption,
-            max_concurrent=config.max_concurrent_trials or 0,
-            score_attribute=run.checkpoint_config.checkpoint_score_attribute,
-            placement_of=self._placement,
-            expected=definition.total_samples if definition.knows_samples else math.inf,
+        self._runtime.open(self._storage)
+        shared = SharedByTrials(
+            SharedNodes(engine), JournalBatch(self._storage), inbox, self._settings, self._listeners
         )
+        expected = definition.total_samples if definition.knows_samples else math.inf
+        driver = ExperimentDriver(self._experiment, shared, self._runtime, self._resumption, expected)
         self._experiment.stopper.use_clock(driver.elapsed)
         return driver
 
@@ -239,92 +219,6 @@ class ExperimentSession:
                     f"the config of {trial} has {', '.join(missing)}, which cannot be stored (an object, a function or "
                     "a reference of an earlier session): pass it again with Tuner.restore(..., param_space=...)"
                 )
-
-    # How a trial runs
-
-    def _bundles(self, config: dict[str, Any]) -> list[dict[str, float]]:
-        if isinstance(self._trainable, DataParallelTrainer):
-            return trainer_resources(self._trainable, config).bundles
-        return resources_of(self._trainable, config).bundles
-
-    def _placement(self, trial: Trial) -> BundlePlacement:
-        if not isinstance(self._trainable, DataParallelTrainer):
-            request = resources_of(self._trainable, trial.config)
-            return BundlePlacement(request.strategy, tuple(request.options.get("bundle_label_selector") or ()))
-        asked = demand_of(trial_trainer(self._trainable, trial.config).scaling_config, self._definition.run_config)
-        labels = tuple(asked.labels_of(number) for number in range(len(trial.resources))) if asked.labels else ()
-        known = {name for bundle in trial.resources for name in bundle}
-        besides = {name: amount for name, amount in asked.resources.items() if name not in known}
-        return BundlePlacement(asked.strategy, labels, besides)
-
-    @property
-    def _lockstep(self) -> bool:
-        return not (type(self._scheduler) is FIFOScheduler and self._stopper_is_none)
-
-    def _plan(self, trial: Trial) -> Plan:
-        missing = missing_in(trial.config)
-        if missing:
-            raise TuneError(f"{', '.join(missing)} of its config was not stored: pass param_space again to restore it")
-        location = self._experiment.home_of(trial)
-        trainer = self._trainer(trial)
-        about = {
-            "id": trial.trial_id,
-            "name": trial.name,
-            "experiment": self._definition.run_config.name,
-            "resources": total(trial.resources),
-        }
-        plan = trainer._plan(location, self._settings, identified=False)
-        metadata = {**plan.metadata, TRIAL: about}
-        how = "use Tuner.restore(..., resume_errored=True)"
-        return replace(
-            plan,
-            name=trial.name,
-            display="off",
-            lockstep=self._lockstep,
-            metadata=metadata,
-            how_to_go_on=how,
-            like=self._configured,
-        )
-
-    def _trainer(self, trial: Trial) -> DataParallelTrainer:
-        run = self._definition.run_config
-        own = RunConfig(
-            name=trial.directory,
-            storage_path=str(self._location),
-            storage_filesystem=self._location.filesystem,
-            failure_config=replace(run.failure_config, fail_fast=False),
-            checkpoint_config=run.checkpoint_config,
-            sync_config=run.sync_config,
-            worker_runtime_env=run.worker_runtime_env,
-            verbose=0,
-            preload=run.preload,
-        )
-        if isinstance(self._trainable, DataParallelTrainer):
-            return trial_trainer(self._trainable, trial.config, own)
-        assert self._entry is not None
-        scaling = scaling_of([dict(bundle) for bundle in trial.resources])
-        return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
-
-    def _sent(self) -> PickledTrainable | None:
-        """What trials run, if it is the same for all."""
-        if isinstance(self._trainable, DataParallelTrainer):
-            return None
-        run = self._definition.run_config
-        scheduler = self._definition.tune_config.scheduler
-        may_pause = scheduler is not None and type(scheduler) not in _NEVER_PAUSE
-        return PickledTrainable(entry_of(self._trainable, run.checkpoint_config, run.stop, may_pause=may_pause))
-
-    def _configure(self, run: RunConfig) -> Any:
-        plan = Plan(
-            name=run.name,
-            location=self._location,
-            spec=RunSpec(),
-            payload=b"",
-            identity={},
-            essential=("holdfast.train.payload", "holdfast.train.api", "holdfast.tune.trainable"),
-            preload=tuple(run.preload),
-        )
-        return configured_for(configuration(plan, self._settings, b""), self._storage)
 
 
 def _callbacks(run: RunConfig) -> list[Callback]:

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.experiment.events import CallbackChanged
+from holdfast.core.experiment.trial import Trial
 from holdfast.driver.display_picture import clean
 from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
 from holdfast.trackers.trial_callback import Callback
 from holdfast.tune.experiment.artifacts import Artifacts
+from holdfast.tune.experiment.callback_trial import TrialForCallbacks
 from holdfast.tune.experiment.display import TrialsDisplay
 from holdfast.tune.experiment.display_picture import failure_text
-from holdfast.tune.experiment.machine import Experiment
+from holdfast.tune.experiment.live_experiment import LiveExperiment
 from holdfast.tune.experiment.pbt_files import PbtFiles
-from holdfast.tune.experiment.trial import Trial, TrialForCallbacks
 from holdfast.tune.experiment.trial_tally import row_of
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.schedulers.decision import Exploit
@@ -52,8 +53,9 @@ class Listeners:
         self._local_root = local_root
         self._quiet, self._shows_output = quiet, shows_output
         self._total_samples, self._num_samples = total_samples, num_samples
-        self._experiment: Experiment | None = None
+        self._experiment: LiveExperiment | None = None
         self._views: dict[str, TrialForCallbacks] = {}  # of trials that have not ended
+        self._started: set[str] = set()  # trials that have not ended
         self._turns = 0
         self._all = _Lazy(self)
         self._keepers = [(n, c) for n, c in enumerate(self._callbacks) if _overrides(c, "get_state")]
@@ -61,7 +63,7 @@ class Listeners:
         self._before_steps = [c for c in self._callbacks if _overrides(c, "on_step_begin")]
         self._artifacts = artifacts
 
-    def began(self, experiment: Experiment) -> None:
+    def began(self, experiment: LiveExperiment) -> None:
         if self._artifacts is not None:
             self._artifacts.open()
         self._experiment = experiment
@@ -81,7 +83,12 @@ class Listeners:
         if self._display is not None:
             self._display.begin(experiment, self._total_samples, self._budget_s)
 
+    def has_heard_of(self, trial: Trial) -> bool:
+        """Whether callbacks know from this driver that it has started."""
+        return trial.trial_id in self._started
+
     def started(self, trial: Trial) -> None:
+        self._started.add(trial.trial_id)
         self._tell("on_trial_start", trial)
         if trial.checkpoint_number:
             self._tell("on_trial_restore", trial)
@@ -103,6 +110,7 @@ class Listeners:
     def ended(self, trial: Trial) -> None:
         self._tell("on_trial_error" if trial.status == ERROR else "on_trial_complete", trial)
         self._views.pop(trial.trial_id, None)
+        self._started.discard(trial.trial_id)
         if self._artifacts is not None:
             self._artifacts.ended(trial.directory)
         if self._display is not None:
@@ -228,7 +236,7 @@ class _Lazy(Sequence[TrialForCallbacks]):
         return map(self._listeners._view, self._listeners._trials())
 
 
-def _changes(experiment: Experiment) -> Sequence[Exploit]:
+def _changes(experiment: LiveExperiment) -> Sequence[Exploit]:
     """Those that a scheduler of populations has made."""
     return getattr(experiment.scheduler, "perturbations", ())
 

@@ -1,101 +1,107 @@
-"""The journal of an experiment, taken in again; and what an earlier driver was about to write into it."""
+"""The journal of an experiment, taken in by the next driver; and what the earlier one was about to write into it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.run.events import GroupStarted
+from holdfast.core.experiment import records as core
+from holdfast.core.experiment.requests import AnyRequest, Exploit, SetConfig
+from holdfast.core.experiment.trial import Trial
 from holdfast.core.run.state import Outcome
 from holdfast.runs.history import LocalReports, RemoteReports, ReportReader, manifests_of
 from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
-from holdfast.tune.experiment.callback_delivery import TOLD, Backlog
-from holdfast.tune.experiment.machine import Experiment
-from holdfast.tune.experiment.stored_definition import config_from_store, config_to_store
-from holdfast.tune.experiment.trial import Trial
-from holdfast.tune.experiment.trial_storage import OF_TRIAL
 from holdfast.tune.search.suggestion import searched
 
+from .callback_delivery import Backlog
+from .live_experiment import LiveExperiment
+from .stored_definition import config_from_store, config_to_store
+
 Kept = dict[str, list[Record]]
-_BEGAN = ev.Began.__name__
 
 
 def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The event as the journal has it."""
-    if type(event) is ev.Reported:  # very many; the metrics are as the journal can hold them
-        return "Reported", {name: getattr(event, name) for name in event.__struct_fields__}
+    """The event as the journal has it: what of a config cannot be stored is said by where in the space it is."""
     if isinstance(event, (ev.Added, ev.Exploited)):
-        config = config_to_store(event.config, space)
-        params = {"params": config_to_store(event.params, {})} if isinstance(event, ev.Added) else {}
-        event = msgspec.structs.replace(event, config=config, **params)
-    return type(event).__name__, msgspec.to_builtins(event)
+        event = structs.replace(event, config=config_to_store(event.config, space))
+    if isinstance(event, ev.Added):
+        event = structs.replace(event, params=config_to_store(event.params, {}))
+    return core.entry_of(_with_requests(event, partial(_to_store, space=space)))
 
 
-def event_of(record: Record, space: Mapping[str, Any]) -> ev.Event | None:
-    kind = ev.KINDS.get(record.kind)
-    if kind is None:
-        return None
-    event = msgspec.convert(record.body, kind)
+def event_of(kind: str, body: dict[str, Any], space: Mapping[str, Any]) -> ev.DurableEvent | None:
+    event = core.event_of(kind, body)
     if isinstance(event, (ev.Added, ev.Exploited)):
-        event = msgspec.structs.replace(event, config=config_from_store(event.config, space))
+        event = structs.replace(event, config=config_from_store(event.config, space))
     if isinstance(event, ev.Added):
         params = {**config_from_store(event.params, {}), **searched(space, event.config)}
-        event = msgspec.structs.replace(event, params=params)
-    return event
+        event = structs.replace(event, params=params)
+    changed: ev.DurableEvent | None = _with_requests(event, partial(_from_store, space=space))
+    return changed
 
 
-def replay(experiment: Experiment, records: Iterable[Record], space: Mapping[str, Any]) -> tuple[Kept, Backlog]:
-    """Bring the machine, its scheduler and its searcher to where an earlier driver left them. What is given back are
-    the histories of the trials that may go on, and what callbacks may not have heard."""
+def _with_requests(event: Any, change: Any) -> Any:
+    answer: ev.Answer | None = getattr(event, "answer", None)
+    if answer is None or not answer.requests:
+        return event
+    return structs.replace(event, answer=structs.replace(answer, requests=tuple(map(change, answer.requests))))
+
+
+def _to_store(request: AnyRequest, space: Mapping[str, Any]) -> AnyRequest:
+    if isinstance(request, SetConfig):
+        return structs.replace(request, config=config_to_store(request.config, space))
+    if isinstance(request, Exploit):
+        configs = {name: config_to_store(getattr(request, name), space) for name in ("config", "donor_config")}
+        return structs.replace(request, **configs, operations=config_to_store(request.operations, {}))
+    return request
+
+
+def _from_store(request: AnyRequest, space: Mapping[str, Any]) -> AnyRequest:
+    if isinstance(request, SetConfig):
+        return structs.replace(request, config=config_from_store(request.config, space))
+    if isinstance(request, Exploit):
+        configs = {name: config_from_store(getattr(request, name), space) for name in ("config", "donor_config")}
+        return structs.replace(request, **configs)
+    return request
+
+
+def replay(experiment: LiveExperiment, records: Iterable[Record]) -> tuple[Kept, Backlog]:
+    """Bring the experiment, its scheduler and its searcher to where an earlier driver left them. What is given back are
+    the histories of the trials that may continue, and what callbacks may not have heard."""
     kept: Kept = {}
     backlog = Backlog()
-    spent_s, began, last = 0.0, math.inf, 0.0
-    for record in records:
-        spent_s, began = (spent_s + max(0.0, last - began), record.time) if record.kind == _BEGAN else (spent_s, began)
-        last = record.time
-        if record.kind == OF_TRIAL:
-            body = record.body
-            kept.setdefault(body["trial"], []).append(Record(0, record.time, body["kind"], body["body"]))
-            if body["kind"] == GroupStarted.__name__:
-                trial = experiment.trial(body["trial"])
-                trial.heard = min(trial.heard, body["body"]["base"])
-            continue
-        if record.kind == TOLD:
-            backlog.is_told(record.body["count"])
-            continue
-        event = event_of(record, space)
-        if event is None:
-            continue
-        if isinstance(event, ev.Added):
-            experiment.replay_suggestion(event)
-        _apply(experiment, event, backlog)
-        good_end = isinstance(event, ev.Skipped) or (isinstance(event, ev.Ended) and not event.error)
-        if good_end or (isinstance(event, ev.Resumed) and event.anew):
-            kept.pop(event.trial, None)  # type: ignore[attr-defined]
-    experiment.spent_s = spent_s + max(0.0, last - began)
+    results: dict[str, int] = {}
+    state, policy = experiment.state, experiment.policy
+    for record, event in core.replayed(state, records, policy, partial(event_of, space=policy.space)):
+        match event:
+            case ev.OfTrial(trial=trial_id, kind=kind, body=body):
+                kept.setdefault(trial_id, []).append(Record(0, record.time, kind, body))
+            case ev.Reported(trial=trial_id) if trial_id in state.trials:
+                trial = state.trials[trial_id]
+                if trial.results > results.get(trial_id, 0):
+                    backlog.add(trial, trial.last_result)
+                results[trial_id] = trial.results
+            case ev.Began():
+                backlog.begins(event.marks)
+            case ev.CallbacksTold(count=count):
+                backlog.is_told(count)
+            case ev.Ended(trial=trial_id) | ev.Skipped(trial=trial_id) if trial_id in state.trials:
+                backlog.add(state.trials[trial_id], None)
+                if not getattr(event, "error", ""):
+                    kept.pop(trial_id, None)
+            case ev.Resumed(trial=trial_id, anew=True):
+                kept.pop(trial_id, None)
+                results.pop(trial_id, None)
+            case _:
+                pass
     return kept, backlog
-
-
-def _apply(experiment: Experiment, event: ev.Event, backlog: Backlog) -> None:
-    if isinstance(event, ev.Reported):
-        trial = experiment.trial(event.trial)
-        before = trial.results
-        experiment.apply(event)
-        if trial.results > before:
-            backlog.add(trial, trial.last_result)
-        return
-    experiment.apply(event)
-    if isinstance(event, ev.Began):
-        backlog.begins(event.marks)
-    elif isinstance(event, ev.Ended | ev.Skipped):
-        backlog.add(experiment.trial(event.trial), None)
 
 
 def unheard(trial: Trial, home: Location, records: list[Record], patience_s: float) -> list[ev.Reported]:
@@ -120,3 +126,9 @@ def unheard(trial: Trial, home: Location, records: list[Record], patience_s: flo
         moment = rows[number]["time"]
         found.append(ev.Reported(trial.trial_id, number, metrics, None if id is None else number, float(moment)))
     return found
+
+
+def has_finished(records: list[Record]) -> bool:
+    """Whether the trial's run had come to a good end."""
+    ended = read_past(records).ended
+    return ended is not None and ended.outcome is Outcome.FINISHED

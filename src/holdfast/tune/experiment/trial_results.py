@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from holdfast.core.experiment.trial import Trial
 from holdfast.errors import TrainingFailedError, WorkerGroupError
 from holdfast.runs.experiments import rows_by_trial
 from holdfast.runs.history import manifests_of
 from holdfast.store.journal import Record
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.result import Result
-from holdfast.tune.experiment.machine import Experiment
-from holdfast.tune.experiment.trial import Trial
+from holdfast.tune.experiment.live_experiment import LiveExperiment
 
 Rows = list[dict[str, Any]]
 
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 class TrialResults(Sequence[Result]):
     """One for each trial, in their order."""
 
-    def __init__(self, experiment: Experiment, records: Callable[[], Iterable[Record]]) -> None:
+    def __init__(self, experiment: LiveExperiment, records: Callable[[], Iterable[Record]]) -> None:
         self._experiment, self._records = experiment, records
         self._trials = experiment.get_trials()
 

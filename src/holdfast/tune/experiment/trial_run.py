@@ -6,20 +6,20 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
+from holdfast.core.experiment.trial import Trial
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Outcome
 from holdfast.driver.display import OffDisplay
-from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan
-from holdfast.driver.storage_place import storage_of
 from holdfast.engine.base import Inbox
-from holdfast.settings import Settings
-from holdfast.tune.experiment.capacity import Shares
-from holdfast.tune.experiment.shared_nodes import SharedNodes
-from holdfast.tune.experiment.trial_storage import TrialDiskStorage, TrialHistory, TrialRemoteStorage
+from holdfast.errors import message_of
+
+from .capacity import Shares
+from .listeners import Listeners
+from .trial_runtime import SharedByTrials, TrialRuntime
+from .trial_storage import TrialHistory
 
 
 class ForTrial(NamedTuple):
@@ -56,30 +56,24 @@ class _Display(OffDisplay):
     """What a person should know of a trial goes to the experiment's display."""
 
     def __init__(
-        self,
-        name: str,
-        tell: Callable[[str], None],
-        output: Callable[[str, int, str], None] | None,
-        group: Callable[[int], None],
-        retry: Callable[[], None] | None,
+        self, name: str, listeners: Listeners, group: Callable[[int], None], retry: Callable[[], None] | None
     ) -> None:
-        self._name, self._tell, self._output, self._group, self._retry = name, tell, output, group, retry
+        self._name, self._listeners, self._group, self._retry = name, listeners, group, retry
 
     def group(self, generation: int, world_size: int) -> None:
         self._group(generation)
 
     def failure(self, text: str, action: str) -> None:
         if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
-            self._tell(f"{self._name}: {text}{f'; {action}' if action else ''}")
+            self._listeners.warn(f"{self._name}: {text}{f'; {action}' if action else ''}")
             if self._retry is not None:
                 self._retry()
 
     def warning(self, text: str) -> None:
-        self._tell(f"{self._name}: {text}")
+        self._listeners.warn(f"{self._name}: {text}")
 
     def output(self, rank: int, line: str) -> None:
-        if self._output is not None:
-            self._output(self._name, rank, line)
+        self._listeners.output(self._name, rank, line)
 
 
 class TrialRun:
@@ -88,22 +82,16 @@ class TrialRun:
 
     def __init__(
         self,
-        trial_id: str,
-        name: str,
+        trial: Trial,
         plan: Plan,
-        nodes: SharedNodes,
         shares: Shares,
         history: TrialHistory,
-        settings: Settings,
-        shared: Inbox,
-        tell: Callable[[str], None],
-        output: Callable[[str, int, str], None] | None = None,
+        shared: SharedByTrials,
+        runtime: TrialRuntime,
         retry: Callable[[], None] | None = None,
-        heard: int = 0,
     ) -> None:
-        """``heard``: the last report that the experiment knows."""
-        self.trial_id = trial_id
-        self._heard = heard
+        self.trial_id = trial.trial_id
+        self._heard = trial.heard  # the last report that the experiment knows
         history.deliver = lambda then: self.take_in([then])
         self.ending: Ending | None = None
         self.error: Exception | None = None  # of the driver itself
@@ -113,18 +101,12 @@ class TrialRun:
         self._told: tuple[int, int] | None = None  # in which generation, how far it may go
         self._remote, self._lockstep = plan.location.is_remote, plan.lockstep
         inbox = _Inbox()
-        inbox.shared, inbox.run = shared, self
+        inbox.shared, inbox.run = shared.inbox, self
         self._inbox = inbox
-        self.engine = nodes.engine_for(shares, self._session_is_closed)
+        self.engine = shared.nodes.engine_for(shares, self._session_is_closed)
         plan = replace(plan, on_report=self._reported)
-        self._driver = Driver(
-            plan,
-            self.engine,
-            settings,
-            inbox=inbox,
-            storage=_storage(plan, inbox, history, settings),
-            display=_Display(name, tell, output, self._has_begun, retry),
-        )
+        display = _Display(trial.name, shared.listeners, self._has_begun, retry)
+        self._driver = runtime.driver_of(plan, self.engine, inbox, history, display)
 
     @property
     def is_over(self) -> bool:
@@ -133,6 +115,11 @@ class TrialRun:
     @property
     def was_stopped(self) -> bool:
         return self.ending is not None and self.ending.outcome is Outcome.STOPPED
+
+    def failure(self) -> str:
+        """Why it failed; empty if it did not."""
+        error = self.error or (self.ending.error if self.ending is not None else None)
+        return "" if error is None else message_of(error) or type(error).__name__
 
     def due(self) -> float:
         return self._driver.due() if not self.is_over else float("inf")
@@ -215,10 +202,3 @@ class TrialRun:
 
     def _left(self) -> None:
         self.is_gone = True
-
-
-def _storage(
-    plan: Plan, inbox: Inbox, history: TrialHistory, settings: Settings
-) -> TrialDiskStorage | TrialRemoteStorage:
-    disk, remote = partial(TrialDiskStorage, history), partial(TrialRemoteStorage, history)
-    return storage_of(disk, remote, plan.location, inbox, settings, plan.score_attribute)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.experiment.events import OfTrial
+from holdfast.core.experiment.records import entry_of
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage, Entries
 from holdfast.engine.base import Inbox
@@ -19,8 +21,6 @@ from holdfast.store.location import Location
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.scratch import trial_directory
 from holdfast.store.sealed import Damage
-
-OF_TRIAL = "OfTrial"  # the kind of a record that belongs to a trial's own history
 
 Then = Callable[[], None]
 Entry = tuple[str, Mapping[str, Any]]
@@ -36,8 +36,8 @@ class JournalBatch:
     short trials share a sync.
     """
 
-    def __init__(self, storage: DiskStorage | RemoteStorage) -> None:
-        self.storage = storage
+    def __init__(self, storage: DiskStorage | RemoteStorage, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.storage, self._monotonic = storage, monotonic
         self._entries: list[Entry] = []
         self._thens: list[Then] = []
         self._on_their_way = 0  # writes that are not done yet
@@ -76,7 +76,7 @@ class JournalBatch:
         if isinstance(self.storage, DiskStorage):
             if entries:
                 self.storage.write_soon(entries)
-                self._sync_at = min(self._sync_at, time.monotonic() + _SYNC_WITHIN_S)
+                self._sync_at = min(self._sync_at, self._monotonic() + _SYNC_WITHIN_S)
             done()
         else:
             self.storage.write(entries, done)
@@ -122,7 +122,7 @@ class TrialHistory:
             return
         now = time.time()
         self.records += [Record(0, now, kind, dict(body)) for kind, body in kept]
-        own = [(OF_TRIAL, {"trial": self._trial, "kind": kind, "body": dict(body)}) for kind, body in kept]
+        own = [entry_of(OfTrial(self._trial, kind, dict(body))) for kind, body in kept]
         self._batch.note(own, lambda: self.deliver(then))
 
 

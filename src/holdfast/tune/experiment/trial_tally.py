@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.core.experiment.trial import Trial
 from holdfast.core.metric_names import metric_number
-from holdfast.tune.experiment.trial import Trial
 from holdfast.tune.metrics import TRAINING_ITERATION
 from holdfast.tune.progress_reporter import TrialRow
 from holdfast.tune.schedulers.trial_scheduler import ERROR, RUNNING

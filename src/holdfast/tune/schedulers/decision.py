@@ -8,58 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from msgspec import Struct
+from holdfast.core.experiment.requests import Exploit, Request, Resize, Save, SetConfig, StopTrial
 
 Action = Literal["CONTINUE", "PAUSE", "STOP", "ERROR"]
+__all__ = ["Action", "Decision", "Exploit", "Request", "Resize", "Save", "SetConfig", "StopTrial", "policy_rows"]
 ACTIONS = ("CONTINUE", "PAUSE", "STOP", "ERROR")
-
-
-class Request(Struct, frozen=True, tag=True):
-    """Something that a scheduler wants done to a trial."""
-
-    trial_id: str
-
-
-class SetConfig(Request, frozen=True):
-    """Give a trial that has not started yet this configuration."""
-
-    config: dict[str, Any]
-
-
-class Save(Request, frozen=True):
-    """Make a checkpoint now if the trainable can be asked for one; one that reports its own goes on as it is."""
-
-
-class StopTrial(Request, frozen=True):
-    """End another trial, which is paused or waits to run, as a good one."""
-
-    reason: str
-
-
-class Resize(Request, frozen=True):
-    """Run the trial with these bundles of resources from its next start on, which its PAUSE makes soon."""
-
-    resources: tuple[dict[str, float], ...]
-
-
-class Exploit(Request, frozen=True):
-    """Let the trial go on from a checkpoint of the donor, with a new configuration.
-
-    A trial that runs and continues is restarted so; one that pauses or is paused starts so when its turn comes. The
-    donor may be the trial itself. Without a number it is the newest checkpoint that the donor has by then.
-    """
-
-    donor_id: str
-    checkpoint: int | None
-    config: dict[str, Any]
-    donor_config: dict[str, Any]
-    step: int
-    donor_step: int
-    operations: dict[str, Any] = {}
-
-    def policy_row(self) -> list[Any]:
-        """A line of ``pbt_global.txt`` and ``pbt_policy_<trial>.txt``, as Ray Tune writes them."""
-        return [self.trial_id, self.donor_id, self.step, self.donor_step, self.donor_config, self.config]
 
 
 def policy_rows(exploits: Iterable[Exploit], trial_id: str) -> list[list[Any]]:

@@ -12,11 +12,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from holdfast.core.experiment.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 from holdfast.tune.recorded import Recorded
 
 from .decision import Decision, Request
-
-PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
 
 
 class TrialView(Protocol):
@@ -54,6 +53,19 @@ class ExperimentView(Protocol):
 
 
 Requests = Sequence[Request] | None
+__all__ = [
+    "ERROR",
+    "PAUSED",
+    "PENDING",
+    "RUNNING",
+    "TERMINATED",
+    "ExperimentView",
+    "FIFOScheduler",
+    "Requests",
+    "TrialScheduler",
+    "TrialView",
+    "first_waiting",
+]
 
 
 class TrialScheduler(Recorded):

@@ -11,17 +11,20 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.experiment.advance import propose
+from holdfast.core.experiment.resumption import Resumption
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
 from holdfast.store.location import Location
 from holdfast.trackers.trial_callback import Callback
-from holdfast.tune.experiment.capacity import PLAIN
 from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.listeners import Listeners
-from holdfast.tune.experiment.machine import Experiment, Spec
-from holdfast.tune.experiment.resumption import Resumption
+from holdfast.tune.experiment.live_experiment import ExperimentSpec, LiveExperiment
+from holdfast.tune.experiment.shared_nodes import SharedNodes
 from holdfast.tune.experiment.trial_names import TrialNames
+from holdfast.tune.experiment.trial_runtime import SharedByTrials
 from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory, TrialRemoteStorage
+from holdfast.tune.experiment.user_policy import UserPolicy
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
 from holdfast.tune.stopper import NoopStopper
@@ -70,30 +73,19 @@ class Loop:
     """An experiment of one trial, which cannot be started."""
 
     def __init__(self, home: Path, *, fail_fast: bool = False, seen: Callable[[str], None] | None = None) -> None:
-        spec = Spec(None, None, 1, TrialNames("t", "f"), lambda _config: [{"CPU": 1.0}], fail_fast=fail_fast)
         searcher = BasicVariantGenerator()
         searcher.set_search_properties(None, None, {}, num_samples=1, seed=1)
-        what = (Location.parse("path", home), {}, searcher, FIFOScheduler(), NoopStopper(), {})
-        self.experiment = Experiment(spec, *what)
+        names = TrialNames("t", "f")
+        policy = UserPolicy(searcher, FIFOScheduler(), NoopStopper(), {}, names, lambda _config: [{"CPU": 1.0}])
+        self.experiment = LiveExperiment(ExperimentSpec(fail_fast=fail_fast), Location.parse("path", home), policy)
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.storage, self.callback = FarStorage(inbox, seen or (lambda _kind: None)), Hears()
         self.planned: list[str] = []
-        self.driver = ExperimentDriver(
-            self.experiment,
-            self.storage,  # type: ignore[arg-type]
-            inbox,
-            OneNode(),  # type: ignore[arg-type]
-            Settings(),
-            Listeners([self.callback], None, str(home), quiet=True),
-            space={},
-            plan_of=self._plan,
-            configure=SimpleNamespace(),  # type: ignore[arg-type]
-            resumption=Resumption(),
-            max_concurrent=0,
-            score_attribute=None,
-            placement_of=lambda _trial: PLAIN,
-            expected=1,
-        )
+        runtime: Any = SimpleNamespace(plan_of=self._plan, configure=SimpleNamespace(), has_finished=lambda _: False)
+        nodes, batch = SharedNodes(OneNode()), JournalBatch(self.storage)  # type: ignore[arg-type]
+        listeners = Listeners([self.callback], None, str(home), quiet=True)
+        shared = SharedByTrials(nodes, batch, inbox, Settings(), listeners)
+        self.driver = ExperimentDriver(self.experiment, shared, runtime, Resumption(), 1)
         self.driver.replay([])
         self.driver.begin(1)
 
@@ -136,10 +128,12 @@ def test_no_room_is_found_for_a_trial_that_is_over(tmp_path: Path) -> None:
     over: Any = SimpleNamespace(trial_id="t_00000", said=[], is_over=True, is_gone=False, engine=engine)
     driver = loop.driver
     driver._runs["t_00000"] = over
-    driver._happen(loop.experiment.propose())  # type: ignore[arg-type]
+    added = propose(loop.experiment.state, loop.experiment.policy)
+    assert added is not None
+    driver._happen(added)
+    loop.experiment.state.driver.active["t_00000"] = None
     driver._nodes.open(SimpleNamespace(), driver._inbox)  # type: ignore[arg-type]
     driver._hear(driver._heard())
-    driver._starter.fill = lambda: None  # type: ignore[method-assign]
     driver._settle()
     assert driver._nodes.capacity.place([{"CPU": 1.0}]) is not None
 

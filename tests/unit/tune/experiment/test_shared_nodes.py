@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.experiment.trial import Trial
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunSpec
 from holdfast.driver.ears import Ears
@@ -20,6 +21,7 @@ from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.tune.experiment.shared_nodes import SharedNodes, TrialEngine
 from holdfast.tune.experiment.trial_run import TrialRun
+from holdfast.tune.experiment.trial_runtime import SharedByTrials, TrialRuntime
 from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory
 from holdfast.wire import messages as wire
 
@@ -140,7 +142,11 @@ def test_a_trial_of_an_earlier_driver_that_is_placed_elsewhere_now_starts_at_onc
     batch = JournalBatch(at_once)
     told: list[str] = []
     history = TrialHistory("t", batch, 2, records)
-    run = TrialRun("t", "t", plan, nodes.nodes, shares, history, Settings(), shared, told.append)
+    listeners: Any = SimpleNamespace(warn=told.append)
+    of_all = SharedByTrials(nodes.nodes, batch, shared, Settings(), listeners)
+    definition: Any = None
+    runtime = TrialRuntime(None, definition, plan.location, Settings())
+    run = TrialRun(Trial("t", {}, {}, "t", "t", []), plan, shares, history, of_all, runtime)
     run.start()
     nodes.nodes.hear("n2", wire.OfRun(run.engine.run, wire.NodeReady("n2", 1, 1.0, machine="m")))
     for _ in range(10):

@@ -1,18 +1,21 @@
-"""A trial as the experiment knows it, and as schedulers, callbacks and tables see it."""
+"""A trial as the experiment knows it, and as schedulers and tables see it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.store import values
-from holdfast.store.location import Location
-from holdfast.train.checkpoint import Checkpoint
-from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, TERMINATED
+from msgspec import msgpack
+
+from holdfast.core.experiment.requests import Exploit
+
+PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
+_PLAIN = frozenset({str, bool, float, type(None), bytes})
+_INT_LIMIT = 1 << 63
 
 
 class Trial:
-    """Written by the machine alone; everybody else reads. One that has ended is kept packed: there may be 100,000."""
+    """Written by ``step`` alone; everybody else reads. One that has ended is kept packed: there may be 100,000."""
 
     __slots__ = (
         "_config",
@@ -20,12 +23,14 @@ class Trial:
         "_packed",
         "_params",
         "awaits",
+        "changed",
         "checkpoint_number",
         "directory",
         "donor",
         "error",
         "exploits",
         "heard",
+        "last_time",
         "life",
         "name",
         "reason",
@@ -59,10 +64,12 @@ class Trial:
         self.exploits = 0
         self.results = 0
         self.time_total_s = 0.0
+        self.last_time = 0.0  # of its last report or start, while it runs
+        self.changed = 0.0  # when something last happened to it
         self.heard = 0  # the number of its last report in the journal, of those that its last attempt builds upon
         self.restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
         self.awaits = ""  # what becomes of it when its processes are gone: "STOP", "PAUSE", "EXPLOIT", "ERROR"
-        self.donor: Any = None  # the exploit that waits for its next start
+        self.donor: Exploit | None = None  # the exploit that waits for its next start
         self.life = 0  # how often it began from the beginning
 
     @property
@@ -102,9 +109,12 @@ class Trial:
         """It has ended: keep what it was in few bytes, if that can be written down."""
         result = dict(self.last_result)
         has_config = result.pop("config", None) is not None
+        what = [self.config, self.evaluated_params, result, has_config]
         try:
-            packed = values.encode([self.config, self.evaluated_params, result, has_config])
-        except (TypeError, ValueError):
+            if not _is_plain(what):
+                return
+            packed = msgpack.encode(what)
+        except (RecursionError, UnicodeEncodeError):
             return
         self._packed, self._config, self._params, self._last_result = packed, None, None, None
 
@@ -115,7 +125,7 @@ class Trial:
             self._packed = b""
 
     def _unpacked(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        config, params, result, has_config = values.decode(self._packed)
+        config, params, result, has_config = msgpack.decode(self._packed, strict=False)
         return config, params, {**result, "config": config} if has_config else result
 
     def __str__(self) -> str:
@@ -125,46 +135,13 @@ class Trial:
         return f"Trial({self.trial_id!r}, {self.status})"
 
 
-class TrialForCallbacks:
-    """What callbacks, loggers and reporters see: the same trial, whose checkpoint is one that can be read."""
-
-    __slots__ = ("_home", "_trial", "local_path")
-
-    def __init__(self, trial: Trial, home: Location, local_path: str) -> None:
-        self._trial, self._home = trial, home
-        self.local_path = local_path
-
-    @property
-    def trial_id(self) -> str:
-        return self._trial.trial_id
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        return self._trial.config
-
-    @property
-    def evaluated_params(self) -> Mapping[str, Any]:
-        return self._trial.evaluated_params
-
-    @property
-    def status(self) -> str:
-        return self._trial.status
-
-    @property
-    def last_result(self) -> Mapping[str, Any]:
-        return self._trial.last_result
-
-    @property
-    def error(self) -> str | None:
-        return self._trial.error
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        name = self._trial.last_result.get("checkpoint_dir_name")
-        return None if name is None else Checkpoint(self._home / "checkpoints" / name)
-
-    def __str__(self) -> str:
-        return self._trial.name
-
-    def __repr__(self) -> str:
-        return repr(self._trial)
+def _is_plain(value: Any) -> bool:
+    """Whether the value comes back as it was, tuples as lists: msgspec also takes enums, sets and other objects."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is int:
+        return bool(-_INT_LIMIT <= value < _INT_LIMIT)
+    if kind is dict:
+        return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
+    return kind in (list, tuple) and all(map(_is_plain, value))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.run.state import Outcome
-from holdfast.runs.past import read_past
-from holdfast.store.journal import Record
-from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING
-
-from .trial import Trial
+from holdfast.core.experiment.trial import ERROR, Trial
 
 
-@dataclass(frozen=True)
-class Resumption:
+class Resumption(Struct, frozen=True):
     """Each is "resume", "restart" or "skip"; which one counts for a trial is by how it was left."""
 
     unfinished: str = "resume"
@@ -22,7 +16,7 @@ class Resumption:
     finished: str = "skip"
 
     def of(self, trial: Trial) -> ev.Event | None:
-        """What happens to it now; None if it stays as it is, or goes on as it would anyhow."""
+        """What happens to it now; None if it stays as it is, or continues as it would anyhow."""
         how = self.unfinished
         if trial.has_ended:
             how = self.errored if trial.error and trial.status == ERROR else self.finished
@@ -33,9 +27,3 @@ class Resumption:
         if not trial.has_ended and how == "restart":
             return ev.Resumed(trial.trial_id, anew=True)
         return None
-
-
-def was_over(trial: Trial, records: list[Record]) -> bool:
-    """Whether its run had come to an end, and the driver died before it could say what that means."""
-    ended = read_past(records).ended
-    return trial.status == PENDING and ended is not None and ended.outcome is Outcome.FINISHED

@@ -1,0 +1,79 @@
+"""One step in the making: the state that changes, who is asked, and the commands that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
+
+from holdfast.core.experiment import commands as do
+from holdfast.core.experiment import events as ev
+from holdfast.core.experiment.policy import Policy
+from holdfast.core.experiment.requests import AnyRequest, Exploit, Resize, SetConfig, StopTrial
+from holdfast.core.experiment.state import ExperimentState
+from holdfast.core.experiment.trial import RUNNING, Trial
+
+
+class Turn:
+    __slots__ = ("commands", "is_replay", "now", "policy", "state")
+
+    def __init__(self, state: ExperimentState, now: float, policy: Policy, is_replay: bool) -> None:
+        self.state, self.now, self.policy, self.is_replay = state, now, policy, is_replay
+        self.commands: list[do.Command] = []
+
+    def trial(self, trial_id: str) -> Trial | None:
+        """None if the journal has lost the record that added it."""
+        trial = self.state.trials.get(trial_id)
+        if trial is not None:
+            trial.changed = self.now
+        return trial
+
+    def do(self, *commands: do.Command) -> None:
+        self.commands.extend(commands)
+
+    def journal(self, event: ev.Event, answer: ev.Answer = ev.CONTINUE) -> None:
+        if self.is_replay:
+            return
+        if answer != ev.CONTINUE:
+            event = structs.replace(event, answer=answer)
+        self.commands.insert(0, do.Journal(event))
+
+    def settled(self, event: Any, said: ev.Answer) -> ev.Answer:
+        """The answer that counts: the journal's word, if it has one."""
+        recorded: ev.Answer | None = event.answer
+        if recorded is not None:
+            return recorded
+        return ev.CONTINUE if self.is_replay and self.state.answers_recorded else said
+
+    def expect(self, trial: Trial, what: str, reason: str) -> None:
+        """That is decided about the trial, for when it does not run any more; that is now, or it is told to stop."""
+        trial.awaits, trial.reason = what, reason
+        self.state.awaiting[trial.trial_id] = trial
+        if trial.status == RUNNING:
+            self.do(do.StopRun(trial.trial_id))
+
+    def carry_out(self, requests: Sequence[AnyRequest]) -> None:
+        for request in requests:
+            trial = self.state.trials.get(request.trial_id)
+            if trial is None or trial.has_ended:
+                continue
+            match request:
+                case SetConfig(config=config):
+                    set_config(self, trial, dict(config))
+                case StopTrial(reason=reason):
+                    if trial.awaits != "ERROR":
+                        self.expect(trial, "STOP", reason)
+                case Resize(resources=resources):
+                    trial.resources = [dict(bundle) for bundle in resources]
+                case Exploit():
+                    trial.donor = request
+                    if trial.status == RUNNING and not trial.awaits:
+                        self.expect(trial, "EXPLOIT", f"it goes on from {request.donor_id}")
+                case _:
+                    pass  # a class saves with every result behind which this may be asked; a function when it wants
+
+
+def set_config(turn: Turn, trial: Trial, config: dict[str, Any]) -> None:
+    trial.config = config
+    trial.evaluated_params = {**trial.evaluated_params, **turn.policy.searched(config)}
