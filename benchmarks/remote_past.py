@@ -17,8 +17,8 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.runs.past import read_past
-from holdfast.store.checkpoints import FORMAT, Manifest
 from holdfast.store.location import Location
+from holdfast.store.manifests import FORMAT, Manifest
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.fetch import in_parallel

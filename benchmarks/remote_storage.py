@@ -18,8 +18,8 @@ import xxhash
 
 from distance import farther_away
 from holdfast.node.depot import Depot
-from holdfast.store.checkpoints import FORMAT, Manifest, manifest_line
 from holdfast.store.location import Location
+from holdfast.store.manifests import FORMAT, Manifest, manifest_line
 from measure import Findings, Goal, Options, Summary, main, progress, summary
 from peers import Job, available, work_directory
 from recovery import CHECKPOINT_EVERY, STEP_S, kill_once

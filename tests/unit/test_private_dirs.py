@@ -11,8 +11,9 @@ import pytest
 
 from holdfast.errors import StorageError
 from holdfast.private_dirs import is_private, make_private
-from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import FORMAT, Manifest, Shard
 from holdfast.store.scratch import make_scratch_root
 
 STRANGER = 65534

@@ -6,24 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.cli import output, runs
-from holdfast.cli.lease_probe import LivingDriver
-from holdfast.cli.paths import TrialLocation
-from holdfast.cli.runs import Run
-from holdfast.cli.trials import open_trial
+from holdfast.cli import output
 from holdfast.core.metric_names import metric_number
 from holdfast.driver.display_picture import ago, headline, value_text
 from holdfast.printable import printable
-from holdfast.runs.experiments import (
-    ENDED,
-    OF_TRIAL,
-    ExperimentRecord,
-    TrialRecord,
-    account,
-    is_experiment,
-    own_records,
-)
-from holdfast.store.journal import Record
+from holdfast.runs.experiments import ENDED, ExperimentRecord, TrialRecord
+from holdfast.runs.stored_experiment import StoredExperiment
+from holdfast.runs.stored_run import StoredRun
+from holdfast.store.interfaces import LivingDriver
 from holdfast.store.sealed import Damage
 
 LIST_HEADER = ("EXPERIMENT", "STATE", "TRIALS", "RESULTS", "LAST CHANGE", "BEST")
@@ -32,45 +22,22 @@ _SHOWN_TRIALS = 200
 _SHOWN_FAILURES = 20
 
 
-def refuse(stored: Run, command: str) -> None:
+def refuse(stored: StoredRun, command: str) -> None:
     """For commands that look at one run: an experiment has many."""
-    if is_experiment(runs.identity(stored)):
+    if isinstance(stored, StoredExperiment):
         raise ValueError(
             f"{stored.location} is an experiment. Give one of its trials: holdfast {command} "
             f"{stored.location}/<trial>; holdfast show {stored.location} lists them"
         )
 
 
-def read(stored: Run, identity: Mapping[str, Any]) -> tuple[ExperimentRecord, LivingDriver | None]:
-    """Without a driver nothing runs, whatever the last one wrote."""
-    driver = stored.driver()
-    found = account(stored.location, identity, stored.journal()[0])
-    for trial in found.trials.values() if driver is None else ():
-        if trial.status == "RUNNING":
-            trial.status = "PENDING"
-    return found, driver
-
-
-def parts(stored: Run, found: ExperimentRecord) -> Iterator[tuple[TrialRecord, Run]]:
-    """The trials that have begun, as runs; the journal is read once for all."""
-    own: dict[str, list[Record]] = {id: [] for id in found.trials}
-    for record in stored.journal()[0]:
-        if record.kind == OF_TRIAL:
-            own[record.body["trial"]].append(record)
-    for trial in found.trials.values():
-        if own[trial.id]:
-            home = stored.location / trial.directory
-            location = TrialLocation(home.root, home.key, home.options, home.filesystem, trial.id)
-            yield trial, open_trial(location, own_records(own[trial.id], trial.id))
-
-
 def state_of(found: ExperimentRecord, driver: LivingDriver | None) -> str:
     return "running" if driver is not None else "finished" if found.is_over else "interrupted"
 
 
-def row(stored: Run, identity: Mapping[str, Any]) -> dict[str, Any]:
+def row(stored: StoredExperiment) -> dict[str, Any]:
     """For ``ls``."""
-    found, driver = read(stored, identity)
+    found, driver = stored.look()
     best = found.best
     return {
         "kind": "experiment",
@@ -78,7 +45,7 @@ def row(stored: Run, identity: Mapping[str, Any]) -> dict[str, Any]:
         "reports": sum(trial.results for trial in found.trials.values()),
         "last_change": found.changed,
         "trials": dict(found.counts),
-        "best": best and _trial_json(best, identity),
+        "best": best and _trial_json(best, found.identity),
     }
 
 
@@ -99,8 +66,10 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return f"{sum(counts.values()):,}{f': {parts}' if parts else ''}"
 
 
-def show(stored: Run, identity: Mapping[str, Any], damage: list[Damage], as_json: bool) -> int:
-    found, driver = read(stored, identity)
+def show(stored: StoredExperiment, as_json: bool) -> int:
+    damage = stored.run_file_damage() + stored.journal_damage()
+    found, driver = stored.look()
+    identity = found.identity
     if as_json:
         output.print_json(_as_json(found, driver, identity, damage))
         return 1 if damage else 0

@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from holdfast.cli import experiments, output, paths, runs
-from holdfast.cli.runs import Run
+from holdfast.cli import experiments, output, paths
 from holdfast.driver.display_picture import clean
+from holdfast.runs.stored_run import StoredRun
 
 _POLL_S = 0.2
 _REMOTE_POLL_S = 2.0
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     experiments.refuse(stored, "logs")
-    poll_s = _REMOTE_POLL_S if stored.location.is_remote else _POLL_S
+    poll_s = stored.location.pause_s(_POLL_S, _REMOTE_POLL_S)
     is_driven = arguments.follow and stored.driver() is not None
     _check(stored, arguments, is_driven)
     printer = _Printer(stored, arguments)
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(stored: Run, arguments: argparse.Namespace, is_driven: bool) -> None:
+def _check(stored: StoredRun, arguments: argparse.Namespace, is_driven: bool) -> None:
     attempts = stored.attempts()
     attempt = arguments.attempt
     if attempt is not None and attempt not in attempts:
@@ -71,7 +71,7 @@ def _check(stored: Run, arguments: argparse.Namespace, is_driven: bool) -> None:
 class _Printer:
     """Prints the whole lines that logs have beyond what was printed of them before."""
 
-    def __init__(self, stored: Run, arguments: argparse.Namespace) -> None:
+    def __init__(self, stored: StoredRun, arguments: argparse.Namespace) -> None:
         self._run, self._rank, self._as_json = stored, arguments.rank, arguments.json
         self._is_following = arguments.follow  # then more ranks may come, and the first is prefixed too
         self._is_terminal = sys.stdout.isatty()
@@ -115,7 +115,7 @@ class _Printer:
         self._done[attempt, rank] = done
 
 
-def _latest(stored: Run) -> int:
+def _latest(stored: StoredRun) -> int:
     return max(stored.attempts(), default=0)
 
 

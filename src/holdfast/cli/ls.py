@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 import msgspec
 
-from holdfast.cli import experiments, output, paths, reading, runs
+from holdfast.cli import experiments, output, paths
 from holdfast.errors import HoldfastError
-from holdfast.runs.experiments import is_experiment
+from holdfast.runs.stored_experiment import StoredExperiment, open_stored
 from holdfast.store.location import Location
 from holdfast.store.remote.fetch import in_parallel
+from holdfast.store.run_at import run_at
 
 # What reading may raise when somebody has written intact records that no version of Holdfast writes.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
@@ -43,17 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _runs(storage: Location, is_default: bool) -> list[Location]:
-    directory = storage.path
-    if directory is not None and directory.is_dir():
-        os.listdir(directory)  # what may not be read is no run for that
+    names = run_at(storage, paths.PATIENCE_S).directories()  # first: what may not be read is not a run for that
     if paths.is_run(storage):
         return [storage]
-    if directory is not None and not directory.is_dir():
-        if not directory.exists() and is_default:
-            return []
-        what = "is no directory" if directory.exists() else "does not exist"
-        raise ValueError(f"{storage} {what}. Give the storage_path of your runs.")
-    return paths.runs_below(storage)
+    if storage.local_problem and not (is_default and storage.local_problem == "does not exist"):
+        raise ValueError(f"{storage} {storage.local_problem}. Give the storage_path of your runs.")
+    return paths.runs_below(storage, names)
 
 
 def _print_tables(of_runs: list[dict[str, Any]], of_experiments: list[dict[str, Any]]) -> None:
@@ -75,15 +70,14 @@ def _row(location: Location) -> dict[str, Any]:
     }
     row |= {"last_checkpoint": None, "last_change": None, "problem": None}
     try:
-        stored = runs.open_run(location)
-        identity = runs.identity(stored)
-        if is_experiment(identity):
-            return row | experiments.row(stored, identity)
-        found = reading.read(stored, with_manifests=False)
+        stored = open_stored(location, paths.READ_PATIENCE_S)
+        if isinstance(stored, StoredExperiment):
+            return row | experiments.row(stored)
+        found = stored.read(with_manifests=False)
         row |= {"state": found.state, "reports": found.last_report[0], "last_change": found.last_change}
         newest = found.past.state.newest
         row["last_checkpoint"] = newest and newest.id
-        if not identity:
+        if not stored.known_identity():
             row["problem"] = f"what it is was lost; holdfast verify {location} says more"
     except (HoldfastError, OSError) as error:
         row["problem"] = str(error)

@@ -39,7 +39,6 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Only for a process of its own: see ``lease_probe``."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # in ``holdfast ... | head`` the reader's end is ours, without a word
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")

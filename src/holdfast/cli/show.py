@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from itertools import islice
 from typing import Any
 
 import msgspec
 
-from holdfast.cli import experiments, output, paths, reading, runs, timeline
+from holdfast.cli import experiments, output, paths, timeline
 from holdfast.cli.checkpoints import listing as checkpoints
 from holdfast.driver.display_picture import ago, headline
 from holdfast.printable import printable
-from holdfast.runs.experiments import is_experiment
-from holdfast.runs.ledger import Ledger, account
-from holdfast.store.metrics import parse_line
+from holdfast.runs.ledger import Ledger
+from holdfast.runs.reading import Reading
+from holdfast.runs.stored_experiment import StoredExperiment
 from holdfast.store.sealed import Damage
 
 _SHOWN_CHECKPOINTS = 10
-_QUICKLY_READ = 100_000  # reports
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,15 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
-    identity = runs.identity(stored)
-    if is_experiment(identity):
-        damage = reading.confirmed(stored.run_file_damage) + reading.confirmed(reading.journal_damage, stored)
-        return experiments.show(stored, identity, damage, arguments.json)
-    found = reading.read(stored)
+    stored = paths.open_run(arguments.run_path)
+    if isinstance(stored, StoredExperiment):
+        return experiments.show(stored, arguments.json)
+    found = stored.read()
     told = timeline.moments(found.records)
-    ledger = _ledger(found)
-    damage = _damage(found)
+    ledger = found.quick_ledger()
+    damage = [*stored.run_file_damage(), *stored.journal_damage(), *stored.manifest_damage()]
     if arguments.json:
         output.print_json(_as_json(found, told, ledger, damage))
     else:
@@ -46,26 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if damage else 0
 
 
-def _damage(found: reading.Reading) -> list[Damage]:
-    looks = (lambda run: run.run_file_damage(), reading.journal_damage, reading.manifest_damage)
-    return [damage for look in looks for damage in reading.confirmed(look, found.run)]
-
-
-def _ledger(found: reading.Reading) -> Ledger | None:
-    """Where the time went; None where there are so many reports that it would take long."""
-    stamps, left = {}, _QUICKLY_READ
-    for group in found.past.groups:
-        lines = list(islice(found.run.metrics_backwards(group.generation), left + 1))
-        left -= len(lines)
-        if left < 0:
-            return None
-        rows = [row for row in map(parse_line, reversed(lines)) if row is not None]
-        stamps[group.generation] = [(r["index"], r["time"]) for r in rows if isinstance(r["time"], (int, float))]
-    return account(found.records, stamps)
-
-
 def _as_json(
-    found: reading.Reading, told: list[timeline.Moment], ledger: Ledger | None, damage: list[Damage]
+    found: Reading, told: list[timeline.Moment], ledger: Ledger | None, damage: list[Damage]
 ) -> dict[str, Any]:
     reports, row = found.last_report
     driver = found.driver
@@ -79,7 +57,7 @@ def _as_json(
         "metrics": row and row["metrics"],
         "last_change": output.iso_time(found.last_change),
         "failures_counted": found.past.state.spent,
-        "configuration": runs.identity(found.run),
+        "configuration": found.run.known_identity(),
         "ledger": ledger and _ledger_json(ledger),
         "timeline": events,
         "failures": [event for event in events if event["kind"] == "failure"],
@@ -94,7 +72,7 @@ def _ledger_json(ledger: Ledger) -> dict[str, Any]:
     return {**msgspec.to_builtins(ledger), "goodput": ledger.goodput, "failures": failures}
 
 
-def _print_summary(found: reading.Reading, ledger: Ledger | None) -> None:
+def _print_summary(found: Reading, ledger: Ledger | None) -> None:
     reports, row = found.last_report
     changed = found.last_change
     since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
@@ -105,13 +83,13 @@ def _print_summary(found: reading.Reading, ledger: Ledger | None) -> None:
         ("reports", f"{reports:,}{since}"),
         ("metrics", output.metrics_text(row and row["metrics"])),
         ("time", "more reports than are quickly read" if ledger is None else ledger.summary()),
-        *_configuration(runs.identity(found.run)),
+        *_configuration(found.run.known_identity()),
     ]
     for name, text in lines:
         output.say(f"{name:<12}{headline(text, 400)}")
 
 
-def _driver_text(found: reading.Reading) -> str:
+def _driver_text(found: Reading) -> str:
     driver = found.driver
     if driver is None:
         return ""
@@ -146,7 +124,7 @@ def _print_history(told: list[timeline.Moment]) -> None:
         output.say(f"  {output.local_time(moment.time)}  {elapsed:>9}  {headline(moment.text)}{done}")
 
 
-def _print_checkpoints(found: reading.Reading) -> None:
+def _print_checkpoints(found: Reading) -> None:
     kept = checkpoints.kept_checkpoints(found)
     output.say()
     output.say(f"checkpoints{'' if kept else ': none'}")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import time
 
-from holdfast.cli import output, paths, reading, runs
-from holdfast.cli.lease_probe import LivingDriver
-from holdfast.cli.runs import Run
+from holdfast.cli import output, paths
 from holdfast.driver import stop_requests
 from holdfast.driver.stop_requests import StopRequest
 from holdfast.errors import HoldfastError, StorageError, StorageUnavailableError
+from holdfast.runs.stored_run import StoredRun
+from holdfast.store.interfaces import LivingDriver
 from holdfast.store.objects.base import ObjectStore
 
 _POLL_S = 0.1
@@ -32,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     driver = _driver(stored)
     if driver is None:
-        state = reading.read(stored, with_manifests=False).state
+        state = stored.read(with_manifests=False).state
         return _tell(
             arguments, stored, False, state, f"nothing to stop: nobody drives {stored.location}, it is {state}"
         )
@@ -57,11 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
         output.note(f"asked {who} to stop; waiting for it")
     if not _await_end(stored, driver, arguments.timeout):
         return _give_up(arguments, stored, objects, who)
-    state = reading.read(stored, with_manifests=False).state
+    state = stored.read(with_manifests=False).state
     return _tell(arguments, stored, True, state, f"{stored.location} is {state}")
 
 
-def _driver(stored: Run) -> LivingDriver | None:
+def _driver(stored: StoredRun) -> LivingDriver | None:
     """One that has just taken the lease says within a moment who it is."""
     deadline = time.monotonic() + _SAYS_WHO_IT_IS_WITHIN_S
     driver = stored.driver()
@@ -71,9 +71,9 @@ def _driver(stored: Run) -> LivingDriver | None:
     return driver
 
 
-def _await_end(stored: Run, driver: LivingDriver, timeout_s: float) -> bool:
+def _await_end(stored: StoredRun, driver: LivingDriver, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    poll_s = _REMOTE_POLL_S if stored.location.is_remote else _POLL_S
+    poll_s = stored.location.pause_s(_POLL_S, _REMOTE_POLL_S)
     while time.monotonic() < deadline:
         found = stored.driver()
         if found is None or found.since not in (None, driver.since):  # another one has begun since
@@ -82,7 +82,7 @@ def _await_end(stored: Run, driver: LivingDriver, timeout_s: float) -> bool:
     return False
 
 
-def _give_up(arguments: argparse.Namespace, stored: Run, objects: ObjectStore, who: str) -> int:
+def _give_up(arguments: argparse.Namespace, stored: StoredRun, objects: ObjectStore, who: str) -> int:
     """A request that nobody has heard of must not stop the run at some later time."""
     unheard = stop_requests.is_waiting(objects)
     if unheard:
@@ -93,7 +93,7 @@ def _give_up(arguments: argparse.Namespace, stored: Run, objects: ObjectStore, w
     return _tell(arguments, stored, not unheard, "running", f"after {arguments.timeout:g} s {who} {why}", code=1)
 
 
-def _tell(arguments: argparse.Namespace, stored: Run, asked: bool, state: str, text: str, code: int = 0) -> int:
+def _tell(arguments: argparse.Namespace, stored: StoredRun, asked: bool, state: str, text: str, code: int = 0) -> int:
     if arguments.json:
         output.print_json({"path": str(stored.location), "asked": asked, "state": state, "text": text})
     else:

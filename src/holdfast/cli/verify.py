@@ -6,20 +6,21 @@ Exit code 1 if anything is damaged. What was set aside before is named, and is n
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from holdfast.cli import experiments, output, paths, reading, runs
-from holdfast.cli.runs import Run
+from holdfast.cli import output, paths
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.state import CheckpointRecord
 from holdfast.driver.display_picture import headline
 from holdfast.driver.recovery import reconcile
 from holdfast.errors import CheckpointDamagedError
-from holdfast.runs.experiments import is_experiment
-from holdfast.store.checkpoints import CheckpointStore, Manifest
+from holdfast.runs.stored_experiment import StoredExperiment
+from holdfast.runs.stored_run import StoredRun, checkpoint_of
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.interfaces import Judge
+from holdfast.store.manifests import Manifest
 from holdfast.store.sealed import Damage
 
 
@@ -33,10 +34,10 @@ class Check:
 class _OnlyLooking(CheckpointStore):
     """Lets the driver's own way of taking stock be used without its clearing up."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: StoredRun) -> None:
         self._run = run
 
-    def scan(self) -> tuple[list[Manifest], list[Damage]]:
+    def scan(self, judge: Judge | None = None) -> tuple[list[Manifest], list[Damage]]:
         return self._run.manifests()
 
     def delete(self, id: str) -> None: ...
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     checks: list[Check] = []
     for check in _checks(stored):
         checks.append(check)
@@ -71,48 +72,46 @@ def run(arguments: argparse.Namespace) -> int:
         return 1 if damaged else 0
     for id, why in set_aside:
         output.say(f"quarantined  {id}: {headline(why)}")
-    if not is_experiment(runs.identity(stored)):
+    if not isinstance(stored, StoredExperiment):
         since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: there is no good checkpoint"
         output.say(f"a driver would go on from {since}")
     output.say(f"{damaged} of {len(checks)} damaged" if damaged else f"all {len(checks)} good")
     return 1 if damaged else 0
 
 
-def _checks(stored: Run) -> Iterator[Check]:
-    yield Check("run.json", "good", reading.confirmed(stored.run_file_damage))
+def _checks(stored: StoredRun) -> Iterator[Check]:
+    yield Check("run.json", "good", stored.run_file_damage())
     records, _ = stored.journal()
-    files = _count(stored.journal_files(), "object" if stored.location.is_remote else "file")
-    found = f"good: {_count(len(records), 'record')} in {files}"
-    yield Check("journal", found, reading.confirmed(reading.journal_damage, stored))
-    identity = runs.identity(stored)
-    if is_experiment(identity):
-        yield from _check_trials(stored, identity)
+    found = f"good: {_count(len(records), 'record')} in {stored.store.journal_files()}"
+    yield Check("journal", found, stored.journal_damage())
+    if isinstance(stored, StoredExperiment):
+        yield from _check_trials(stored)
         return
     yield _check_metrics(stored)
     yield from _check_checkpoints(stored)
 
 
-def _check_trials(stored: Run, identity: Mapping[str, Any]) -> Iterator[Check]:
-    for trial, part in experiments.parts(stored, experiments.read(stored, identity)[0]):
+def _check_trials(stored: StoredExperiment) -> Iterator[Check]:
+    for trial, part in stored.trials(stored.look()[0]):
         checks = [_check_metrics(part), *_check_checkpoints(part)]
         found = f"good: {_count(trial.results, 'result')}, {_count(len(checks) - 1, 'checkpoint')}"
         damage = [Damage(f"{trial.directory}/{d.path}", d.where, d.what) for check in checks for d in check.damage]
         yield Check(trial.name, found, damage)
 
 
-def _check_metrics(stored: Run) -> Check:
+def _check_metrics(stored: StoredRun) -> Check:
     files = stored.metrics_files()
     count = 0
     damage: list[Damage] = []
     for file in files:
-        count += stored.read_metrics(file)[0]
-        damage += reading.confirmed(lambda file: stored.read_metrics(file)[1], file)
+        intact, found = stored.metrics_damage(file)
+        count, damage = count + intact, damage + found
     return Check("metrics", f"good: {_count(count, 'report')} in {_count(len(files), 'file')}", damage)
 
 
-def _check_checkpoints(stored: Run) -> Iterator[Check]:
-    for damage in reading.confirmed(reading.manifest_damage, stored):
-        yield Check(reading.checkpoint_of(damage), "", [damage])
+def _check_checkpoints(stored: StoredRun) -> Iterator[Check]:
+    for damage in stored.manifest_damage():
+        yield Check(checkpoint_of(damage), "", [damage])
     for manifest in stored.manifests()[0]:
         size = output.size_text(sum(entry.size for entry in manifest.files))
         check = Check(manifest.id, f"good: report {manifest.report:,}, {_count(len(manifest.files), 'file')}, {size}")
@@ -125,17 +124,17 @@ def _check_checkpoints(stored: Run) -> Iterator[Check]:
         yield check
 
 
-def _resume(stored: Run, damage: Iterable[Damage]) -> CheckpointRecord | None:
+def _resume(stored: StoredRun, damage: Iterable[Damage]) -> CheckpointRecord | None:
     """What the next driver would choose: it takes stock as it does here, and tries the newest first.
 
     While one is at work its journal says it all, and the files would be ahead of it.
     """
     is_driven = stored.driver() is not None
-    past = reading.replay(stored.location, stored.journal()[0])
+    past = stored.past(stored.records())
     state = past.state
-    score = (runs.identity(stored).get("checkpoint") or {}).get("checkpoint_score_attribute")
+    score = (stored.known_identity().get("checkpoint") or {}).get("checkpoint_score_attribute")
     events = [] if is_driven else reconcile(past, _OnlyLooking(stored), score)[0]
-    for event in (*events, *(ev.Damaged(reading.checkpoint_of(d), d.what) for d in damage)):
+    for event in (*events, *(ev.Damaged(checkpoint_of(d), d.what) for d in damage)):
         state = core.replay(state, event)
     return state.newest
 

@@ -13,10 +13,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.cli import experiments, output, paths, reading, runs, timeline
+from holdfast.cli import experiments, output, paths, timeline
 from holdfast.driver.display_picture import Rate, ago, headline, rate_text
 from holdfast.errors import StorageUnavailableError
 from holdfast.printable import printable
+from holdfast.runs.reading import Reading
+from holdfast.runs.stored_run import StoredRun
 
 _EVERY_S = 1.0
 _REMOTE_EVERY_S = 5.0
@@ -29,7 +31,7 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 class View:
     """The run at one look."""
 
-    found: reading.Reading
+    found: Reading
     told: list[timeline.Moment]
     reports: int
     metrics: Any
@@ -120,9 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     experiments.refuse(stored, "watch")
-    every_s = arguments.interval or (_REMOTE_EVERY_S if stored.location.is_remote else _EVERY_S)
+    every_s = arguments.interval or stored.location.pause_s(_EVERY_S, _REMOTE_EVERY_S)
     rate = Rate()
     show = Lines() if arguments.json else Screen() if sys.stdout.isatty() else Plain()
     view = _look(stored, rate)
@@ -137,8 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
             output.note(f"holdfast: {error}")
 
 
-def _look(stored: runs.Run, rate: Rate) -> View:
-    found = reading.read(stored, with_manifests=False)
+def _look(stored: StoredRun, rate: Rate) -> View:
+    found = stored.read(with_manifests=False)
     reports, row = found.last_report
     view = View(found, timeline.moments(found.records), reports, row and row["metrics"], time.time())
     view.rate = rate.update(time.monotonic(), reports)

@@ -17,8 +17,9 @@ from typing import Any
 from holdfast.drill.faults import Fault
 from holdfast.drill.stage import Stage
 from holdfast.errors import StorageFullError
-from holdfast.store.checkpoints import CheckpointStore, Manifest
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk
+from holdfast.store.manifests import Manifest
 
 _WRITES = ("makedirs", "write_new", "append", "overwrite", "copy_file")
 _SLOW = (*_WRITES, "sync", "fsync_file", "fsync_dir", "rename")

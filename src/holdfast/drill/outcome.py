@@ -9,12 +9,9 @@ from typing import Any
 
 from holdfast.core.run.state import Outcome as Ended
 from holdfast.drill.stage import Stage
-from holdfast.runs.past import Past, read_past
-from holdfast.store import journal
-from holdfast.store.checkpoints import CheckpointStore
-from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import read_metrics
-from holdfast.store.remote.mirror import mirror
+from holdfast.runs.past import Past
+from holdfast.runs.reading import Reading
+from holdfast.runs.stored_run import StoredRun
 
 Record = dict[str, Any]  # what a worker noted before a report
 PATIENCE_S = 20.0
@@ -72,48 +69,29 @@ class RunOutcome:
 
 def read(stage: Stage) -> list[RunOutcome]:
     """The runs, in the order in which they began."""
-    found = []
-    for path in sorted(stage.storage_dir.iterdir()):
-        layout = _layout(stage, path)
-        if layout is not None:
-            found.append(_read_run(stage, path, layout))
+    names = sorted(path.name for path in stage.storage_dir.iterdir())
+    stored = (StoredRun(stage.storage / name, PATIENCE_S) for name in names)
+    found = [_read_run(stage, run.read(with_driver=False)) for run in stored if run.records()]
     return sorted(found, key=lambda run: run.began)
 
 
-def _layout(stage: Stage, path: Path) -> RunLayout | None:
-    """The run's records as they lie on a disk, also of one that is stored as in an object store."""
-    if not stage.storage.is_remote:
-        layout = RunLayout(path)
-        return layout if layout.segments() else None
-    objects = (stage.storage / path.name).open(PATIENCE_S)
-    copy = stage.directory / "copies" / path.name
-    return mirror(objects, copy)
-
-
-def _read_run(stage: Stage, path: Path, layout: RunLayout) -> RunOutcome:
-    records, _ = journal.read(layout)
-    past = read_past(records)
+def _read_run(stage: Stage, found: Reading) -> RunOutcome:
+    past, name = found.past, found.run.location.name
     groups = [Group(g.generation, g.base, g.world_size, g.resume) for g in past.groups]
-    reports = {g.generation: read_metrics(layout, g.generation, 0)[0] for g in groups}
-    rows: list[dict[str, Any]] = []
-    for group in groups:
-        del rows[group.base :]
-        rows.extend(report["metrics"] for report in reports[group.generation])
-    manifests, _ = CheckpointStore(layout).scan()
     return RunOutcome(
-        name=path.name,
-        began=records[0].time if records else 0.0,
+        name=name,
+        began=found.records[0].time,
         finished=past.ended is not None and past.ended.outcome is Ended.FINISHED,
         reason=_reason(past),
         groups=groups,
-        rows=rows,
-        times={generation: [report["time"] for report in made] for generation, made in reports.items()},
-        records=_surviving(stage, path.name, groups),
-        checkpoint=path / "checkpoints" / manifests[-1].id if manifests else None,
-        checkpoint_steps=sorted({r.body["record"]["report"] for r in records if r.kind == "Committed"}),
+        rows=found.rows,
+        times={generation: [report["time"] for report in made] for generation, made in found.reports.items()},
+        records=_surviving(stage, name, groups),
+        checkpoint=stage.storage_dir / name / "checkpoints" / found.manifests[-1].id if found.manifests else None,
+        checkpoint_steps=sorted({r.body["record"]["report"] for r in found.records if r.kind == "Committed"}),
         quarantined=sorted(past.state.damaged),
         identity=past.identity or {},
-        cannot=stage.group(path.name, groups[0].generation)["cannot"] if groups else {},
+        cannot=stage.group(name, groups[0].generation)["cannot"] if groups else {},
     )
 
 

@@ -12,7 +12,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.state import Durable
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.runs.past import Past
-from holdfast.store.checkpoints import Manifest, parse_manifest_line
+from holdfast.store.manifests import Manifest, parse_manifest_line
 from holdfast.wire import messages as wire
 
 from .fleet import Fleet

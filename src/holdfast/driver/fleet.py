@@ -17,7 +17,8 @@ from holdfast.core.run import commands as do
 from holdfast.engine.base import Engine, Inbox, Session
 from holdfast.engine.link import FENCE_MARGIN_S
 from holdfast.errors import CheckpointDamagedError
-from holdfast.store.checkpoints import (
+from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import (
     FileEntry,
     Manifest,
     Shard,
@@ -26,7 +27,6 @@ from holdfast.store.checkpoints import (
     manifest_line,
     parse_manifest_line,
 )
-from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Durable, Pressure
 

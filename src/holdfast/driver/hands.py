@@ -9,7 +9,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run import timers
 from holdfast.core.run.state import HandoverReason, ValidationStatus
 from holdfast.errors import StorageError
-from holdfast.store.checkpoints import Manifest
+from holdfast.store.manifests import Manifest
 from holdfast.wire import messages as wire
 
 from .beginning import Beginning

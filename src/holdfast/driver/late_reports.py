@@ -17,8 +17,9 @@ from holdfast.core.run.state import Durable
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
 from holdfast.store import report_log, staging, values
-from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard, choose
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import FORMAT, Manifest, Shard, choose
 from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics, read_metrics
 from holdfast.store.report_log import RankReports, StagedReport
 from holdfast.wire.worker_messages import Report

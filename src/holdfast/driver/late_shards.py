@@ -14,7 +14,7 @@ from holdfast.core.run.state import Durable
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
 from holdfast.store import report_log
-from holdfast.store.checkpoints import FileEntry, Manifest, Shard, choose
+from holdfast.store.manifests import FileEntry, Manifest, Shard, choose
 from holdfast.store.report_log import RankReports
 from holdfast.wire import messages as wire
 

@@ -29,8 +29,8 @@ from holdfast.engine.base import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
 from holdfast.platform import open_files
 from holdfast.runs.experiments import is_experiment
-from holdfast.runs.history import closing_account
 from holdfast.runs.past import IDENTITY, read_past
+from holdfast.runs.stored_run import closing_account
 from holdfast.settings import Settings
 from holdfast.store.runfile import id_of
 from holdfast.wire.worker_messages import GoOn

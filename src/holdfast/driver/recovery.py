@@ -8,7 +8,8 @@ from holdfast.core.metric_names import lookup, number
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, ValidationStatus
 from holdfast.runs.past import Past
-from holdfast.store.checkpoints import CheckpointStore, Manifest
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.manifests import Manifest
 from holdfast.store.sealed import Damage
 
 

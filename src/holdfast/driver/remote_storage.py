@@ -19,15 +19,14 @@ from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
 from holdfast.runs.past import Past
 from holdfast.store import scratch
-from holdfast.store.checkpoints import Manifest, manifest_line
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
+from holdfast.store.manifests import Manifest, manifest_line
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote import runfile
-from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints
+from holdfast.store.remote.checkpoints import Listing
 from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import RemoteLease
+from holdfast.store.remote.object_run import ObjectRun
 from holdfast.store.remote.parts import PartUploader, fetch
 from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
@@ -36,7 +35,6 @@ from .late_reports import append_missing
 from .recovery import committed
 from .storage import Entries, Outcome, Storage, log
 
-_FIRST_PATIENCE_S = 10.0  # a wrong address or key is said soon
 _LAST_PATIENCE_S = 5.0
 _CLEANED_UP_WITHIN_S = 60.0
 _SAVE_REPORTS_EVERY_S = 10.0
@@ -64,24 +62,25 @@ class RemoteStorage(Storage):
         self._manifests: dict[str, Manifest] = {}  # manifests that were read or written
 
     def acquire(self) -> int:
-        self._objects: ObjectStore = self._location.open(self._patience_s)
-        self._checkpoints = RemoteCheckpoints(self._objects)
+        self._reach()
         try:
-            self._objects.with_patience(min(_FIRST_PATIENCE_S, self._patience_s)).level()
-            self._checkpoints.check_format()
-            self._lease = RemoteLease.acquire(self._objects, self._claim, on_lost=self._inbox.put)
+            # The listing is beside the claim. What an earlier driver still commits until then is missing in it, as if
+            # it came after the claim.
+            self._lease = self._run.acquire(self._inbox.put, beside=self._list)
+            self._journal, self._records, self._damage = self._lease.open_journal()
         except BaseException:
             self._objects.close()
             self._pool.shutdown(wait=False, cancel_futures=True)
             raise
         return self._lease.epoch
 
-    def _claim(self, token: str) -> int:
-        # Beside the claim. What an earlier driver still commits until then is missing here, as if it came after it.
+    def _reach(self) -> None:
+        self._objects: ObjectStore = self._location.open(self._patience_s)
+        self._run = ObjectRun(self._location, self._objects, self._patience_s)
+        self._checkpoints = self._run.checkpoints
+
+    def _list(self) -> None:
         self._listed = self._pool.submit(self._checkpoints.listing)
-        self._journal, self._records, self._damage = RemoteJournal.open(self._objects, token)
-        self._records.append(self._journal.began)
-        return self._journal.epoch
 
     def settle(self, run_id: str) -> None:
         self._run_dir = scratch.epoch_directory(self._run_scratch(run_id), self.epoch)
@@ -107,7 +106,7 @@ class RemoteStorage(Storage):
     @property
     def is_lost(self) -> bool:
         """Whether another driver has the run, or may have it. Asks storage. What is on this machine is then its."""
-        return self._journal.is_out or self._lease.is_lost
+        return self._lease.is_lost
 
     def check_lease(self) -> None:
         """A lost lease comes through the inbox, and the journal refuses what a relieved driver writes."""
@@ -139,17 +138,18 @@ class RemoteStorage(Storage):
         return self._records
 
     def read_identity(self) -> dict[str, Any]:
-        return runfile.read(self._objects)
+        return self._run.read_identity()
 
     def write_identity(self, identity: dict[str, Any]) -> None:
-        runfile.write(self._objects, identity)
+        self._run.write_identity(identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         """Only what the journal does not know is read: the rest is seen to be there, and verified before it is used."""
         self._listing = self._listed.result()
         known = {c.id for c in past.state.checkpoints}
-        settled = known if self._damage else known | past.retired
-        manifests, damage = self._checkpoints.unknown(self._listing, settled, past.state.epoch, bool(self._damage))
+        past.is_damaged = bool(self._damage)
+        settled = known if past.is_damaged else known | past.retired
+        manifests, damage = self._checkpoints.unknown(self._listing, settled, past.counts)
         events: list[ev.Event] = []
         for manifest in manifests:
             if (manifest.generation, manifest.index) in past.given_up:

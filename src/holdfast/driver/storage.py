@@ -24,11 +24,12 @@ from holdfast.engine.base import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.runs.past import Past
 from holdfast.store import formats, journal, runfile
-from holdfast.store.checkpoints import FORMAT, CheckpointStore, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import FencedDisk
 from holdfast.store.journal import Journal, Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
+from holdfast.store.manifests import FORMAT, Manifest, Shard
 from holdfast.store.sealed import Damage
 
 from .late_reports import LateReport, late_reports, take_up

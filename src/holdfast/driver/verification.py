@@ -7,7 +7,7 @@ from functools import partial
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunState
 from holdfast.errors import StorageError
-from holdfast.store.checkpoints import manifest_line
+from holdfast.store.manifests import manifest_line
 from holdfast.wire import messages as wire
 
 from .fleet import Fleet

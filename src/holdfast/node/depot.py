@@ -20,8 +20,8 @@ import msgspec
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
 from holdfast.store import report_log, scratch, staging
-from holdfast.store.checkpoints import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.layout import RunLayout, path_problem
+from holdfast.store.manifests import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.regular import read_whole
 from holdfast.store.remote.checkpoints import begin_upload

@@ -6,7 +6,7 @@ It is the fold by which a driver restores the experiment.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,20 +18,8 @@ from holdfast.core.experiment.result_row import row_of_result
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.metric_names import metric_number
-from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, WorkerGroupError
-from holdfast.runs.history import (
-    PATIENCE_S,
-    History,
-    LocalReports,
-    RemoteReports,
-    ReportReader,
-    manifests_of,
-    read_identity,
-    read_records,
-)
-from holdfast.runs.history import load as load_run
+from holdfast.errors import NotARunError
 from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 
 KIND = "experiment"  # in run.json
@@ -141,75 +129,13 @@ def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def own_records(records: Iterable[Record], trial: str) -> list[Record]:
-    """The history of a trial's own run, as a run's journal would have it; of its last life, if it began anew."""
-    own: list[Record] = []
+def own_records(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """The history of each trial's own run, as a run's journal would have it; of its last life, if it began again."""
+    own: dict[str, list[Record]] = {}
     for record in records:
         body = record.body
-        if record.kind == OF_TRIAL and body["trial"] == trial:
-            own.append(Record(record.seq, record.time, body["kind"], body["body"]))
-        elif record.kind == ev.Resumed.__name__ and body["trial"] == trial and body.get("anew"):
-            own = []
+        if record.kind == OF_TRIAL:
+            own.setdefault(body["trial"], []).append(Record(record.seq, record.time, body["kind"], body["body"]))
+        elif record.kind == ev.Resumed.__name__ and body.get("anew"):
+            own.pop(body["trial"], None)
     return own
-
-
-# A trial's history
-
-
-class TrialHistory(History):
-    """As a run's, with the results as the experiment has them."""
-
-    def __init__(self, location: Location, trial: TrialRecord, records: Sequence[Record], patience_s: float) -> None:
-        reader: ReportReader = RemoteReports(location, patience_s)
-        if location.path is not None:
-            reader = LocalReports(RunLayout(location.path))
-        own = own_records(records, trial.id)
-        identity = {"train_loop_config": dict(trial.config)}
-        super().__init__(location, identity, own, manifests_of(location, patience_s), reader)
-        self._trial, self._all_records = trial, records
-        if trial.status == "ERROR":
-            self.error = WorkerGroupError(trial.error, {0: RuntimeError(trial.error)})
-        else:
-            self.error = None
-
-    @property
-    def metrics(self) -> dict[str, Any] | None:
-        return dict(self._trial.result) or None
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        id = self._trial.id
-        return rows_by_trial(r for r in self._all_records if r.body.get("trial", id) == id).get(id, [])
-
-
-def trial_of(location: Location, patience_s: float = PATIENCE_S) -> TrialHistory | None:
-    """The history of the trial whose directory that is; None if it is none of an experiment's."""
-    experiment = location.parent
-    try:
-        identity = read_identity(experiment, patience_s)
-    except StorageUnavailableError:
-        raise
-    except StorageError:
-        return None
-    if not is_experiment(identity):
-        return None
-    records = read_records(experiment, patience_s)
-    trial = account(experiment, identity, records).find(location.name)
-    return TrialHistory(experiment / trial.directory, trial, records, patience_s)
-
-
-def load(location: Location, patience_s: float = PATIENCE_S) -> History:
-    """Of a run or of a trial. NotARunError if it is neither."""
-    try:
-        identity = read_identity(location, patience_s)
-    except NotARunError:
-        trial = trial_of(location, patience_s)
-        if trial is None:
-            raise
-        return trial
-    if is_experiment(identity):
-        raise NotARunError(
-            f"{location} is an experiment, which has a result for each trial: give a trial's directory, or use "
-            "Tuner.restore(path, trainable).get_results()"
-        )
-    return load_run(location, patience_s)

@@ -13,6 +13,7 @@ from holdfast.core.run import step as core
 from holdfast.core.run.salvage import valid_until
 from holdfast.core.run.state import Durable
 from holdfast.store.journal import Record
+from holdfast.store.manifests import Manifest
 
 
 @dataclass
@@ -27,9 +28,21 @@ class Past:
     identity: dict[str, Any] | None = None
     failures: list[tuple[float, ev.WorkerFailed]] = field(default_factory=list)
     given_up: set[tuple[int, int]] = field(default_factory=set)  # what storage failed on, by (generation, index)
+    is_damaged: bool = False  # something is wrong with the journal
     last_group: ev.GroupStarted | None = None  # unless the run has taken another's checkpoint since
     committed: set[str] = field(default_factory=set)  # the ids of all that ever were
     valid_until: dict[int, float] = field(default_factory=dict)  # by generation, its last report that the run built on
+
+    def counts(self, manifest: Manifest) -> bool:
+        """Whether a manifest in remote storage, where what a relieved driver sent may land late, is of a checkpoint:
+        those that the journal knows are, and those that its last driver could not journal any more.
+
+        What an older driver committed is in the journal, or was judged by its successors, so what comes to light only
+        now landed too late for them. A damaged journal may have lost what it said.
+        """
+        if self.is_damaged or any(checkpoint.id == manifest.id for checkpoint in self.state.checkpoints):
+            return True
+        return manifest.epoch >= self.state.epoch and manifest.id not in self.retired
 
     @property
     def retired(self) -> set[str]:
@@ -41,8 +54,8 @@ class Past:
 IDENTITY = "RunConfigured"  # a record beside the machine's events: a second copy of run.json
 
 
-def read_past(records: Iterable[Record]) -> Past:
-    past = Past()
+def read_past(records: Iterable[Record], is_damaged: bool = False) -> Past:
+    past = Past(is_damaged=is_damaged)
     for record in records:
         if record.kind == IDENTITY:
             past.identity = record.body

@@ -11,92 +11,25 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import msgspec
 
 from holdfast.errors import CheckpointDamagedError, StorageError, StorageFullError
-from holdfast.store import formats, staging, values
+from holdfast.store import staging
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
-from holdfast.store.formats import FORMAT as FORMAT
-from holdfast.store.layout import UNFINISHED, RunLayout, check_stored_name, is_stored_name, path_problem
+from holdfast.store.formats import FORMAT
+from holdfast.store.interfaces import NO_REASON, Checkpoints, Judge
+from holdfast.store.layout import UNFINISHED, RunLayout, is_stored_name
+from holdfast.store.manifests import Manifest, Shard, choose, is_user_metadata, manifest_line, parse_manifest
 from holdfast.store.regular import read_whole
-from holdfast.store.sealed import Damage, seal, unseal
-from holdfast.store.staging import FileEntry as FileEntry
+from holdfast.store.sealed import Damage
+from holdfast.store.staging import FileEntry
 
 log = logging.getLogger(__name__)
-USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    format: int
-    id: str
-    generation: int
-    index: int  # the group's k-th report, from 0
-    report: int  # the run's overall report number
-    world_size: int
-    created: float
-    metrics: Any
-    files: list[FileEntry]
-    validation: Any = None  # what its validation is to be called with, if one was asked for
-    epoch: int = 0  # of the driver that committed it, where that can be seen only later: on object stores
-
-
-values.prepare(Manifest)
-
-
-class Shard(msgspec.Struct, frozen=True):
-    """What one rank staged and its agent sealed."""
-
-    rank: int
-    directory: str
-    files: list[FileEntry]
-
-
-def manifest_line(manifest: Manifest) -> bytes:
-    """The content of a manifest's file."""
-    files = [
-        {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "at" or value}
-        for entry in manifest.files
-    ]
-    fields = msgspec.structs.asdict(manifest) | {"files": files}
-    return seal(values.encode(fields, f"manifest of {manifest.id}"))
-
-
-def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
-    """What ``manifest_line`` made of a checkpoint; CheckpointDamagedError, which names ``where``, if it is not that."""
-    manifest = parse_manifest_line(line, where)
-    if manifest.id != id:
-        raise CheckpointDamagedError(f"The manifest {where} belongs to another checkpoint, {manifest.id!r}")
-    return manifest
-
-
-def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest:
-    data = unseal(line[:-1]) if line.endswith(b"\n") else None
-    if data is None:
-        raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not fit its checksum")
-    try:
-        fields = values.decode(data)
-        formats.check(fields, f"The manifest {where}")
-        manifest = msgspec.convert(fields, Manifest)
-        check_stored_name(manifest.id)
-        for entry in manifest.files:
-            _check_entry(entry)
-    except (ValueError, msgspec.ValidationError) as error:
-        raise CheckpointDamagedError(f"The manifest {where} is not one that this version reads: {error}") from None
-    return manifest
-
-
-def _check_entry(entry: FileEntry) -> None:
-    """Anyone who can write the storage can write a manifest, and may seal it: no file may lie outside the run."""
-    for path in (entry.path, entry.at) if entry.at else (entry.path,):
-        problem = path_problem(path)
-        if problem:
-            raise ValueError(f"{path[:200]!r} is not the path of a file in a checkpoint: {problem}")
-    if entry.size < 0:
-        raise ValueError(f"{entry.path!r} cannot have {entry.size} bytes")
+_REASON = 1 << 20  # bytes
 
 
 class _Unfinished(msgspec.Struct, frozen=True):
@@ -106,7 +39,7 @@ class _Unfinished(msgspec.Struct, frozen=True):
     index: int
 
 
-class CheckpointStore:
+class CheckpointStore(Checkpoints):
     """The checkpoints of one run."""
 
     def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
@@ -127,7 +60,7 @@ class CheckpointStore:
         """Make a staged directory's files durable and take their digests."""
         return staging.seal(self._disk, directory)
 
-    def commit(self, manifest: Manifest, shards: Sequence[Shard]) -> Manifest:
+    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> Manifest:
         """Merge the shards into a checkpoint. It exists when this returns; if it raises, the shards are as before."""
         manifest_file = self._layout.manifest_file(manifest.id)
         if manifest_file.exists():
@@ -154,6 +87,16 @@ class CheckpointStore:
         self._discard(shards)
         return manifest
 
+    def commit_copy(self, source: Manifest, of: Checkpoints, manifest: Manifest) -> Manifest:
+        """What is committed is never written to again, so that the two can share it."""
+        assert isinstance(of, CheckpointStore)
+        staged = self._layout.shard_dir(manifest.generation, manifest.index, 0)
+        if staged.exists():
+            shutil.rmtree(staged)
+        shutil.copytree(of._layout.checkpoint_dir(source.id), staged, copy_function=_link)
+        of.verify(source.id)
+        return self.commit(manifest, [Shard(0, str(staged), self.seal(staged))])
+
     def take_back(self, generation: int, index: int, rank: int, entries: Sequence[FileEntry]) -> None:
         """Give a shard back what a commit that was cut off had moved into a checkpoint. For each rank in turn."""
         shard = self._layout.shard_dir(generation, index, rank)
@@ -177,8 +120,10 @@ class CheckpointStore:
             raise CheckpointDamagedError(f"Checkpoint {id} has no readable manifest: {error}") from error
         return parse_manifest(id, line, str(path))
 
+    def has_manifest(self, id: str) -> bool:
+        return self._layout.manifest_file(id).exists()
+
     def verify(self, id: str) -> Manifest:
-        """Compare every file with the manifest; CheckpointDamagedError names what differs."""
         manifest = self.read_manifest(id)
         directory = self._directory(id)
         problems = staging.compare(directory, manifest.files, ignore=is_user_metadata)
@@ -188,7 +133,6 @@ class CheckpointStore:
         return manifest
 
     def delete(self, id: str) -> None:
-        """Remove a checkpoint; deleting one that is not there is no error."""
         manifest_file = self._layout.manifest_file(id)
         if manifest_file.exists():
             with contextlib.suppress(StorageFullError):  # to delete must still be possible then
@@ -199,7 +143,6 @@ class CheckpointStore:
             self._clear(id)
 
     def quarantine(self, id: str, why: str) -> None:
-        """Never offer this checkpoint again. Its files stay to be looked at, until its name is committed anew."""
         marker, manifest_file = self._layout.quarantine_file(id), self._layout.manifest_file(id)
         if manifest_file.exists():
             self._disk.rename(manifest_file, marker)
@@ -213,12 +156,27 @@ class CheckpointStore:
         with contextlib.suppress(StorageError):
             write_atomic(self._disk, self._layout.quarantine_reason_file(id), f"{why}\n".encode(errors="replace"))
 
+    def quarantined(self) -> list[tuple[str, str]]:
+        found = []
+        for path in self._entries():
+            if not path.name.endswith(".json.damaged"):
+                continue
+            id = path.name.removesuffix(".json.damaged")
+            try:
+                why = read_whole(self._layout.quarantine_reason_file(id), _REASON).decode(errors="replace").strip()
+            except OSError:
+                why = ""
+            found.append((id, why or NO_REASON))
+        return found
+
+    def remove_files(self, manifest: Manifest) -> None:
+        self._disk.rmtree(self._layout.checkpoint_dir(manifest.id))
+
     def ids(self) -> set[str]:
         """Of all that have a manifest, intact or not."""
         return {path.name.removesuffix(".json") for path in self._entries() if path.suffix == ".json"}
 
-    def scan(self) -> tuple[list[Manifest], list[Damage]]:
-        """The checkpoints whose manifests are intact, by report number. Their files are not looked into."""
+    def scan(self, judge: Judge | None = None) -> tuple[list[Manifest], list[Damage]]:
         manifests: list[Manifest] = []
         damage: list[Damage] = []
         for path in self._entries():
@@ -230,7 +188,8 @@ class CheckpointStore:
                     raise CheckpointDamagedError("its directory is missing")
                 manifests.append(manifest)
             except (CheckpointDamagedError, ValueError) as error:
-                damage.append(Damage(self._layout.relative(path), "file", str(error)))
+                if path.exists():  # else a driver has just deleted it
+                    damage.append(Damage(self._layout.relative(path), "file", str(error)))
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def collect(self) -> list[str]:
@@ -369,27 +328,8 @@ class CheckpointStore:
                 os.rmdir(parent)
 
 
-def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
-    """The checkpoint's files in order: each path's from the lowest rank that has it."""
-    chosen: dict[str, tuple[FileEntry, Shard]] = {}
-    for shard in sorted(shards, key=lambda shard: shard.rank):
-        for entry in shard.files:
-            chosen.setdefault(entry.path, (entry, shard))
-    if not chosen:
-        raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
-    for path, (entry, _) in chosen.items():
-        try:
-            _check_entry(entry)
-        except ValueError as error:
-            raise StorageError(f"Checkpoint {id} cannot be committed: {error}") from None
-        for parent in PurePosixPath(path).parents:
-            if str(parent) in chosen:
-                raise StorageError(
-                    f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
-                    f"{path!r} below it. Give the ranks' files different names."
-                )
-    return [chosen[path] for path in sorted(chosen)]
-
-
-def is_user_metadata(path: str) -> bool:
-    return path.startswith(USER_METADATA) and "/" not in path
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import msgspec
 from holdfast.errors import RunInUseError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir
+from holdfast.store.interfaces import Entries, JournalWriter
 from holdfast.store.layout import RunLayout
 from holdfast.store.regular import read_lines
 from holdfast.store.sealed import Damage as Damage
@@ -38,7 +39,7 @@ class Record(msgspec.Struct, frozen=True):
 values.prepare(Record)
 
 
-class Journal:
+class Journal(JournalWriter):
     """The segment of one driver epoch, open for appending."""
 
     def __init__(self, file: io.FileIO, disk: Disk, next_seq: int) -> None:
@@ -72,7 +73,7 @@ class Journal:
         next_seq = max((record.seq for record in records), default=0) + 1
         return cls(file, disk, next_seq), records, damage
 
-    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]], time: float, sync: bool = True) -> None:
+    def append(self, entries: Entries, time: float, sync: bool = True) -> None:
         """Make all entries durable with one write and one sync. After an error none of them counts as written.
 
         Without the sync they outlive this process, but not a power cut before the next sync.

@@ -23,15 +23,19 @@ from typing import Any
 from holdfast.errors import RunInUseError, StorageError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
+from holdfast.store.interfaces import DriverLease, LivingDriver
+from holdfast.store.journal import Journal, Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.regular import open_regular, read_whole
-from holdfast.store.sealed import seal, unseal
+from holdfast.store.sealed import Damage, seal, unseal
 from holdfast.store.times import is_time, utc_text
 
 _Identity = tuple[int, int]  # of a file or directory: device and inode
 
 _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
 _WHOLE_FILE = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # Linux's struct flock
+_IS_BSD = sys.platform == "darwin"
+_FLOCK = "qqihh" if _IS_BSD else "hhqqi0q"  # start, length, pid, type, whence; elsewhere type and whence come first
 _REFUSED = frozenset({errno.EACCES, errno.EAGAIN})
 _MOST = 1 << 16  # bytes of lease.json that are read
 _LARGEST_SEGMENT = 4 << 30  # bytes
@@ -46,7 +50,7 @@ os.register_at_fork(
 )
 
 
-class Lease:
+class Lease(DriverLease):
     """The right to write a run, held until ``release()`` or the end of the process."""
 
     def __init__(self, layout: RunLayout, epoch: int, file: io.FileIO) -> None:
@@ -78,6 +82,9 @@ class Lease:
                 raise
             _held[lease._identity] = lease
             return lease
+
+    def open_journal(self) -> tuple[Journal, list[Record], list[Damage]]:
+        return Journal.open(self._layout, self.epoch)
 
     def check(self) -> None:
         """Raise an error that says what happened if the lease is lost: this driver must not write any more. Any thread
@@ -132,6 +139,43 @@ class Lease:
             f"The run in {self._layout.root} has been taken over by {_holder(content)}. This driver stopped before its "
             "next write."
         )
+
+
+def living_driver(layout: RunLayout) -> LivingDriver | None:
+    """Who drives the run. The kernel is asked with F_GETLK, which takes no lock, so that no starting driver is refused.
+
+    It sees locks of open files and POSIX locks. A lease of this process is not opened: where it is a POSIX lock,
+    closing lease.json would drop it.
+    """
+    with _table_lock:
+        if _identity_at(layout.lease_file) in _held:
+            return LivingDriver(os.getpid(), socket.gethostname())
+        try:
+            file = open_regular(layout.lease_file)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise StorageError(f"{layout.lease_file} cannot be read: {error.strerror}") from error
+        with file:
+            owner = _lock_owner(file.fileno())
+            if owner is None:
+                return None
+            # The lock counts; what the driver wrote about itself only adds to it, and may be half written just now.
+            said = _content(file.fileno())
+    if not said:
+        return LivingDriver(owner if owner > 0 else None)
+    return LivingDriver(said.get("pid"), said.get("host"), said.get("started"))
+
+
+def _lock_owner(fd: int) -> int | None:
+    """The process whose lock is in the way of a write lock; 0 or less if it is none of this system's."""
+    asked = (fcntl.F_WRLCK, os.SEEK_SET)
+    question = struct.pack(_FLOCK, *((0, 0, 0, *asked) if _IS_BSD else (*asked, 0, 0, 0)))
+    answer = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, question))
+    kind, pid = (answer[3], answer[2]) if _IS_BSD else (answer[0], answer[4])
+    return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def _lock(file: io.FileIO, layout: RunLayout) -> None:

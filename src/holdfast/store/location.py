@@ -67,6 +67,18 @@ class Location:
         return None if self.root else Path(self.key)
 
     @property
+    def local_problem(self) -> str | None:
+        """Why no run can be there; None for a directory, and where only storage can tell."""
+        path = self.path
+        if path is None or path.is_dir():
+            return None
+        return "is no directory" if path.exists() else "does not exist"
+
+    def pause_s(self, disk: float, objects: float) -> float:
+        """How long to wait between two looks: each is a request on an object store."""
+        return objects if self.root else disk
+
+    @property
     def name(self) -> str:
         return self.key.rpartition("/")[2] or self.root.rpartition("/")[2]
 

@@ -6,6 +6,7 @@ Appends cost one system call and are durable after ``sync``; a line that is dama
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +83,30 @@ class MetricsWriter:
 def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[dict[str, Any]], list[Damage]]:
     """The reports of one rank in one generation, oldest first, and the lines that could not be read."""
     path = layout.metrics_file(generation, rank)
-    name = layout.relative(path)
+    return read_reports(path, layout.relative(path))
+
+
+def read_reports(path: Path, name: str) -> tuple[list[dict[str, Any]], list[Damage]]:
+    """Of a file that damage calls by that name."""
     rows: list[dict[str, Any]] = []
     damage: list[Damage] = []
     try:
-        for number, content in enumerate(read_lines(path), start=1):
-            row = parse_line(content)
-            if row is not None:
-                rows.append(row)
-            elif content != b"\n":
-                damage.append(Damage(name, f"line {number}", "it is not an intact report"))
+        rows.extend(parse_lines(read_lines(path), name, damage))
     except FileNotFoundError:
         pass
     except OSError as error:
         damage.append(Damage(name, "file", f"cannot be read: {error.strerror}"))
     return rows, damage
+
+
+def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage]) -> Iterator[dict[str, Any]]:
+    """The reports in lines, with or without their newlines; those that are not intact are added to the damage."""
+    for number, content in enumerate(lines, start=1):
+        row = parse_line(content)
+        if row is not None:
+            yield row
+        elif content not in (b"\n", b""):
+            damage.append(Damage(name, f"line {number}", "it is not an intact report"))
 
 
 def read_last_metrics(layout: RunLayout, generation: int, rank: int) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from holdfast import settings
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageUnavailableError
 from holdfast.store import staging
-from holdfast.store.checkpoints import is_user_metadata, parse_manifest
 from holdfast.store.location import Location
+from holdfast.store.manifests import is_user_metadata, parse_manifest
 from holdfast.store.objects.base import ObjectInfo, ObjectStore
 from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.scratch import make_scratch_root

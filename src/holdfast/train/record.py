@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import NotARunError
 from holdfast.runs.experiments import is_experiment
-from holdfast.runs.history import manifests_of, read_identity
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store import values
 from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
@@ -73,7 +73,7 @@ def _not_stored(trainer: DataParallelTrainer) -> list[str]:
 
 def read(location: Location) -> dict[str, Any]:
     """NotARunError if there is no run, or something else."""
-    identity = read_identity(location)
+    identity = StoredRun(location).identity()
     if is_experiment(identity):
         raise NotARunError(f"{location} is an experiment, not a training run: use Tuner.restore(path, trainable=...)")
     return identity
@@ -137,7 +137,7 @@ def source_of(identity: dict[str, Any], location: Location) -> Checkpoint | None
     source = Checkpoint(address) if address else None
     if source is not None and source.exists():
         return source
-    if manifests_of(location):
+    if StoredRun(location).manifests()[0]:
         return None
     raise ValueError(
         "restore(resume_from_checkpoint=...): the run has no checkpoint of its own yet, and the one that it was to "

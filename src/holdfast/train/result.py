@@ -15,7 +15,7 @@ from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from holdfast.runs.history import History
+    from holdfast.runs.reading import Reading
 
 
 class Result:
@@ -56,33 +56,33 @@ class Result:
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
         """Read the result of a run, or of a trial of an experiment, from its directory or URL; it may be running,
         finished, failed, moved or copied."""
-        from holdfast.runs.experiments import load
+        from holdfast.runs.stored_experiment import load
 
         location = Location.parse("Result.from_path(path", path, storage_filesystem)
-        return cls.from_history(location, load(location))
+        return cls.from_reading(load(location))
 
     @classmethod
-    def from_history(
+    def from_reading(
         cls,
-        location: Location,
-        history: History,
+        stored: Reading,
         *,
         error: TrainingFailedError | None = None,
         return_value: Any = None,
     ) -> Result:
         """``error`` and ``return_value`` are what the driver has in memory and the files only describe."""
-        checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in history.checkpoints]
+        checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in stored.checkpoints]
+        location = stored.run.location
         return cls(
-            metrics=history.metrics,
+            metrics=stored.metrics,
             checkpoint=checkpoints[-1][0] if checkpoints else None,
-            error=error or history.error,
+            error=error or stored.error,
             path=str(location),
-            rows=partial(getattr, history, "rows"),
+            rows=partial(getattr, stored, "rows"),
             best_checkpoints=checkpoints,
-            config=history.config,
+            config=stored.config,
             return_value=return_value,
             filesystem=location.filesystem,
-            ledger=partial(getattr, history, "ledger"),
+            ledger=partial(getattr, stored, "ledger"),
         )
 
     @property

@@ -22,7 +22,7 @@ from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError, message_of
 from holdfast.platform.open_files import limit_raised
-from holdfast.runs.history import load
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.trackers.observing import observing
 from holdfast.train import record
@@ -119,7 +119,7 @@ class DataParallelTrainer:
             if ending.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + ending.signal)
             raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(location)}")
-        return Result.from_history(location, load(location), return_value=ending.return_value)
+        return Result.from_reading(StoredRun(location).read(with_driver=False), return_value=ending.return_value)
 
     @classmethod
     def restore(

@@ -13,7 +13,7 @@ from holdfast.driver import stop_requests
 from holdfast.engine import choose
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
 from holdfast.platform import open_files
-from holdfast.runs.history import read_identity
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
 from holdfast.train.trainer import DataParallelTrainer
@@ -181,7 +181,7 @@ _KINDS = ("unfinished", "errored", "finished")
 
 def _identity(location: Location) -> dict[str, Any]:
     wrapper.in_force().check_experiment()
-    identity = read_identity(location)
+    identity = StoredRun(location).identity()
     if identity.get("kind") != KIND:
         raise NotARunError(f"{location} is a training run, not an experiment: use the trainer's restore")
     return identity

@@ -21,7 +21,7 @@ from typing import Any
 
 import holdfast
 import holdfast.train as train
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 from holdfast.store import journal
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout

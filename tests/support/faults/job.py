@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast.train as train
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 
 STEPS = 40
 

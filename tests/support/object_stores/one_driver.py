@@ -7,17 +7,17 @@ import threading
 from pathlib import Path
 
 from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import RemoteLease
+from holdfast.store.remote.lease import Opened, RemoteLease
 from support.object_stores.directory_objects import DirectoryObjects
 
 
 def main() -> None:
     objects = DirectoryObjects(Path(sys.argv[1]))
 
-    def claim(token: str) -> int:
-        journal, _, _ = RemoteJournal.open(objects, token)
-        journal.append([("Hello", {})], 0.0)
-        return journal.epoch
+    def claim(token: str) -> Opened:
+        opened = RemoteJournal.open(objects, token)
+        opened[0].append([("Hello", {})], 0.0)
+        return opened
 
     lease = RemoteLease.acquire(objects, claim, on_lost=lambda _: None)
     print(lease.epoch, flush=True)

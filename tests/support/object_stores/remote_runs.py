@@ -8,9 +8,9 @@ from pathlib import Path
 import xxhash
 
 from holdfast.store import journal
-from holdfast.store.checkpoints import FileEntry, Manifest
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
+from holdfast.store.manifests import FileEntry, Manifest
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.journal import RemoteJournal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xxhash
 
-from holdfast.store.checkpoints import FileEntry, Manifest
+from holdfast.store.manifests import FileEntry, Manifest
 from holdfast.testing.fake_objects import Bucket
 
 FILES = {"model.pt": b"weights" * 300, "shards/0.bin": b"0" * 4096, "empty": b""}

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from support.soak.soak_notes import Group, Step

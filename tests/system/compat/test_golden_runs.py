@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import holdfast.train as train
-from holdfast.runs.history import load
 from holdfast.runs.past import read_past
+from holdfast.runs.stored_experiment import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 

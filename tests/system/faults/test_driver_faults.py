@@ -17,7 +17,7 @@ import pytest
 
 import holdfast.train as train
 from holdfast.errors import RunInUseError
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from support.faults.job import STEPS, expected, trainer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ControllerError
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 from holdfast.store import journal, values
 from holdfast.store.layout import RunLayout
 from holdfast.store.sealed import seal, unseal

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast.train as train
 from holdfast.errors import StorageError
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from support.faults.job import expected, trainer
@@ -159,7 +159,6 @@ def test_no_pickle_is_read_from_storage(storage: Path) -> None:
     script = f"""
 import io, pickle, sys
 import cloudpickle
-import holdfast.runs.history as history
 from holdfast.driver.loop import Driver
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.lease import Lease

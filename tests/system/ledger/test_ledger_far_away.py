@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.runs.history import RemoteReports, load
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.store.remote import journal
 from support.driver.ledger_model import check_sum
@@ -35,11 +35,11 @@ def test_a_driver_is_killed(bucket: str, tmp_path: Path) -> None:
     last = run_job(bucket, config)
     assert last.returncode == 0, last.stderr
     run = Location.parse("run", f"{bucket}/run")
-    ledger = load(run).ledger
+    ledger = StoredRun(run).read().ledger
     check_sum(ledger)
     records, _ = journal.read(run.open(10))
     first, second = [record.time for record in records if record.kind == "EpochBegan"]
-    signs = [r.time for r in records] + [row["time"] for row in RemoteReports(run, 10).all(1)]
+    signs = [r.time for r in records] + [row["time"] for row in StoredRun(run).reports(1)]
     assert ledger.wall_clock_s == records[-1].time - first
     assert ledger.down_s == second - max(sign for sign in signs if sign < second)
 

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 import holdfast.train as train
-from holdfast.cli import reading, runs
-from holdfast.cli import show as show_command
-from holdfast.runs.history import load
+from holdfast.runs import reading
 from holdfast.runs.ledger import Ledger
-from holdfast.runs.past import read_past
+from holdfast.runs.stored_experiment import load
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store import journal
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
@@ -155,8 +154,8 @@ def test_the_command_line_does_not_read_for_long(tmp_path: Path, monkeypatch: py
     process = start(tmp_path, steps=6)
     process.communicate(timeout=PATIENCE_S)
     records, _ = journal.read(RunLayout(tmp_path / "run"))
-    run = runs.open_run(Location.parse("run", tmp_path / "run"))
-    found = reading.Reading(run, None, [], records, read_past(records))
-    assert show_command._ledger(found) == load(tmp_path / "run").ledger
-    monkeypatch.setattr(show_command, "_QUICKLY_READ", 5)
-    assert show_command._ledger(found) is None
+    found = StoredRun(Location.parse("run", tmp_path / "run")).read()
+    assert found.records == records
+    assert found.quick_ledger() == found.ledger
+    monkeypatch.setattr(reading, "_QUICKLY_READ", 5)
+    assert found.quick_ledger() is None

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.remote_runs import RemoteRun
 from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote import journal, runfile
@@ -41,7 +41,7 @@ def is_caught(run: Location, objects: ObjectStore, key: str) -> bool:
             case "journal":
                 return bool(journal.read(objects)[1])
             case "metrics":
-                return bool(RemoteRun(run).read_metrics(key)[1])
+                return bool(StoredRun(run).metrics_damage(key)[1])
             case "run.json":
                 runfile.read(objects)
             case "lease.json":

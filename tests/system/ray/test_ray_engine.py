@@ -17,7 +17,7 @@ import holdfast.train as train
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray.engine import RayEngine
 from holdfast.errors import ControllerError
-from holdfast.runs.history import load
+from holdfast.runs.stored_experiment import load
 from holdfast.store.location import Location
 from holdfast.wire import messages as wire
 from support.engine.nodes_at_work import Watcher, parent

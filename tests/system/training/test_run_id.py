@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import train, tune
-from holdfast.runs.history import read_identity
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store import runfile
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
@@ -23,7 +23,7 @@ def run(storage: Path | str, name: str = "run") -> str:
 
 
 def id_in(run: str) -> str:
-    found: Any = read_identity(Location.parse("run", run))["id"]
+    found: Any = StoredRun(Location.parse("run", run)).identity()["id"]
     assert isinstance(found, str)
     assert len(found) == 32
     return found

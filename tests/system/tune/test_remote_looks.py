@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import tune
-from holdfast.runs.history import read_records
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from support.cli.cli_shell import holdfast, holdfast_json
 
@@ -27,7 +27,7 @@ def test_what_an_experiment_left_in_a_bucket(bucket: str) -> None:
         tune_config=tune.TuneConfig(metric="loss", mode="min"),
         run_config=tune.RunConfig(storage_path=bucket, name="far", verbose=0),
     ).fit()
-    kinds = Counter(record.kind for record in read_records(Location.parse("far", f"{bucket}/far")))
+    kinds = Counter(record.kind for record in StoredRun(Location.parse("far", f"{bucket}/far")).records())
     assert (kinds["Ended"], kinds["Over"]) == (2, 1)
     result = tune.Result.from_path(grid[0].path)
     assert (result.metrics["loss"], result.config, result.checkpoint) == (1, {"x": 1}, grid[0].checkpoint)

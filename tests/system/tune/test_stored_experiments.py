@@ -178,7 +178,7 @@ def test_a_trial_that_began_anew_is_read_from_its_new_beginning() -> None:
     ]
     (trial,) = account(Location("", "/e"), {}, records).trials.values()
     assert (trial.status, trial.metrics, trial.error, trial.directory) == ("PENDING", {}, "", "a.restart-1")
-    assert [record.body["generation"] for record in own_records(records, "a")] == [2]
+    assert [record.body["generation"] for record in own_records(records)["a"]] == [2]
 
 
 def test_what_ran_when_a_driver_died_waits() -> None:

@@ -18,7 +18,7 @@ from holdfast.driver.ears import Ears
 from holdfast.driver.fleet import Fleet
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.runs.past import Past
-from holdfast.store.checkpoints import FORMAT, Manifest, manifest_line
+from holdfast.store.manifests import FORMAT, Manifest, manifest_line
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.report_log import RankReports
 from holdfast.store.staging import FileEntry

@@ -11,7 +11,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.state import Durable, RunSpec
 from holdfast.driver.late_shards import LateShards
 from holdfast.runs.past import Past
-from holdfast.store.checkpoints import FORMAT, Manifest
+from holdfast.store.manifests import FORMAT, Manifest
 from holdfast.store.metrics import line
 from holdfast.store.report_log import StagedReport, _staged_line
 from holdfast.store.staging import FileEntry

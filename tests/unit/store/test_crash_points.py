@@ -14,11 +14,12 @@ import pytest
 
 from holdfast.errors import NotARunError, StorageError, StorageFullError
 from holdfast.store import runfile
-from holdfast.store.checkpoints import CheckpointStore, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk
 from holdfast.store.journal import Journal, read
 from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
+from holdfast.store.manifests import Manifest, Shard
 from support.store.faulty_disk import OPERATIONS, TEARABLE, BrokenDisk, Crash, CrashingDisk, FullDisk, PowerCutDisk
 
 PAYLOAD = {

@@ -14,9 +14,10 @@ from holdfast.driver.late_reports import take_up
 from holdfast.driver.recovery import reconcile
 from holdfast.errors import StorageFullError
 from holdfast.runs.past import Past
-from holdfast.store.checkpoints import CheckpointStore, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import Manifest, Shard
 from holdfast.store.metrics import line, read_metrics
 from holdfast.store.report_log import ReportLog, StagedReport
 from support.store.faulty_disk import TEARABLE, Crash, CrashingDisk

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.errors import CheckpointDamagedError, NewerFormatError, RunInUseError, StorageError
-from holdfast.store.checkpoints import CheckpointStore, FileEntry, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import FencedDisk
 from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import FileEntry, Manifest, Shard
 from holdfast.store.sealed import seal
 from support.store.faulty_disk import FullDisk
 from support.store.sample_files import FILES, content, fill, tree

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StorageError, StorageFullError
-from holdfast.store.checkpoints import CheckpointStore, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
 from holdfast.store.journal import Journal, read
 from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import Manifest, Shard
 
 
 def test_write_atomic_replaces_the_whole_content_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ sys.stdin.read()
 PROBE = """
 import sys
 from pathlib import Path
-from holdfast.cli.lease_probe import living_driver
+from holdfast.store.lease import living_driver
 from holdfast.store.layout import RunLayout
 driver = living_driver(RunLayout(Path(sys.argv[1])))
 print(driver.pid if driver else 0)

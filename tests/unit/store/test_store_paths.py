@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from holdfast.errors import CheckpointDamagedError, StorageError
-from holdfast.store.checkpoints import (
-    CheckpointStore,
+from holdfast.store.checkpoints import CheckpointStore
+from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import (
     FileEntry,
     Manifest,
     Shard,
@@ -18,7 +19,6 @@ from holdfast.store.checkpoints import (
     parse_manifest,
     parse_manifest_line,
 )
-from holdfast.store.layout import RunLayout
 from holdfast.store.staging import compare, describe, difference, make_way
 
 OUTSIDE = ["/etc/passwd", "../up", "a/../../up", "..", ".", "", "a//b", "./a", "a/.", "a/", "a\0b"]

@@ -8,9 +8,10 @@ import pytest
 import xxhash
 
 from holdfast.errors import StorageError, StorageFullError
-from holdfast.store.checkpoints import CheckpointStore, FileEntry, Manifest, Shard
+from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import FileEntry, Manifest, Shard
 from support.store.faulty_disk import FullDisk
 from support.store.sample_files import FILES, content, fill
 

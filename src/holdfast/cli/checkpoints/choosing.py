@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.cli.runs import Run
-from holdfast.store.checkpoints import Manifest
+from holdfast.runs.stored_run import StoredRun
+from holdfast.store.manifests import Manifest
 
 ID_HELP = "a checkpoint's name, as holdfast checkpoints lists it"
 _SHOWN = 20
 
 
-def chosen(stored: Run, ids: Sequence[str]) -> list[Manifest]:
+def chosen(stored: StoredRun, ids: Sequence[str]) -> list[Manifest]:
     """Those of these names, in the order of their reports; all if none is named."""
     manifests = stored.manifests()[0]
     known = [manifest.id for manifest in manifests]

@@ -10,18 +10,12 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
 
-from holdfast.cli import output, paths, runs
+from holdfast.cli import output, paths
 from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
-from holdfast.cli.runs import Run
-from holdfast.errors import CheckpointDamagedError, RunInUseError
-from holdfast.store import formats
-from holdfast.store.checkpoints import CheckpointStore, Manifest
-from holdfast.store.disk import Disk
-from holdfast.store.layout import RunLayout
-from holdfast.store.lease import Lease
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.errors import CheckpointDamagedError
+from holdfast.runs.stored_run import StoredRun
+from holdfast.store.manifests import Manifest
 
 HELP = "delete checkpoints of a run that nobody drives"
 
@@ -37,12 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     if bool(arguments.ids) == (arguments.keep is not None):
         raise ValueError("say which checkpoints to delete: name them, or give --keep N")
     if arguments.keep is not None and arguments.keep < 1:
         raise ValueError(f"--keep {arguments.keep}: at least one must be kept; name what you want to delete otherwise")
-    with _nobody_drives(stored):
+    with stored.store.keep_drivers_out():
         doomed = _doomed(stored, arguments)
         if not arguments.force:
             _check_resume(stored, [manifest.id for manifest in doomed])
@@ -60,35 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _doomed(stored: Run, arguments: argparse.Namespace) -> list[Manifest]:
+def _doomed(stored: StoredRun, arguments: argparse.Namespace) -> list[Manifest]:
     if arguments.ids:
         return chosen(stored, arguments.ids)
     return chosen(stored, ())[: -arguments.keep]
 
 
-@contextlib.contextmanager
-def _nobody_drives(stored: Run) -> Iterator[None]:
-    """On a disk the lease keeps drivers out meanwhile. In an object store it is looked at: a driver that starts just
-    now loses nothing that it goes on from."""
-    path = stored.location.path
-    if path is not None:
-        formats.check_run(RunLayout(path))
-        lease = Lease.acquire(RunLayout(path))
-        try:
-            yield
-        finally:
-            lease.release()
-        return
-    driver = stored.driver()
-    if driver is not None:
-        raise RunInUseError(
-            f"The run in {stored.location} is being driven by process {driver.pid} on {driver.host}. Its driver keeps "
-            "what CheckpointConfig(num_to_keep=...) says; stop it before you delete anything."
-        )
-    yield
-
-
-def _check_resume(stored: Run, doomed: list[str]) -> None:
+def _check_resume(stored: StoredRun, doomed: list[str]) -> None:
     """The newest that is good, and those above it, which only a closer look may save, must stay."""
     for manifest in reversed(stored.manifests()[0]):
         if manifest.id in doomed:
@@ -101,7 +73,7 @@ def _check_resume(stored: Run, doomed: list[str]) -> None:
             return
 
 
-def _confirmed(stored: Run, doomed: list[Manifest], size: int) -> bool:
+def _confirmed(stored: StoredRun, doomed: list[Manifest], size: int) -> bool:
     names = ", ".join(manifest.id for manifest in doomed)
     many = f"{len(doomed)} checkpoint{'' if len(doomed) == 1 else 's'}, {output.size_text(size)}"
     output.note(f"to be deleted from {stored.location}: {names} ({many})")
@@ -115,16 +87,8 @@ def _confirmed(stored: Run, doomed: list[Manifest], size: int) -> bool:
     return False
 
 
-def _delete(stored: Run, manifest: Manifest) -> None:
+def _delete(stored: StoredRun, manifest: Manifest) -> None:
     """It is set aside, which is one step, before its files go."""
     why = f"deleted by hand on {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
-    path = stored.location.path
-    if path is not None:
-        layout = RunLayout(path)
-        CheckpointStore(layout).quarantine(manifest.id, why)
-        Disk().rmtree(layout.checkpoint_dir(manifest.id))
-        return
-    objects = stored.location.open(paths.READ_PATIENCE_S)
-    RemoteCheckpoints(objects).quarantine(manifest.id, why)
-    files = [info.key for info in objects.list(f"checkpoints/{manifest.id}/")]
-    objects.delete([*files, *(entry.key(manifest.id) for entry in manifest.files if entry.at)])
+    stored.store.checkpoints.quarantine(manifest.id, why)
+    stored.store.checkpoints.remove_files(manifest)

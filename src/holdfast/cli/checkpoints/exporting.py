@@ -8,12 +8,12 @@ import shutil
 import uuid
 from pathlib import Path
 
-from holdfast.cli import output, paths, runs
+from holdfast.cli import output, paths
 from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
 from holdfast.errors import CheckpointDamagedError
 from holdfast.store import staging
-from holdfast.store.checkpoints import Manifest, is_user_metadata
 from holdfast.store.location import Location
+from holdfast.store.manifests import Manifest, is_user_metadata
 
 HELP = "copy a checkpoint's files into a new directory"
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     target = Path(os.path.abspath(os.path.expanduser(arguments.to)))
     _check(target)
     if len(arguments.ids) > 1:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.cli import experiments, output, paths, reading, runs
+from holdfast.cli import experiments, output, paths
 from holdfast.core.run.state import ValidationStatus
 from holdfast.driver.display_picture import headline
+from holdfast.runs.reading import Reading
 
 HELP = "list them: report, size, metrics, validation"
 HEADER = ("REPORT", "CHECKPOINT", "COMMITTED", "SIZE", "FILES", "VALIDATION", "METRICS")
@@ -18,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
+    stored = paths.open_run(arguments.run_path)
     experiments.refuse(stored, "checkpoints")
-    kept = kept_checkpoints(reading.read(stored))
-    damage = reading.confirmed(reading.manifest_damage, stored)
+    kept = kept_checkpoints(stored.read())
+    damage = stored.manifest_damage()
     set_aside = stored.quarantined()
     if arguments.json:
         output.print_json(
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if damage else 0
 
 
-def kept_checkpoints(found: reading.Reading) -> list[dict[str, Any]]:
+def kept_checkpoints(found: Reading) -> list[dict[str, Any]]:
     return [
         {
             "id": manifest.id,
@@ -55,7 +56,7 @@ def kept_checkpoints(found: reading.Reading) -> list[dict[str, Any]]:
             "world_size": manifest.world_size,
             "attempt": manifest.generation,
             "validation": found.validation(manifest).value,
-            "metrics": found.metrics(manifest),
+            "metrics": found.metrics_with(manifest),
         }
         for manifest in found.manifests
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli import output, paths, reading, runs
+from holdfast.cli import output, paths
 from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
 from holdfast.errors import CheckpointDamagedError
+from holdfast.runs.stored_run import checkpoint_of
 
 HELP = "check every byte of all checkpoints, or of some"
 
@@ -17,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stored = runs.open_run(paths.run_location(arguments.run_path))
-    unreadable = [] if arguments.ids else reading.confirmed(reading.manifest_damage, stored)
-    found = [{"id": reading.checkpoint_of(damage), "problem": damage.what} for damage in unreadable]
+    stored = paths.open_run(arguments.run_path)
+    unreadable = [] if arguments.ids else stored.manifest_damage()
+    found = [{"id": checkpoint_of(damage), "problem": damage.what} for damage in unreadable]
     for row in found:
         _print(arguments, row)
     for manifest in chosen(stored, arguments.ids):

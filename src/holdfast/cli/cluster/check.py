@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from holdfast.cli import output, paths
 from holdfast.cli.cluster.verdict import Verdict, judge, worst
 from holdfast.cli.run import workers
-from holdfast.runs.history import read_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +84,7 @@ def _demand(arguments: argparse.Namespace) -> Demand:
     from holdfast.train.scaling_config import ScalingConfig
 
     if arguments.run_path is not None:
-        return demand_of(ScalingConfig(**read_identity(paths.run_location(arguments.run_path))["scaling"]), RunConfig())
+        return demand_of(ScalingConfig(**paths.open_run(arguments.run_path).identity()["scaling"]), RunConfig())
     if arguments.workers is None:
         raise ValueError("give a RUN, or --workers N or --workers MIN:MAX")
     resources = {name: n for name, n in (("CPU", arguments.cpus), ("GPU", arguments.gpus)) if n}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -18,12 +20,14 @@ import xxhash
 
 from holdfast.errors import CheckpointDamagedError, ObjectExistsError, ObjectMissingError, StorageError
 from holdfast.store import formats
-from holdfast.store.checkpoints import FORMAT, FileEntry, Manifest, is_user_metadata, manifest_line, parse_manifest
+from holdfast.store.interfaces import NO_REASON, Checkpoints, Judge
 from holdfast.store.layout import check_stored_name, is_stored_name
+from holdfast.store.manifests import FORMAT, FileEntry, Manifest, Shard, is_user_metadata, manifest_line, parse_manifest
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.fetch import get_all, in_parallel
 from holdfast.store.remote.runfile import KEY as RUN_FILE
 from holdfast.store.sealed import Damage
+from holdfast.store.staging import difference
 
 DIRECTORY = "checkpoints/"
 _MANIFEST, _MARKER, _REASON, _OURS = ".json", ".json.damaged", ".json.damaged.txt", ".ours"
@@ -42,13 +46,11 @@ class Listing(NamedTuple):
     marked: Sequence[str] = ()  # the names of ours that anyone could have given
 
 
-class RemoteCheckpoints:
-    """The checkpoints of one run."""
-
+class RemoteCheckpoints(Checkpoints):
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
 
-    def commit(self, manifest: Manifest) -> Manifest:
+    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> Manifest:
         """The checkpoint, whose files are uploaded already, exists when this returns. If it raises, it may exist or
         not, and the same manifest can be committed again, also by the next driver."""
         files = [entry for entry in manifest.files if not is_user_metadata(entry.path)]
@@ -88,12 +90,54 @@ class RemoteCheckpoints:
             raise CheckpointDamagedError(f"Checkpoint {id} has no manifest: {error}") from None
         return parse_manifest(id, line, f"{self._objects.url}/{key}")
 
-    def read_intact(self, id: str) -> Manifest | None:
-        """Its manifest, unless that is damaged or gone."""
-        try:
-            return self.read_manifest(id)
-        except CheckpointDamagedError:
-            return None
+    def commit_copy(self, source: Manifest, of: Checkpoints, manifest: Manifest) -> Manifest:
+        assert isinstance(of, RemoteCheckpoints)
+        files: list[FileEntry] = []
+        with tempfile.TemporaryDirectory(prefix="holdfast-adoption-") as scratch:
+            for entry in source.files:
+                path = Path(scratch, "file")
+                of._objects.download(entry.key(source.id), path, entry.size)
+                if (problem := difference(Path(scratch), msgspec.structs.replace(entry, path="file"))) is not None:
+                    raise CheckpointDamagedError(f"Checkpoint {source.id} is damaged: {problem}")
+                own = msgspec.structs.replace(entry, at="")
+                self._objects.upload(path, own.key(manifest.id))
+                files.append(own)
+                path.unlink()
+        return self.commit(msgspec.structs.replace(manifest, files=files))
+
+    def has_manifest(self, id: str) -> bool:
+        return not self.gone([id])
+
+    def scan(self, judge: Judge | None = None) -> tuple[list[Manifest], list[Damage]]:
+        listing = self.listing()
+        counts = judge() if judge else lambda _: True
+        with_files = set(listing.directories)
+        manifests: list[Manifest] = []
+        damage: list[Damage] = []
+        keys = [_key(id, _MANIFEST) for id in listing.committed]
+        for id, key, line in zip(listing.committed, keys, get_all(self._objects, keys), strict=True):
+            if line is None:
+                continue  # deleted since
+            try:
+                manifest = parse_manifest(id, line, f"{self._objects.url}/{key}")
+                if not counts(manifest):
+                    continue
+                if id not in with_files and not all(entry.at for entry in manifest.files):
+                    raise CheckpointDamagedError("its directory is missing")
+                manifests.append(manifest)
+            except CheckpointDamagedError as error:
+                damage.append(Damage(key, "file", str(error)))
+        return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
+
+    def quarantined(self) -> list[tuple[str, str]]:
+        ids = self.listing().quarantined
+        reasons = get_all(self._objects, [_key(id, _REASON) for id in ids])
+        texts = [(why or b"").decode(errors="replace").strip() for why in reasons]
+        return [(id, why or NO_REASON) for id, why in zip(ids, texts, strict=True)]
+
+    def remove_files(self, manifest: Manifest) -> None:
+        files = [info.key for info in self._objects.list(_key(manifest.id, "/"))]
+        self._objects.delete([*files, *(entry.key(manifest.id) for entry in manifest.files if entry.at)])
 
     def listing(self) -> Listing:
         level = self._objects.level(DIRECTORY)
@@ -105,22 +149,16 @@ class RemoteCheckpoints:
         return Listing(committed, quarantined, _ids(level.directories, ""), tuple(_ids(hidden, _OURS)))
 
     def unknown(
-        self, listing: Listing, known: Collection[str], last_epoch: int, journal_damaged: bool
+        self, listing: Listing, known: Collection[str], counts: Callable[[Manifest], bool]
     ) -> tuple[list[Manifest], list[Damage]]:
-        """The manifests that count although the journal does not know them, by report number; only unknown ones are
-        read.
-
-        ``last_epoch`` is that of the last driver before this one that has taken stock like this and journalled it. What
-        an older one committed is in the journal, or was judged by its successors, so what comes to light only now
-        landed too late for them. A damaged journal may have lost what it said.
-        """
+        """The manifests that count although the journal does not know them, by report number; only they are read."""
         manifests: list[Manifest] = []
         damage: list[Damage] = []
         ids = [id for id in listing.committed if id not in known]
         for id, manifest in zip(ids, in_parallel(self._try_manifest, ids), strict=True):
             if isinstance(manifest, CheckpointDamagedError):
                 damage.append(Damage(_key(id, _MANIFEST), "file", str(manifest)))
-            elif journal_damaged or manifest.epoch >= last_epoch:
+            elif counts(manifest):
                 manifests.append(manifest)
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
@@ -130,7 +168,6 @@ class RemoteCheckpoints:
         return [id for id, line in zip(ids, lines, strict=True) if line is None]
 
     def verify(self, id: str) -> Manifest:
-        """Compare every file with the manifest; CheckpointDamagedError names what differs."""
         manifest = self.read_manifest(id)
         directory = _key(id, "/")
         places = {directory, *(f"{entry.at}/" for entry in manifest.files if entry.at)}
@@ -148,15 +185,13 @@ class RemoteCheckpoints:
         return manifest
 
     def delete(self, id: str, elsewhere: Sequence[str] = ()) -> None:
-        """Remove a checkpoint, or what is left of one; deleting one that is not there is no error. ``elsewhere`` are
-        its files that its user had put into the run's storage."""
+        """Or what is left of one. ``elsewhere`` are its files that its user had put into the run's storage."""
         self._objects.delete([_key(id, _MANIFEST)])
         files = [info.key for info in self._objects.list(_key(id, "/"))]
         marks = [] if _is_our_name(id) else [_mark(id)]
         self._objects.delete([*files, *elsewhere, _key(id, _MARKER), _key(id, _REASON), *marks])
 
     def quarantine(self, id: str, why: str) -> None:
-        """Never offer this checkpoint again. Its files stay to be looked at, until it is deleted."""
         try:
             self._objects.put(_key(id, _MARKER), self._objects.get(_key(id, _MANIFEST)))
         except ObjectMissingError:

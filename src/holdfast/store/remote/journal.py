@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
 from holdfast.errors import RunInUseError, StorageError
 from holdfast.store import journal
+from holdfast.store.interfaces import Entries, JournalWriter
 from holdfast.store.journal import Record
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote import sequence
@@ -35,7 +35,7 @@ def read(objects: ObjectStore) -> tuple[list[Record], list[Damage]]:
     return past.records, past.damage
 
 
-class RemoteJournal:
+class RemoteJournal(JournalWriter):
     """The journal in the hands of the driver of one epoch. Not for several threads at once."""
 
     def __init__(self, objects: ObjectStore, turns: SafeTurns | PoliteTurns, past: Past, claim: Header) -> None:
@@ -87,7 +87,7 @@ class RemoteJournal:
             ) from None
         raise RunInUseError(f"The driver of the run in {objects.url} keeps writing: stop it, and run again.")
 
-    def append(self, entries: Sequence[tuple[str, Mapping[str, Any]]], time: float) -> None:
+    def append(self, entries: Entries, time: float, sync: bool = True) -> None:
         """Make all entries durable with one object. After an error none of them counts as written."""
         if not entries:
             return
@@ -114,6 +114,9 @@ class RemoteJournal:
     def is_out(self) -> bool:
         """Whether an append has met another driver's claim."""
         return self._out is not None
+
+    def sync(self) -> None:
+        """What is written is durable."""
 
     def close(self) -> None:
         """Nothing is held open. What an append that failed may have left is decided by whoever opens the run next."""

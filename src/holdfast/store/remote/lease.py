@@ -19,13 +19,17 @@ import msgspec
 from holdfast import interrupt
 from holdfast.errors import ObjectMissingError, RunInUseError, StorageError
 from holdfast.store import values
+from holdfast.store.interfaces import DriverLease
+from holdfast.store.journal import Record
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.holder import Holder, this_process
-from holdfast.store.sealed import seal, unseal
+from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.sealed import Damage, seal, unseal
 
 KEY = "lease.json"
 _CLOCKS_DIFFER_S = 60.0
 _LOOKS = 20
+Opened = tuple[RemoteJournal, list[Record], list[Damage]]
 _held: set[str] = set()  # the tokens of this process's leases
 
 
@@ -44,20 +48,21 @@ class _Note(msgspec.Struct, frozen=True):
 values.prepare(_Note)
 
 
-class RemoteLease:
+class RemoteLease(DriverLease):
     """Held until ``release()``, or until another driver has begun."""
 
     def __init__(
         self,
         objects: ObjectStore,
         holder: Holder,
-        epoch: int,
+        opened: Opened,
         on_lost: Callable[[RunInUseError], None],
         renew_s: float,
         duration_s: float,
         now: Callable[[], float],
     ) -> None:
-        self.epoch = epoch
+        self._journal, self._records, self._damage = opened
+        self.epoch = self._journal.epoch
         self.token = holder.token
         self._objects = objects.with_patience(renew_s)
         self._holder = holder
@@ -66,6 +71,7 @@ class RemoteLease:
         self._duration_s = duration_s
         self._now = now
         self._renewals = 0
+        self._lost: RunInUseError | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
 
@@ -73,7 +79,7 @@ class RemoteLease:
     def acquire(
         cls,
         objects: ObjectStore,
-        claim: Callable[[str], int],
+        claim: Callable[[str], Opened],
         *,
         on_lost: Callable[[RunInUseError], None],
         renew_s: float = 5.0,
@@ -82,7 +88,7 @@ class RemoteLease:
         wait: Callable[[float], None] = time.sleep,
     ) -> RemoteLease:
         """Take the run when nobody drives it, or raise RunInUseError that says who does. ``claim`` is called with a new
-        token, begins the journal's epoch and returns it. ``on_lost`` is called in another thread, once."""
+        token, and opens the journal with it. ``on_lost`` is called in another thread, once."""
         _await_turn(objects, duration_s, wait)
         token = uuid.uuid4().hex
         lease = cls(objects, this_process(token, now()), claim(token), on_lost, renew_s, duration_s, now)
@@ -102,14 +108,26 @@ class RemoteLease:
             found = _parse(_content(self._objects))
             if found is not None and found.epoch > self.epoch:
                 self._over.set()
-                self._on_lost(_taken_over(self._objects, found.holder))
+                self._lost = _taken_over(self._objects, found.holder)
+                self._on_lost(self._lost)
                 return False
             self._write()
         return True
 
+    def open_journal(self) -> Opened:
+        """It was opened with the claim, which is its last record."""
+        return self._journal, [*self._records, self._journal.began], self._damage
+
+    def check(self) -> None:
+        """By what is known here. The journal refuses what a relieved driver writes all the same."""
+        if self._lost is not None:
+            raise self._lost
+
     @property
     def is_lost(self) -> bool:
-        """Whether another driver has begun, or may have: the store does not say."""
+        """Whether another driver has begun, or may have: the store does not say. Asks it."""
+        if self._journal.is_out:
+            return True
         try:
             found = _parse(_content(self._objects))
         except StorageError:

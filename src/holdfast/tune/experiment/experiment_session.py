@@ -16,8 +16,8 @@ from holdfast.driver.storage_place import storage_at
 from holdfast.engine.base import Inbox
 from holdfast.engine.demand import Demand
 from holdfast.errors import StorageError, StorageUnavailableError, TuneError
-from holdfast.runs.history import read_records
 from holdfast.runs.past import IDENTITY
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.runfile import id_of
@@ -110,7 +110,7 @@ class ExperimentSession:
 
     def read(self) -> None:
         """The experiment as it is, without changing it."""
-        records = read_records(self._location)
+        records = StoredRun(self._location).records()
         self._experiment = self._live(self._definition)
         replay(self._experiment, records)
         self._records = lambda: records

@@ -13,10 +13,9 @@ from holdfast.core.experiment import records as core
 from holdfast.core.experiment.requests import AnyRequest, Exploit, SetConfig
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.run.state import Outcome
-from holdfast.runs.history import LocalReports, RemoteReports, ReportReader, manifests_of
 from holdfast.runs.past import read_past
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
-from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.tune.search.suggestion import searched
 
@@ -108,17 +107,17 @@ def unheard(trial: Trial, home: Location, records: list[Record], patience_s: flo
     """Reports that are safe with a checkpoint, or with the run's good end, and that the driver died before it could
     write down: the trial will not make them again."""
     past = read_past(records)
-    stored = {manifest.report: manifest.id for manifest in manifests_of(home, patience_s)}
+    run = StoredRun(home, patience_s)
+    stored = {manifest.report: manifest.id for manifest in run.store.checkpoints.scan(lambda: past.counts)[0]}
     last = max(stored, default=0)
     if past.ended is not None and past.ended.outcome is Outcome.FINISHED:
         last = 1 << 62
     if last <= trial.heard or not past.groups:
         return []
-    reader: ReportReader = RemoteReports(home, patience_s) if home.path is None else LocalReports(RunLayout(home.path))
     rows: dict[int, dict[str, Any]] = {}
     for group in past.groups:
         rows = {number: row for number, row in rows.items() if number <= group.base}
-        rows.update({group.base + row["index"] + 1: row for row in reader.all(group.generation)})
+        rows.update({group.base + row["index"] + 1: row for row in run.reports(group.generation)})
     found = []
     for number in sorted(number for number in rows if trial.heard < number <= last):
         id = stored.get(number)

@@ -8,9 +8,11 @@ from typing import Any
 
 from holdfast.core.experiment.trial import Trial
 from holdfast.errors import TrainingFailedError, WorkerGroupError
-from holdfast.runs.experiments import rows_by_trial
-from holdfast.runs.history import manifests_of
+from holdfast.runs.experiments import own_records, rows_by_trial
+from holdfast.runs.past import read_past
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
+from holdfast.store.manifests import Manifest
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.result import Result
 from holdfast.tune.experiment.live_experiment import LiveExperiment
@@ -43,7 +45,7 @@ class TrialResults(Sequence[Result]):
 
     def _result(self, trial: Trial) -> Result:
         home = self._experiment.home_of(trial)
-        manifests = [] if trial.has_ended and trial.checkpoint_number is None else manifests_of(home)
+        manifests = [] if trial.has_ended and trial.checkpoint_number is None else self._manifests(trial)
         checkpoints = [(Checkpoint(home / "checkpoints" / m.id), m.metrics or {}) for m in manifests]
         return Result(
             metrics=dict(trial.last_result) or None,
@@ -55,6 +57,16 @@ class TrialResults(Sequence[Result]):
             config=dict(trial.config),
             filesystem=home.filesystem,
         )
+
+    def _manifests(self, trial: Trial) -> list[Manifest]:
+        def counting() -> Callable[[Manifest], bool]:
+            return read_past(self._own_records.get(trial.trial_id, ())).counts
+
+        return StoredRun(self._experiment.home_of(trial)).store.checkpoints.scan(counting)[0]
+
+    @cached_property
+    def _own_records(self) -> dict[str, list[Record]]:
+        return own_records(self._records())
 
     @cached_property
     def _all_rows(self) -> dict[str, Rows]:

@@ -18,7 +18,6 @@ from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.scratch import trial_directory
 from holdfast.store.sealed import Damage
 
@@ -191,10 +190,9 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
         self._is_acquired = False
 
     def acquire(self) -> int:
-        self._objects = self._location.open(self._patience_s)
+        self._reach()
         self._is_acquired = True
-        self._checkpoints = RemoteCheckpoints(self._objects)
-        self._listed = self._pool.submit(self._checkpoints.listing)
+        self._list()
         return self._history.epoch
 
     def release(self) -> None:

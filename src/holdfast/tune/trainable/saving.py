@@ -15,7 +15,7 @@ import cloudpickle
 
 from holdfast.errors import CheckpointDamagedError
 from holdfast.store import staging, values
-from holdfast.store.checkpoints import parse_manifest
+from holdfast.store.manifests import parse_manifest
 from holdfast.store.regular import read_whole
 
 DICT_FILE = "_dict_checkpoint.pkl"

@@ -207,10 +207,10 @@ def test_verify_names_damage_to_the_journal(finished: str) -> None:
 
 def test_every_bit_counts(finished: str) -> None:
     """In-process, for speed: the same reader that the command uses."""
-    from holdfast.cli.remote_runs import RemoteRun
     from holdfast.errors import CheckpointDamagedError
+    from holdfast.runs.stored_run import StoredRun
 
-    run = RemoteRun(Location.parse("path", finished))
+    run = StoredRun(Location.parse("path", finished))
     key = f"checkpoints/{NEWEST}/rank-0"
     objects = open_at(finished)
     intact = objects.get(key)

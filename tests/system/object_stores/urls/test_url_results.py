@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import NotARunError, StorageDeniedError, StorageError, StorageUnavailableError
-from holdfast.runs import history
+from holdfast.runs.stored_experiment import load
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
-from holdfast.store.metrics import line
+from holdfast.store.metrics import line, parse_line
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.parts import PartUploader
 from holdfast.train import Checkpoint, DataParallelTrainer, Result
@@ -60,36 +61,35 @@ def test_reports_that_are_stored_in_parts(place: str, tmp_path: Path, part_size:
     path = tmp_path / "rank-0.jsonl"
     path.write_bytes(b"".join(line(index, 1.0, {"loss": index}) for index in range(50)))
     PartUploader(objects, "metrics/attempt-0001/rank-0.jsonl", path, part_size).sync()
-    reports = history.RemoteReports(Location.parse("path", place), 10.0)
-    assert [row["index"] for row in reports.all(1)] == list(range(50))
-    last = reports.last(1)
-    assert last is not None
-    assert last["metrics"] == {"loss": 49}
-    assert (reports.all(2), reports.last(2)) == ([], None)
+    run = StoredRun(Location.parse("path", place), 10.0)
+    assert [row["index"] for row in run.reports(1)] == list(range(50))
+    last = next(filter(None, run.reports_backwards(1)))
+    assert parse_line(last) == run.reports(1)[-1]
+    assert (run.reports(2), [*filter(None, run.reports_backwards(2))]) == ([], [])
 
 
 def test_a_damaged_run_file_is_read_from_its_copy_in_the_journal(place: str) -> None:
     put_golden(f"{place}/run")
     location = Location.parse("path", f"{place}/run")
-    identity = history.read_identity(location)
+    identity = StoredRun(location).identity()
     flip(f"{place}/run", "run.json")
-    assert history.read_identity(location) == identity
+    assert StoredRun(location).identity() == identity
     assert Result.from_path(f"{place}/run").config == identity["train_loop_config"]
     objects = open_at(f"{place}/run")
     objects.delete([info.key for info in objects.list("journal/")])
     with pytest.raises(StorageError, match=rf"{place}/run/run\.json is damaged"):
-        history.read_identity(location)
+        StoredRun(location).identity()
 
 
 def test_what_counts_is_what_the_next_driver_would_keep(place: str) -> None:
     url = f"{place}/run"
     put_golden(url)
-    kept = [id for id, _, _ in history.load(Location.parse("path", url)).checkpoints]
+    kept = [id for id, _, _ in load(Location.parse("path", url)).checkpoints]
     commit(url, "late", report=9, epoch=0)  # by a driver that had been relieved
     commit(url, "bad", report=9, epoch=99)
     RemoteCheckpoints(open_at(url)).quarantine("bad", "why")
     commit(url, "new", report=10, epoch=99)
-    assert [id for id, _, _ in history.load(Location.parse("path", url)).checkpoints] == [*kept, "new"]
+    assert [id for id, _, _ in load(Location.parse("path", url)).checkpoints] == [*kept, "new"]
 
 
 def test_where_there_is_no_run(place: str) -> None:
@@ -102,8 +102,8 @@ def test_storage_that_does_not_answer_is_not_the_absence_of_a_run(bucket: str, m
     put_golden(f"{bucket}/run")
     location = Location.parse("path", f"{bucket}/run")
     with pytest.raises(StorageDeniedError, match="NoSuchBucket"):
-        history.load(Location.parse("path", "s3://no-such-bucket/run"), patience_s=0.0)
+        load(Location.parse("path", "s3://no-such-bucket/run"), patience_s=0.0)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    for read in (history.load, history.read_identity):
+    for read in (lambda: load(location, 0.0), StoredRun(location, 0.0).identity):
         with pytest.raises(StorageUnavailableError, match="cannot be reached"):
-            read(location, patience_s=0.0)
+            read()

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import CheckpointDamagedError, NotARunError, StorageError, StorageUnavailableError
-from holdfast.store.checkpoints import Manifest
+from holdfast.store.manifests import Manifest
 from holdfast.store.remote import checkpoints as module
 from holdfast.store.remote import runfile
 from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints, begin_upload
@@ -170,10 +170,10 @@ def test_what_the_last_driver_could_not_journal_counts_and_what_landed_late_does
     for id, epoch, report in (("known", 1, 0), ("late", 1, 1), ("second", 2, 3), ("first", 2, 2), ("bad", 2, 4)):
         store.commit(upload(bucket, id, epoch=epoch, report=report))
     bucket.flip("checkpoints/bad.json", 99)
-    manifests, damage = store.unknown(store.listing(), {"known"}, last_epoch=2, journal_damaged=False)
+    manifests, damage = store.unknown(store.listing(), {"known"}, lambda manifest: manifest.epoch >= 2)
     assert [manifest.id for manifest in manifests] == ["first", "second"]
     assert [one.path for one in damage] == ["checkpoints/bad.json"]
-    manifests, _ = store.unknown(store.listing(), {"known"}, last_epoch=2, journal_damaged=True)
+    manifests, _ = store.unknown(store.listing(), {"known"}, lambda _: True)
     assert [manifest.id for manifest in manifests] == ["late", "first", "second"]
 
 
@@ -188,7 +188,7 @@ def test_a_thousand_known_checkpoints_cost_no_more_than_ten(bucket: Bucket) -> N
         objects = FakeObjects(bucket)
         store = RemoteCheckpoints(objects)
         listing = store.listing()
-        assert [m.id for m in store.unknown(listing, set(ids[1:]), 1, False)[0]] == ids[:1]
+        assert [m.id for m in store.unknown(listing, set(ids[1:]), lambda _: True)[0]] == ids[:1]
         assert store.collect(listing, ids) == []
         cost[total] = objects.counts
     assert cost[450] == cost[10] == {"list": 1, "get": 1}

@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import StorageUnavailableError
 from holdfast.store.remote.checkpoints import RemoteCheckpoints, begin_upload
 from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import RemoteLease
+from holdfast.store.remote.lease import Opened, RemoteLease
 from holdfast.testing.fake_objects import Bucket, Crash, FakeObjects, Fault
 from support.object_stores.drivers import begin, said, say
 from support.object_stores.uploads import FILES, upload
@@ -186,11 +186,11 @@ def test_what_is_removed_is_there_whole_or_not_offered(bucket: Bucket, fault: Fa
 @pytest.mark.parametrize("fault", CRASHES)
 def test_a_driver_that_dies_while_it_begins_or_ends_is_relieved(fault: Fault) -> None:
     def drive(objects: FakeObjects, words: tuple[str, ...] = ("a",)) -> int:
-        def claim(token: str) -> int:
-            journal, _, _ = RemoteJournal.open(objects, token)
+        def claim(token: str) -> Opened:
+            opened = RemoteJournal.open(objects, token)
             for word in words:
-                say(journal, word)
-            return journal.epoch
+                say(opened[0], word)
+            return opened
 
         lease = RemoteLease.acquire(objects, claim, on_lost=pytest.fail, renew_s=1000.0, wait=lambda _: None)
         try:

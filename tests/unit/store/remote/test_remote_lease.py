@@ -14,7 +14,7 @@ from holdfast.errors import RunInUseError
 from holdfast.store import values
 from holdfast.store.remote import holder as holders
 from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import KEY, RemoteLease
+from holdfast.store.remote.lease import KEY, Opened, RemoteLease
 from holdfast.store.sealed import seal, unseal
 from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
 from support.object_stores.directory_objects import DirectoryObjects
@@ -35,8 +35,8 @@ class Run:
     def acquire(self, objects: FakeObjects | None = None) -> RemoteLease:
         objects = objects or FakeObjects(self.bucket)
 
-        def claim(token: str) -> int:
-            return RemoteJournal.open(objects, token)[0].epoch
+        def claim(token: str) -> Opened:
+            return RemoteJournal.open(objects, token)
 
         lease = RemoteLease.acquire(
             objects, claim, on_lost=self.lost.append, renew_s=1000.0, now=lambda: self.time, wait=self.wait
@@ -255,8 +255,8 @@ def test_a_killed_driver_is_relieved_at_once(tmp_path: Path) -> None:
         waits: list[float] = []
 
         def acquire() -> RemoteLease:
-            def claim(token: str) -> int:
-                return RemoteJournal.open(objects, token)[0].epoch
+            def claim(token: str) -> Opened:
+                return RemoteJournal.open(objects, token)
 
             def wait(seconds: float) -> None:
                 waits.append(seconds)

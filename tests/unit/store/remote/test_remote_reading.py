@@ -1,19 +1,22 @@
+"""A run on an object store as readers see it, while a driver may be writing it. Nothing is copied."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunSpec
 from holdfast.errors import NotARunError
-from holdfast.store import journal, runfile
-from holdfast.store.checkpoints import CheckpointStore
-from holdfast.store.journal import Record
-from holdfast.store.metrics import line, read_metrics
+from holdfast.runs.stored_run import StoredRun
+from holdfast.store.location import Location
+from holdfast.store.metrics import line
 from holdfast.store.remote import runfile as remote_runfile
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.journal import read
-from holdfast.store.remote.mirror import mirror
+from holdfast.store.remote.object_run import ObjectRun
 from holdfast.store.remote.parts import PartUploader, files_of
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 from support.object_stores.drivers import begin, say
@@ -40,46 +43,54 @@ def make_run(bucket: Bucket, tmp_path: Path) -> FakeObjects:
     return objects
 
 
-def test_what_reads_runs_on_disk_reads_the_copy(bucket: Bucket, tmp_path: Path) -> None:
+def stored(objects: FakeObjects) -> StoredRun:
+    location = Location("memory://bucket", "runs/run")
+    return StoredRun(location, store=ObjectRun(location, objects, 1.0))
+
+
+def test_all_of_it_is_read(bucket: Bucket, tmp_path: Path) -> None:
     objects = make_run(bucket, tmp_path)
-    layout = mirror(FakeObjects(bucket), tmp_path / "copy", logs=True)
-    assert runfile.read(layout) == {"name": "run"}
-    assert journal.read(layout) == read(objects)
-    manifests, damage = CheckpointStore(layout).scan()
+    run = stored(FakeObjects(bucket))
+    assert run.identity() == {"name": "run"}
+    assert run.journal() == read(objects)
+    manifests, damage = run.manifests()
     assert ([manifest.id for manifest in manifests], damage) == (["a", "b", "c"], [])
-    assert layout.quarantine_reason_file("bad").read_text() == "why\n"
-    rows, damage = read_metrics(layout, 1, 0)
-    assert ([row["index"] for row in rows], damage) == (list(range(50)), [])
-    assert layout.log_file(1, 0).read_bytes() == b"no line end"
+    assert run.quarantined() == [("bad", "why")]
+    assert [row["index"] for row in run.reports(1)] == list(range(50))
+    assert run.metrics_damage(METRICS) == (50, [])
+    assert b"".join(run.log(1, 0, 3)) == b"line end"
 
 
-def test_only_what_is_asked_for_is_fetched(bucket: Bucket, tmp_path: Path) -> None:
+def test_reports_and_logs_are_not_fetched_before_they_are_asked_for(bucket: Bucket, tmp_path: Path) -> None:
     make_run(bucket, tmp_path)
-    layout = mirror(FakeObjects(bucket), tmp_path / "copy", metrics=False)
-    assert not layout.metrics_dir.exists()
-    assert not layout.logs_dir.exists()
+    objects, asked = FakeObjects(bucket), list[str]()
+    objects.before = lambda _step, _kind, key: asked.append(key)
+    found = stored(objects).read()
+    assert asked
+    assert not [key for key in asked if key.startswith(("metrics/", "logs/"))]
+    assert found.rows == [], "no attempt was journalled"
 
 
-def test_where_there_is_no_run_there_is_no_copy(tmp_path: Path) -> None:
+def test_where_there_is_no_run_the_error_names_the_place() -> None:
     with pytest.raises(NotARunError, match="memory://bucket/runs/run holds no run"):
-        mirror(FakeObjects(Bucket({"other": b"x"})), tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+        stored(FakeObjects(Bucket({"other": b"x"}))).identity()
 
 
-def test_damage_in_the_store_is_seen_in_the_copy_and_nothing_else_is_lost(bucket: Bucket, tmp_path: Path) -> None:
+def test_damage_is_named_and_nothing_else_is_lost(bucket: Bucket, tmp_path: Path) -> None:
     make_run(bucket, tmp_path)
     last = max(key for key in bucket.content if key.startswith("journal/"))
     bucket.flip(last, 8 * (len(bucket.content[last]) - 30))
     bucket.flip("checkpoints/b.json", 50)
     bucket.flip("run.json", 50)
-    layout = mirror(FakeObjects(bucket), tmp_path / "copy")
-    records, damage = journal.read(layout)
+    run = stored(FakeObjects(bucket))
+    records, damage = run.journal()
     assert records == read(FakeObjects(bucket))[0]
     assert len(damage) == 1
-    manifests, damage = CheckpointStore(layout).scan()
+    assert run.journal_damage() == damage
+    manifests, damage = run.manifests()
     assert [manifest.id for manifest in manifests] == ["a", "c"]
     assert [one.path for one in damage] == ["checkpoints/b.json"]
-    assert layout.run_file.exists()
+    assert [one.path for one in run.run_file_damage()] == ["run.json"]
 
 
 def test_a_run_that_is_being_written_does_not_look_damaged(bucket: Bucket, tmp_path: Path) -> None:
@@ -95,19 +106,15 @@ def test_a_run_that_is_being_written_does_not_look_damaged(bucket: Bucket, tmp_p
             store.delete("a")
 
     reader.before = change
-    layout = mirror(reader, tmp_path / "copy")
-    manifests, damage = CheckpointStore(layout).scan()
+    run = stored(reader)
+    manifests, damage = run.manifests()
     assert ([manifest.id for manifest in manifests], damage) == (["b", "c"], [])
-    assert read_metrics(layout, 1, 0)[1] == []
+    assert run.metrics_damage(METRICS)[1] == []
 
 
 def test_what_a_relieved_driver_committed_too_late_is_left_out(bucket: Bucket, tmp_path: Path) -> None:
-    make_run(bucket, tmp_path)
+    objects = make_run(bucket, tmp_path)
+    driver, _, _ = begin(objects)
+    driver.append([("DriverStarted", msgspec.to_builtins(ev.DriverStarted(3, RunSpec(remote=True))))], 1.0)
     RemoteCheckpoints(FakeObjects(bucket)).commit(upload(bucket, "late", epoch=2, report=9))
-
-    def judge(records: Sequence[Record]) -> Callable[[str, float], bool]:
-        assert records
-        return lambda id, epoch: id == "a" or epoch >= 3
-
-    layout = mirror(FakeObjects(bucket), tmp_path / "copy", judge=judge)
-    assert [manifest.id for manifest in CheckpointStore(layout).scan()[0]] == ["a", "b", "c"]
+    assert [manifest.id for manifest in stored(FakeObjects(bucket)).manifests()[0]] == ["a", "b", "c"]

@@ -1,0 +1,144 @@
+"""A stored run at one look. The reports, of which there may be millions, are read when they are asked for."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.failures import describe
+from holdfast.core.run.state import Outcome, ValidationStatus
+from holdfast.errors import TrainingFailedError, WorkerGroupError
+from holdfast.store.interfaces import LivingDriver
+from holdfast.store.journal import Record
+from holdfast.store.location import Location
+from holdfast.store.manifests import Manifest
+from holdfast.store.metrics import parse_line
+from holdfast.store.times import is_time
+
+from .experiments import OVER
+from .ledger import Ledger, account
+from .past import Past
+
+if TYPE_CHECKING:
+    from .stored_run import StoredRun
+
+_QUICKLY_READ = 100_000  # reports
+
+
+class Reading:
+    def __init__(
+        self,
+        run: StoredRun,
+        driver: LivingDriver | None,
+        manifests: list[Manifest],
+        records: list[Record],
+        past: Past,
+    ) -> None:
+        self.run, self.driver, self.manifests, self.records, self.past = run, driver, manifests, records, past
+
+    @property
+    def state(self) -> str:
+        if self.driver is not None:
+            return "running"
+        if self.records and self.records[-1].kind == OVER:
+            return "finished"
+        return "interrupted" if self.past.ended is None else self.past.ended.outcome.value
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        config: dict[str, Any] | None = self.run.identity().get("train_loop_config")
+        return config
+
+    @property
+    def error(self) -> TrainingFailedError | None:
+        """Why the run failed; None if it did not."""
+        ended = self.past.ended
+        if ended is None or ended.outcome is not Outcome.FAILED:
+            return None
+        failures: dict[int, Exception] = {}
+        if self.past.failures:
+            _, last = self.past.failures[-1]
+            failures[last.rank] = RuntimeError(describe(last.rank, last.evidence))
+        return WorkerGroupError(ended.reason, failures)
+
+    # Checkpoints
+
+    @property
+    def checkpoints(self) -> list[tuple[str, Location, dict[str, Any]]]:
+        """Each kept one's id, place and metrics, by report number."""
+        place = self.run.location / "checkpoints"
+        return [(m.id, place / m.id, self.metrics_with(m)) for m in self.manifests]
+
+    def metrics_with(self, manifest: Manifest) -> dict[str, Any]:
+        """That were reported with a checkpoint, or found by its validation."""
+        return {**(manifest.metrics or {}), **(self.past.validated.get(manifest.id) or {})}
+
+    def validation(self, manifest: Manifest) -> ValidationStatus:
+        for record in self.past.state.checkpoints:
+            if record.id == manifest.id:
+                return record.validation
+        return ValidationStatus.NONE if manifest.validation is None else ValidationStatus.PENDING
+
+    # Reports
+
+    @cached_property
+    def last_report(self) -> tuple[int, dict[str, Any] | None]:
+        """The number of reports in the surviving history, and rank 0's last."""
+        groups = self.past.groups
+        limit = math.inf  # what a group reported beyond the next one's start was taken back
+        for group in reversed(groups):
+            for line in self.run.reports_backwards(group.generation):
+                row = parse_line(line)
+                if row is not None and group.base + row["index"] < limit:
+                    return max(group.base + row["index"] + 1, groups[-1].base), row
+            limit = min(limit, group.base)
+        return groups[-1].base if groups else 0, None
+
+    @property
+    def last_change(self) -> float | None:
+        _, row = self.last_report
+        times = [self.records[-1].time] if self.records else []
+        return max(filter(is_time, [*times, row["time"]] if row else times), default=None)
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """The last report's."""
+        _, row = self.last_report
+        return row and row["metrics"]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The metrics of every report in the surviving history: each group's are cut where the next one started from,
+        so that no report is there twice."""
+        rows: list[dict[str, Any]] = []
+        for group in self.past.groups:
+            del rows[group.base :]
+            rows.extend(report["metrics"] for report in self.reports[group.generation])
+        return rows
+
+    @cached_property
+    def reports(self) -> dict[int, list[dict[str, Any]]]:
+        """Rank 0's, by generation."""
+        return {group.generation: self.run.reports(group.generation) for group in self.past.groups}
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return self._account(self.reports)
+
+    def quick_ledger(self) -> Ledger | None:
+        """None where there are so many reports that it would take long."""
+        reports, left = {}, _QUICKLY_READ
+        for group in self.past.groups:
+            lines = list(islice(self.run.reports_backwards(group.generation), left + 1))
+            left -= len(lines)
+            if left < 0:
+                return None
+            reports[group.generation] = [row for row in map(parse_line, reversed(lines)) if row is not None]
+        return self._account(reports)
+
+    def _account(self, reports: dict[int, list[dict[str, Any]]]) -> Ledger:
+        return account(
+            self.records, {attempt: [(row["index"], row["time"]) for row in rows] for attempt, rows in reports.items()}
+        )

@@ -1,0 +1,113 @@
+"""What a checkpoint consists of: the manifest, sealed on one line, and the shards of which it is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.store import formats, values
+from holdfast.store.formats import FORMAT as FORMAT
+from holdfast.store.layout import check_stored_name, path_problem
+from holdfast.store.sealed import seal, unseal
+from holdfast.store.staging import FileEntry as FileEntry
+
+USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    format: int
+    id: str
+    generation: int
+    index: int  # the group's k-th report, from 0
+    report: int  # the run's overall report number
+    world_size: int
+    created: float
+    metrics: Any
+    files: list[FileEntry]
+    validation: Any = None  # what its validation is to be called with, if one was asked for
+    epoch: int = 0  # of the driver that committed it, where that can be seen only later: on object stores
+
+
+values.prepare(Manifest)
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """What one rank staged and its agent sealed."""
+
+    rank: int
+    directory: str
+    files: list[FileEntry]
+
+
+def manifest_line(manifest: Manifest) -> bytes:
+    """The content of a manifest's file."""
+    files = [
+        {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "at" or value}
+        for entry in manifest.files
+    ]
+    fields = msgspec.structs.asdict(manifest) | {"files": files}
+    return seal(values.encode(fields, f"manifest of {manifest.id}"))
+
+
+def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
+    """What ``manifest_line`` made of a checkpoint; CheckpointDamagedError, which names ``where``, if it is not that."""
+    manifest = parse_manifest_line(line, where)
+    if manifest.id != id:
+        raise CheckpointDamagedError(f"The manifest {where} belongs to another checkpoint, {manifest.id!r}")
+    return manifest
+
+
+def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest:
+    data = unseal(line[:-1]) if line.endswith(b"\n") else None
+    if data is None:
+        raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not fit its checksum")
+    try:
+        fields = values.decode(data)
+        formats.check(fields, f"The manifest {where}")
+        manifest = msgspec.convert(fields, Manifest)
+        check_stored_name(manifest.id)
+        for entry in manifest.files:
+            _check_entry(entry)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise CheckpointDamagedError(f"The manifest {where} is not one that this version reads: {error}") from None
+    return manifest
+
+
+def _check_entry(entry: FileEntry) -> None:
+    """Anyone who can write the storage can write a manifest, and may seal it: no file may lie outside the run."""
+    for path in (entry.path, entry.at) if entry.at else (entry.path,):
+        problem = path_problem(path)
+        if problem:
+            raise ValueError(f"{path[:200]!r} is not the path of a file in a checkpoint: {problem}")
+    if entry.size < 0:
+        raise ValueError(f"{entry.path!r} cannot have {entry.size} bytes")
+
+
+def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
+    """The checkpoint's files in order: each path's from the lowest rank that has it."""
+    chosen: dict[str, tuple[FileEntry, Shard]] = {}
+    for shard in sorted(shards, key=lambda shard: shard.rank):
+        for entry in shard.files:
+            chosen.setdefault(entry.path, (entry, shard))
+    if not chosen:
+        raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
+    for path, (entry, _) in chosen.items():
+        try:
+            _check_entry(entry)
+        except ValueError as error:
+            raise StorageError(f"Checkpoint {id} cannot be committed: {error}") from None
+        for parent in PurePosixPath(path).parents:
+            if str(parent) in chosen:
+                raise StorageError(
+                    f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
+                    f"{path!r} below it. Give the ranks' files different names."
+                )
+    return [chosen[path] for path in sorted(chosen)]
+
+
+def is_user_metadata(path: str) -> bool:
+    return path.startswith(USER_METADATA) and "/" not in path
