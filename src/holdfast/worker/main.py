@@ -23,6 +23,7 @@ from holdfast.wire.worker_messages import TO_WORKER, Assignment, Raised, Returne
 
 from . import ending, stacks
 from . import session as sessions
+from .openmp import use_own_threads
 from .temporary import mark_temporary_files
 
 Unpacker(TO_WORKER)  # once, before anything is forked: what it learns of the messages it keeps
@@ -128,6 +129,7 @@ def _adopt(assignment: Assignment) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         if "torch" in sys.modules:  # it has read the variable already
             sys.modules["torch"].set_num_threads(threads)
+    use_own_threads()
     sys.path[:] = [os.fsdecode(path) for path in assignment.sys_path]
     sys.argv[:] = [os.fsdecode(argument) for argument in assignment.argv]
     mark_temporary_files(os.getpid(), assignment.mark)

@@ -94,7 +94,8 @@ class _InProcessGroup:
             return self.train_fn(*args)
         session = session_for("torch.TorchTrainer")
         with ExitStack() as stack:
-            stack.enter_context(environment(variables(session)))
+            device = f"cuda:{session.devices[0]}" if session.devices else "cpu"
+            stack.enter_context(environment({**variables(session), "ACCELERATE_TORCH_DEVICE": device}))
             # The name keeps rank 0's store, and with it the server, alive until the group is left.
             store = _form_group(session, self.config, stack)
             try:

@@ -1,0 +1,22 @@
+"""The threads of OpenMP in a worker. Its libraries were loaded before the worker was forked, and read
+``OMP_NUM_THREADS`` then, not now: workers that all use every core hinder each other."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+_USERS = ("lightgbm", "sklearn", "xgboost")  # torch is told by itself
+
+
+def use_own_threads() -> None:
+    """As many as ``OMP_NUM_THREADS`` says, which is the worker's CPUs unless the user chose a number."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if sys.platform != "linux" or not wanted.isdigit() or not any(name in sys.modules for name in _USERS):
+        return
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(maxsplit=5)[5].strip() for line in maps if "gomp" in line or "libomp" in line}
+    for path in paths:
+        if ".so" in path:
+            ctypes.CDLL(path).omp_set_num_threads(int(wanted))
