@@ -84,7 +84,8 @@ class DiskRun(RunStore):
             return []
 
     def files(self, directory: str) -> list[str]:
-        return sorted(self._layout.relative(path) for path in (self._layout.root / directory).glob("*/*"))
+        paths = (self._layout.root / directory).rglob("*")
+        return sorted(self._layout.relative(path) for path in paths if not path.is_dir())
 
     def read(self, file: str, start: int = 0) -> Iterator[bytes]:
         path = self._layout.root / file

@@ -352,6 +352,7 @@ class RunStoreContract(ABC):
         assert (store.directories("logs"), store.files("logs"), list(store.read(LOG))) == ([], [], [])
         raw.put(LOG, b"0123456789")
         assert (store.directories("logs"), store.files("logs")) == (["attempt-0001"], [LOG])
+        assert store.files("logs/attempt-0001") == [LOG]
         assert [b"".join(store.read(LOG, start)) for start in (0, 4, 10, 99)] == [b"0123456789", b"456789", b"", b""]
         assert b"".join(reversed([*store.read_backwards(LOG)])) == b"0123456789"
         assert [*store.read_backwards("logs/attempt-0001/none")] == []
