@@ -1,0 +1,25 @@
+"""The callbacks of ``holdfast.tune.integration`` report from trials, and a killed trial is tried again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from support.frameworks import tune_job
+
+
+def test_each_framework_reports_its_rounds_and_its_model(tmp_path: Path) -> None:
+    command = [sys.executable, tune_job.__file__, str(tmp_path)]
+    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "lightning": [4, ["line.ckpt"], True],
+        "keras": [4, ["model.keras"], True],
+        "xgboost": [4, ["model.ubj"], True],
+        "lightgbm": [4, ["model.txt"], True],
+    }
+    assert (tmp_path / "struck").exists()
