@@ -17,7 +17,7 @@ import obstore
 import xxhash
 
 from distance import farther_away
-from holdfast.node.depot import Depot
+from holdfast.node.node_checkpoints import NodeCheckpoints
 from holdfast.store.location import Location
 from holdfast.store.manifests import FORMAT, Manifest, manifest_line
 from measure import Findings, Goal, Options, Summary, main, progress, summary
@@ -64,8 +64,8 @@ def transfers(server: S3Server, work: Path, repeats: int, samples: Samples) -> N
     source.unlink()
 
 
-def depot_at(bucket: str, home: Path) -> Depot:
-    return Depot(home, lambda: Location.parse("run", f"s3://{bucket}/run").open(600.0))
+def depot_at(bucket: str, home: Path) -> NodeCheckpoints:
+    return NodeCheckpoints(home, lambda: Location.parse("run", f"s3://{bucket}/run").open(600.0))
 
 
 def upload(bucket: str, home: Path, source: Path) -> float:

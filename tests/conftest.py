@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.node import posix, seed
+from holdfast.node import seed
+from holdfast.platform import process_control
 from support.repository import ROOT
 
 pytest_plugins = ["support.gate"]
 PATIENCE_S = 10.0
 # The scripts that tests start import support.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
-posix.adopt_orphans()  # what a killed driver leaves behind becomes our child, so it is found whatever its parent was
+process_control.adopt_orphans()  # what a killed driver leaves behind becomes our child, so it is found
 
 
 def plant_seed() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.node.line import Line, RunLine
+from holdfast.node.driver_connection import Line, RunLine
 from holdfast.store import metrics
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire

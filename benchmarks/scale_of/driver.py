@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from holdfast import train
-from holdfast.engine.agent_process import Node
-from holdfast.engine.base import Inbox
-from holdfast.engine.cluster import ClusterSession, LocalCluster
-from holdfast.engine.link import Link
-from holdfast.engine.member import Agent, Member
+from holdfast.engine.agent_link import Link
+from holdfast.engine.engine_interface import Inbox
+from holdfast.engine.local.agent_process import Node
+from holdfast.engine.local.local_cluster import ClusterSession, LocalCluster
+from holdfast.engine.node_member import Agent, Member
 from holdfast.wire import messages as wire
 
 WORKERS = 8  # of an agent

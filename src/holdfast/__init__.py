@@ -12,7 +12,7 @@ _LATER = {"data"}
 
 def __getattr__(name: str) -> object:
     if name == "LocalCluster":
-        from holdfast.engine.cluster import LocalCluster
+        from holdfast.engine.local.local_cluster import LocalCluster
 
         return LocalCluster
     if name in ("init", "shutdown"):

@@ -205,7 +205,7 @@ def _network() -> Iterator[Finding]:
 
 
 def _ray(given: str | None) -> Iterator[Finding]:
-    from holdfast.engine.ray.address import why_unreachable
+    from holdfast.engine.ray.ray_address import why_unreachable
 
     if importlib.util.find_spec("ray") is None:
         if given:

@@ -21,8 +21,8 @@ from holdfast.drill.nodes import Ground
 from holdfast.drill.rehearsed import Rehearsed
 from holdfast.drill.stage import Stage
 from holdfast.driver.plan import Plan
-from holdfast.engine.base import Engine, Inbox, Session
-from holdfast.engine.ray.engine import RayEngine
+from holdfast.engine.engine_interface import Engine, EngineSession, Inbox
+from holdfast.engine.ray.ray_engine import RayEngine
 from holdfast.wire import messages as wire
 from holdfast.wrapper import Wrapper
 
@@ -110,7 +110,7 @@ class StagedEngine:
 
 
 class StagedSession:
-    def __init__(self, session: Session, director: Director) -> None:
+    def __init__(self, session: EngineSession, director: Director) -> None:
         self._session, self._director = session, director
 
     def accept(self, node_id: str, pid: int) -> None:

@@ -11,9 +11,9 @@ from typing import Protocol
 from holdfast.drill.faults import KINDS, Fault
 from holdfast.drill.stage import Stage
 from holdfast.driver.plan import Plan
-from holdfast.engine.agent_process import Network
-from holdfast.engine.base import Engine
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.engine_interface import Engine
+from holdfast.engine.local.agent_process import Network
+from holdfast.engine.local.local_cluster import LocalCluster
 
 OF_NODES = tuple(name for name, kind in KINDS.items() if kind.where == "nodes")
 _LOOPBACK = "127.0.0.1"

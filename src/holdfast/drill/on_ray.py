@@ -22,10 +22,10 @@ from holdfast.drill.nodes import Ground
 from holdfast.drill.stage import NodeShape, Stage
 from holdfast.driver.plan import Plan
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray.agent import NodeUnusableError, RayAgent
 from holdfast.engine.ray.connection import cluster_address, ray_module
-from holdfast.engine.ray.engine import RayEngine
-from holdfast.node.handshake import Door
+from holdfast.engine.ray.ray_agent import NodeUnusableError, RayAgent
+from holdfast.engine.ray.ray_engine import RayEngine
+from holdfast.node.handshake import AgentListener
 
 TAKING_NODES = ("node-kill", "drain")
 _PREEMPTION = 2  # Ray's number of that reason
@@ -119,13 +119,13 @@ class RayNodes:
 
 
 def _let_be_cut(stage: Stage) -> None:
-    def open_door(agent: RayAgent, plain: Callable[[RayAgent], Door] = RayAgent._open_door) -> Door:
+    def open_door(agent: RayAgent, plain: Callable[[RayAgent], AgentListener] = RayAgent._open_door) -> AgentListener:
         return _between(plain(agent), stage.cut_file(agent._node_id))
 
     setattr(RayAgent, "_open_door", open_door)  # noqa: B010
 
 
-def _between(door: Door, cut: Path) -> Door:
+def _between(door: AgentListener, cut: Path) -> AgentListener:
     """The agent comes to us instead, and we call at the door for it. When ``cut`` appears, nothing is passed on any
     more, and both ends live on; if it is there from the beginning, it was another agent's."""
     is_old, behind = cut.exists(), (door.host, door.port)

@@ -27,7 +27,7 @@ from types import TracebackType
 
 from holdfast.drill.stage import NodeShape, Stage, marked
 from holdfast.drill.starting import signals_held, start
-from holdfast.node.tree import Tree
+from holdfast.node.process_tree import ProcessTree
 
 _HEAD = "drill-head"
 MARK = "HOLDFAST_DRILL_CLUSTER"  # in the environment of all that is started here, also if it is orphaned
@@ -188,7 +188,7 @@ class OwnCluster:
         node = self._nodes.pop(name, None)
         if node is None:
             return
-        tree = Tree()
+        tree = ProcessTree()
         tree.add(node.process.pid)
         tree.kill()
         node.process.wait()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO
 
-from holdfast.node import posix
+from holdfast.platform import process_control
 
 Mask = set[int | signal.Signals]
 
@@ -39,5 +39,5 @@ def start(command: Sequence[str], env: Mapping[str, str], output: IO[bytes], mas
 
 
 def _begin(parent: int, mask: Mask) -> None:
-    posix.die_with_parent(parent)
+    process_control.die_with_parent(parent)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -10,7 +10,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.observer import Observer
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
-from holdfast.engine.base import Inbox
+from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError
 from holdfast.runs.past import Past
 

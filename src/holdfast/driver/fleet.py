@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.core.run import commands as do
-from holdfast.engine.base import Engine, Inbox, Session
-from holdfast.engine.link import FENCE_MARGIN_S
+from holdfast.engine.agent_link import FENCE_MARGIN_S
+from holdfast.engine.engine_interface import Engine, EngineSession, Inbox
 from holdfast.errors import CheckpointDamagedError
 from holdfast.store.layout import RunLayout
 from holdfast.store.manifests import (
@@ -43,7 +43,7 @@ _NOBODY = ""  # the node of an order that any node may carry out, and none is th
 class Fleet:
     def __init__(self, plan: Plan, engine: Engine, configuration: wire.Configure) -> None:
         self._plan, self._engine, self._configuration = plan, engine, configuration
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         least = plan.spec.min_workers or plan.spec.num_workers
         self.roster = Roster(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least)
         self.peers = Peers(self.roster, self._send)

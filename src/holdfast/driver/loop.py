@@ -18,16 +18,15 @@ from typing import Any, NamedTuple
 import cloudpickle
 import msgspec
 
-from holdfast import interrupt
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.observer import Nobody, Observer
 from holdfast.core.run.state import Outcome, RunState
 from holdfast.core.run.timers import Timer
-from holdfast.engine.base import Engine, Inbox
+from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
-from holdfast.platform import open_files
+from holdfast.platform import interrupt, open_files
 from holdfast.runs.experiments import is_experiment
 from holdfast.runs.past import IDENTITY, read_past
 from holdfast.runs.stored_run import closing_account

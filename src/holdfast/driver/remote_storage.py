@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.core.run import events as ev
-from holdfast.engine.base import Inbox
+from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
 from holdfast.runs.past import Past
 from holdfast.store import scratch

@@ -20,7 +20,7 @@ from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.state import Durable
-from holdfast.engine.base import Inbox
+from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.runs.past import Past
 from holdfast.store import formats, journal, runfile

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.engine.base import Inbox
+from holdfast.engine.engine_interface import Inbox
 from holdfast.settings import Settings
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location

@@ -10,15 +10,15 @@ from .demand import Demand
 def choose(engine: Any, in_process: bool, demand: Demand | None = None) -> Any:
     """The engine that a setting names, or the one that was passed. ``demand``: what the run asks of a cluster."""
     if in_process:
-        from .inprocess import InProcessEngine
+        from holdfast.engine.local.in_process import InProcessEngine
 
         return InProcessEngine()
     if engine == "local":
-        from .local import LocalEngine
+        from holdfast.engine.local.local_engine import LocalEngine
 
         return LocalEngine()
     if engine == "ray":
-        from .ray.engine import RayEngine
+        from holdfast.engine.ray.ray_engine import RayEngine
 
         return RayEngine(demand or Demand())
     if isinstance(engine, str):

@@ -17,14 +17,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.node.driver_connection import DriverConnection, RunConnection
+from holdfast.node.node_lease import NodeLease
+from holdfast.node.node_run import AgentParts, NodeRun
+from holdfast.node.process_pool import ProcessPool
 from holdfast.wire import messages as wire
 
 from .launch import Launcher, LauncherLostError
-from .lease import Lease
-from .line import Line, RunLine
-from .nursery import Nursery
-from .run import Run, Shared
-from .storage_orders import Hands
+from .storage_orders import StorageThreads
 
 _MOVE_IN_EVERY_S = 0.02
 
@@ -39,17 +39,17 @@ class Agent:
         self._alone = alone
         self._launcher = launcher
         self._selector = selectors.DefaultSelector()
-        self._lease = Lease() if leased else None
-        self._line = Line(driver, self._selector, self._obey, self._lease)
+        self._lease = NodeLease() if leased else None
+        self._line = DriverConnection(driver, self._selector, self._obey, self._lease)
         self._line.on_listening = self._watch_all
-        self._hands = Hands()
+        self._hands = StorageThreads()
         self._results: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         self._selector.register(self._wake, selectors.EVENT_READ, self._hear_threads)
         self._session: wire.Configure | None = None  # until the first order
-        self._runs: dict[int, Run] = {}
-        self._minded: set[Run] = set()  # those that may have a deadline
+        self._runs: dict[int, NodeRun] = {}
+        self._minded: set[NodeRun] = set()  # those that may have a deadline
         self._leaving: set[int] = set()  # runs that are to close
         self._closing = self._run_over = False
         self._notices = 0  # that the machine goes away
@@ -74,14 +74,14 @@ class Agent:
     def _end(self) -> None:
         if self._session is not None:
             for run in self._all_runs():
-                run.crew.kill()
-            self._nursery.close()
+                run.workers.kill()
+            self._pool.close()
             self._own.end_storage(self._run_over)
             for run in self._runs.values():
                 run.end_storage(False)
             self._hands.close(wait=not self._alone)
             for run in self._all_runs():
-                run.crew.close()
+                run.workers.close()
         elif self._launcher is not None:
             self._launcher.close()
         self._selector.close()
@@ -107,8 +107,8 @@ class Agent:
                 self._configure(order)
             case wire.OpenRun(number, configure):
                 assert number not in self._runs, f"run {number} is open already"
-                self._nursery.share()
-                self._runs[number] = Run(configure, RunLine(self._line, number), self._shared)
+                self._pool.share()
+                self._runs[number] = NodeRun(configure, RunConnection(self._line, number), self._shared)
                 self._runs[number].say_ready(self._lease is not None, self._clear)
             case wire.InRun(number, in_run):
                 if number in self._runs and number not in self._leaving:
@@ -121,10 +121,10 @@ class Agent:
                 self._own.obey(order)
 
     def _configure(self, order: wire.Configure) -> None:
-        self._nursery = Nursery(order, self._launcher, self._selector, self._lease)
+        self._pool = ProcessPool(order, self._launcher, self._selector, self._lease)
         told = (self._post, self._nudge, self._minded.add)
-        self._shared = Shared(self._nursery, self._selector, self._hands, *told)
-        self._own = Run(order, RunLine(self._line, None), self._shared)
+        self._shared = AgentParts(self._pool, self._selector, self._hands, *told)
+        self._own = NodeRun(order, RunConnection(self._line, None), self._shared)
         self._line.lease(order.node_timeout_s)
         self._session = order
         self._moves_in_by = time.monotonic() + (order.node_timeout_s if self._lease is not None else 0.0)
@@ -139,7 +139,7 @@ class Agent:
         if found is False and time.monotonic() < self._moves_in_by:
             return
         self._moves_in_by, self._clear = None, found is True
-        self._nursery.has_moved_in()
+        self._pool.leave_lease_to_zygote()
         self._own.say_ready(self._lease is not None, self._clear)
 
     def _close_run(self, number: int, over: bool) -> None:
@@ -153,18 +153,18 @@ class Agent:
         for number in [number for number in self._leaving if self._runs[number].has_closed()]:
             self._say_posted()  # what it has answered comes before
             run = self._runs.pop(number)
-            run.crew.close()
+            run.workers.close()
             self._leaving.discard(number)
             self._minded.discard(run)
             self._line.say(wire.RunClosed(number))
 
-    def _all_runs(self) -> Iterator[Run]:
+    def _all_runs(self) -> Iterator[NodeRun]:
         yield self._own
         yield from self._runs.values()
 
     def _watch_all(self) -> None:
         for run in self._all_runs():
-            run.crew.watch_all()
+            run.workers.watch_all()
 
     # What other threads say
 
@@ -191,7 +191,7 @@ class Agent:
     def _timeout(self) -> float | None:
         deadlines = [self._line.due(), self._drained_at]
         if self._session is not None:
-            deadlines += [self._nursery.due(), *(run.due() for run in self._minded)]
+            deadlines += [self._pool.due(), *(run.due() for run in self._minded)]
         if self._moves_in_by is not None:
             deadlines.append(time.monotonic() + _MOVE_IN_EVERY_S)
         due = min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -203,7 +203,7 @@ class Agent:
             self._closing = self._closing or self._notices > 0
             return
         self._move_in(self._session)
-        self._nursery.on_time(now)
+        self._pool.on_time(now)
         for run in list(self._minded):
             run.on_time(now)
             if run.due() is None:

@@ -35,7 +35,7 @@ class _Caller:
     until: float = field(default_factory=lambda: time.monotonic() + _STRANGER_S)
 
 
-class Door:
+class AgentListener:
     """Where the driver lets one agent in."""
 
     def __init__(self, host: str) -> None:

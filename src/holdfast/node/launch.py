@@ -17,10 +17,10 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.node import zygote
+from holdfast.node.node_lease import NodeLease
+from holdfast.platform import process_control
 from holdfast.wire.zygote_messages import Exited, Fork, Forked, NotForked, Paused, Preload, Warm
-
-from . import posix, zygote
-from .lease import Lease
 
 _GONE_WITHIN_S = 0.5
 _encoder = msgspec.msgpack.Encoder()
@@ -51,7 +51,7 @@ class ZygoteLauncher:
         control.setblocking(False)
 
     @classmethod
-    def start(cls, modules: Sequence[str], lease: Lease | None = None) -> ZygoteLauncher:
+    def start(cls, modules: Sequence[str], lease: NodeLease | None = None) -> ZygoteLauncher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             fds = [theirs.fileno(), *(lease.fds if lease is not None else ())]
@@ -128,9 +128,9 @@ class SpawnLauncher:
         threading.Thread(target=self._await_end, args=(process,), daemon=True).start()
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
-        if posix.LINUX:
+        if process_control.LINUX:
             self._tell_pauses(process.pid)
-            posix.kill_group(process.pid)  # before it is reaped, so its number cannot be another's yet
+            process_control.kill_group(process.pid)  # before it is reaped, so its number cannot be another's yet
         code = process.wait()
         status = -code if code < 0 else code << 8
         self.say(Exited(process.pid, status))

@@ -13,12 +13,11 @@ import hashlib
 import os
 from collections.abc import Iterator
 
+from holdfast.node.process_tree import ProcessTree
 from holdfast.platform.processes import namespace
 
-from .tree import Tree
-
 _PREFIX = b"of="
-_MODULE = b"holdfast.node.main"
+_MODULE = b"holdfast.node.agent_entry"
 _GONE_WITHIN_S = 10.0
 
 
@@ -30,7 +29,7 @@ def mark(run: str, epoch: int) -> str:
 def end_leftovers(own: str) -> None:
     """End the agents on this machine that work for the same run as the one with this mark, and an earlier driver."""
     for pid in _earlier(own):
-        tree = Tree()
+        tree = ProcessTree()
         try:
             tree.add(pid)  # from now on it is known if the number becomes another's
             if _is_earlier(pid, own):

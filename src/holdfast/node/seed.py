@@ -28,7 +28,8 @@ from collections.abc import Sequence
 from multiprocessing import parent_process
 from typing import NoReturn
 
-from . import posix, zygote
+from holdfast.node import zygote
+from holdfast.platform import process_control
 
 _TORCH_DEFAULT_SEED = 67280421310721
 _WITHIN_S = 10.0
@@ -99,7 +100,7 @@ def plant(modules: Sequence[str], slow: Sequence[str] = ()) -> None:
     """Take the snapshot, once, if that is safe here and now; the modules are imported in it. Before a person, where it
     is not, start a process that imports the slow ones too."""
     global _seed
-    if _seed is not None or _inside or not posix.LINUX or parent_process() is not None:
+    if _seed is not None or _inside or not process_control.LINUX or parent_process() is not None:
         return
     if threading.current_thread() is not threading.main_thread():
         return
@@ -123,7 +124,7 @@ def _fork(modules: Sequence[str]) -> Seed:
             ours.close()
             os.setsid()
             _forget_half_imported()
-            posix.forget_exit_functions()
+            process_control.forget_exit_functions()
             _live(parent, theirs, modules)
         finally:
             os._exit(0)
@@ -187,11 +188,11 @@ def _openblas_threads(path: str) -> int:
 def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     global _inside
     _inside = True
-    posix.set_name("hf-seed")
+    process_control.set_name("hf-seed")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    posix.die_with_parent(parent)
+    process_control.die_with_parent(parent)
     for name in modules:
         importlib.import_module(name)
     if "torch" in sys.modules:
@@ -212,7 +213,7 @@ def _serve(wire: socket.socket) -> NoReturn:
         if pid == 0:
             wire.close()
             os.setsid()
-            posix.die_with_parent(me, zygote.END if data == _GROW else signal.SIGKILL)
+            process_control.die_with_parent(me, zygote.END if data == _GROW else signal.SIGKILL)
             own = socket.socket(fileno=fds[0])
             zygote.serve(own) if data == _GROW else _warm_up(own, json.loads(data))
         os.close(fds[0])

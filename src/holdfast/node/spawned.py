@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.worker.main import leave, run
-
-from .posix import die_with_parent, tie_children
+from holdfast.platform.process_control import die_with_parent, tie_children
+from holdfast.worker.training_process import leave, run
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))

@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 
 from holdfast.errors import CheckpointDamagedError
+from holdfast.node.node_checkpoints import NodeCheckpoints
 from holdfast.private_dirs import make_private
 from holdfast.store import report_log
 from holdfast.store.checkpoints import CheckpointStore
@@ -19,13 +20,11 @@ from holdfast.store.scratch import REMEDY, take_over
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Offer
 
-from .depot import Depot
-
 _SAVE_LOGS_EVERY_S = 10.0
 _WRITERS_END_WITHIN_S = 5.0
 
 
-class Hands:
+class StorageThreads:
     """The few threads that hash and move the files of all runs."""
 
     def __init__(self) -> None:
@@ -43,12 +42,12 @@ class StorageOrders:
     def __init__(
         self,
         session: wire.Configure,
-        hands: Hands,
+        hands: StorageThreads,
         answer: Callable[[wire.RunNews], None],
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         home = Path(session.run_dir)
-        self._depot: Depot | None = None
+        self._checkpoints: NodeCheckpoints | None = None
         self._save_logs_at: float | None = None
         if session.storage:
             make_private(Path(session.scratch), REMEDY)
@@ -56,7 +55,9 @@ class StorageOrders:
             logs = home.parent.glob(f"epoch-*/{session.node_id}/.staging/attempt-*/rank-*.jsonl")
             report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
             home = take_over(home, session.node_id)
-            self._depot = Depot(home, lambda: cloudpickle.loads(session.storage).open(session.patience_s))
+            self._checkpoints = NodeCheckpoints(
+                home, lambda: cloudpickle.loads(session.storage).open(session.patience_s)
+            )
             self._save_logs_at = time.monotonic() + _SAVE_LOGS_EVERY_S
         self.layout = RunLayout(home)
         self._store = CheckpointStore(self.layout)
@@ -65,27 +66,27 @@ class StorageOrders:
         self._closing = self._dropped = False
 
     def unsaved(self) -> list[bytes]:
-        return [] if self._depot is None else self._depot.unsaved()
+        return [] if self._checkpoints is None else self._checkpoints.unsaved()
 
     def left(self) -> list[wire.LeftReports]:
         """What the last attempt here reported. On a disk that the driver reaches, it looks itself."""
-        if self._depot is None:
+        if self._checkpoints is None:
             return []
-        self._depot.take_back()
-        return [wire.LeftReports(*left) for left in self._depot.left()]
+        self._checkpoints.take_back()
+        return [wire.LeftReports(*left) for left in self._checkpoints.left()]
 
     def offer(self, id: str) -> Offer:
-        here = self._depot is None or self._depot.has(id)
+        here = self._checkpoints is None or self._checkpoints.has(id)
         return Offer(id, str(self.layout.checkpoint_dir(id)) if here else "")
 
     def resume_from(self, id: str | None) -> Offer | None:
-        if self._depot is not None:
-            self._depot.resume_from(id)
+        if self._checkpoints is not None:
+            self._checkpoints.resume_from(id)
         return None if id is None else self.offer(id)
 
-    def is_durable(self, id: str) -> None:
-        if self._depot is not None:
-            self._depot.is_durable(id)
+    def mark_durable(self, id: str) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.mark_durable(id)
 
     def serve(self, order: Any) -> None:
         match order:
@@ -97,11 +98,11 @@ class StorageOrders:
                 self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._upload(order)))
             case wire.Fetch():
                 self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._fetch(order)))
-            case wire.Forget(generation, index, id) if self._depot is not None:
-                depot = self._depot
-                self.submit(lambda: depot.forget(generation, index, id))
-            case wire.Sweep(generation) if self._depot is not None:
-                self._depot.sweep(generation)
+            case wire.Forget(generation, index, id) if self._checkpoints is not None:
+                checkpoints = self._checkpoints
+                self.submit(lambda: checkpoints.forget(generation, index, id))
+            case wire.Sweep(generation) if self._checkpoints is not None:
+                self._checkpoints.sweep(generation)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do something with files, soon."""
@@ -125,49 +126,51 @@ class StorageOrders:
         return self._save_logs_at
 
     def on_time(self, now: float) -> None:
-        if self._depot is not None and self._save_logs_at is not None and self._save_logs_at <= now:
+        if self._checkpoints is not None and self._save_logs_at is not None and self._save_logs_at <= now:
             self._save_logs_at = now + _SAVE_LOGS_EVERY_S
-            self.submit(self._depot.save_logs)
+            self.submit(self._checkpoints.save_logs)
 
     def close_soon(self, over: bool) -> None:
         """Take no more time than it must, unless the run is ``over`` and what was ordered is still wanted."""
         self._closing, self._dropped = True, not over
         self._save_logs_at = None
-        if self._depot is not None and not over:
-            self._depot.close(False)
+        if self._checkpoints is not None and not over:
+            self._checkpoints.close(False)
 
     def wind_up(self) -> None:
         """The run is over and idle: bring its last log lines into storage, and remove what is here."""
-        if self._depot is not None:
+        if self._checkpoints is not None:
             self.submit(lambda: self.close(True))
 
     def close(self, over: bool) -> None:
-        if self._depot is not None:
+        if self._checkpoints is not None:
             if over:
-                self._depot.save_logs()
-            self._depot.close(over)
+                self._checkpoints.save_logs()
+            self._checkpoints.close(over)
 
     def _seal(self, order: wire.Seal) -> wire.RunNews:
         where = (order.generation, order.index, order.rank)
         try:
-            sealed = self._depot.seal(*where) if self._depot else self._store.seal(self.layout.shard_dir(*where))
+            sealed = (
+                self._checkpoints.seal(*where) if self._checkpoints else self._store.seal(self.layout.shard_dir(*where))
+            )
         except Exception as error:
             return wire.Sealed(order.generation, order.rank, order.index, [], str(error) or repr(error))
         files = [(f.path, f.size, f.digest, f.at) for f in sealed]
         return wire.Sealed(order.generation, order.rank, order.index, files)
 
     def _gather(self, order: wire.Gather) -> None:
-        assert self._depot is not None
+        assert self._checkpoints is not None
         try:
-            self._depot.gather(order.id, order.generation, order.index, order.manifest, order.parts)
+            self._checkpoints.gather(order.id, order.generation, order.index, order.manifest, order.parts)
         except OSError as error:
             self._answer(wire.StagedLost(order.id, f"its files could not be put together: {error}"))
 
     def _upload(self, order: wire.Upload) -> wire.RunNews:
-        assert self._depot is not None
+        assert self._checkpoints is not None
         where = (order.generation, order.index, order.ranks)
         try:
-            self._depot.upload(order.id)
+            self._checkpoints.upload(order.id)
         except FileNotFoundError as error:
             return wire.StagedLost(order.id, f"{error.filename} is gone")
         except CheckpointDamagedError as error:
@@ -177,9 +180,9 @@ class StorageOrders:
         return wire.Uploaded(*where)
 
     def _fetch(self, order: wire.Fetch) -> wire.RunNews:
-        assert self._depot is not None
+        assert self._checkpoints is not None
         try:
-            self._depot.fetch(order.id, order.manifest, order.stored)
+            self._checkpoints.fetch(order.id, order.manifest, order.stored)
         except CheckpointDamagedError as error:
             return wire.Fetched(order.id, str(error), damaged=True)
         except Exception as error:

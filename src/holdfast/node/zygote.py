@@ -23,12 +23,10 @@ from typing import NoReturn
 
 import msgspec
 
-from holdfast.platform import open_files
+from holdfast.node.node_lease import NodeLease
+from holdfast.platform import open_files, process_control
 from holdfast.wire.zygote_messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
-from holdfast.worker import main as worker
-
-from . import posix
-from .lease import Lease
+from holdfast.worker import training_process as worker
 
 _GONE_WITHIN_S = 0.5
 _LOOK_EVERY_S = 1.0  # at the lease
@@ -39,7 +37,7 @@ _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_Z
 answers: msgspec.msgpack.Decoder[Forked | NotForked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
 
 
-def serve(control: socket.socket, modules: Sequence[str] = (), lease: Lease | None = None) -> NoReturn:
+def serve(control: socket.socket, modules: Sequence[str] = (), lease: NodeLease | None = None) -> NoReturn:
     """Import the modules; then fork when told and report what ends, until the agent is gone, or its lease is over."""
     zygote = _Zygote(control, lease)
     try:
@@ -51,7 +49,7 @@ def serve(control: socket.socket, modules: Sequence[str] = (), lease: Lease | No
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, lease: Lease | None) -> None:
+    def __init__(self, control: socket.socket, lease: NodeLease | None) -> None:
         self._control, self._lease = control, lease
         self._pid, self._parent = os.getpid(), os.getppid()
         self._children: dict[int, bool] = {}  # whether each adopts what its own children leave behind
@@ -65,8 +63,8 @@ class _Zygote:
         signal.signal(signal.SIGHUP, lambda *_: self._leave())
         signal.signal(END, lambda *_: self._leave_if_alone())
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        posix.adopt_orphans()
-        posix.set_name("hf-zygote")
+        process_control.adopt_orphans()
+        process_control.set_name("hf-zygote")
         sys.modules["__main__"] = types.ModuleType("__main__")
 
     def loop(self) -> None:
@@ -103,7 +101,7 @@ class _Zygote:
                 importlib.import_module(name)
             except (Exception, SystemExit) as error:
                 print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
-        posix.forget_finalizers()
+        process_control.forget_finalizers()
         gc.collect()
         gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
         if modules:
@@ -120,7 +118,7 @@ class _Zygote:
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
-                posix.die_with_parent(parent, END)
+                process_control.die_with_parent(parent, END)
                 os.setsid()
                 self._control.close()
                 serve(socket.socket(fileno=control), request.modules, self._lease)
@@ -144,7 +142,7 @@ class _Zygote:
             try:
                 self._become_worker(parent, output)
                 if request.adopts:
-                    posix.adopt_orphans()
+                    process_control.adopt_orphans()
                 code = worker.run(channel, payload, stacks)
             finally:
                 worker.leave(code)
@@ -171,12 +169,12 @@ class _Zygote:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.signal(END, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
-        posix.die_with_parent(parent)
+        process_control.die_with_parent(parent)
         os.setsid()
         os.close(self._wake)
         self._control.close()
-        posix.set_name("hf-worker")
-        posix.tie_children()
+        process_control.set_name("hf-worker")
+        process_control.tie_children()
         gc.enable()
         capture_output(output)
 
@@ -197,7 +195,7 @@ class _Zygote:
                     self._say(Paused(pid, seen.si_code != os.CLD_CONTINUED))
                 continue
             if pid in self._children:
-                posix.kill_group(pid)  # before it is reaped, so its number cannot be another's yet
+                process_control.kill_group(pid)  # before it is reaped, so its number cannot be another's yet
             _, status = os.waitpid(pid, 0)
             known = self._children.pop(pid, None) is not None
             self._successors.discard(pid)
@@ -221,9 +219,9 @@ class _Zygote:
 
     def _kill_adopted(self) -> None:
         """What workers left behind in process groups of its own goes when none is left that it may belong to."""
-        for pid in posix.children():
+        for pid in process_control.children():
             if pid not in self._successors and pid not in self._children:
-                posix.kill_group(pid)
+                process_control.kill_group(pid)
 
     def _leave_if_alone(self) -> None:
         if os.getpid() == self._pid and os.getppid() != self._parent:
@@ -238,11 +236,11 @@ class _Zygote:
     def end_children(self) -> None:
         """All that is below: the children of those that we kill become ours, until there are none."""
         for pid in self._children:
-            posix.kill_group(pid)
+            process_control.kill_group(pid)
         deadline = time.monotonic() + _GONE_WITHIN_S
-        while (left := posix.children()) and time.monotonic() < deadline:
+        while (left := process_control.children()) and time.monotonic() < deadline:
             for pid in left:
-                posix.kill_group(pid)
+                process_control.kill_group(pid)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
             time.sleep(0.002)
@@ -278,8 +276,8 @@ def main() -> None:
     control, *lease = (int(fd) for fd in sys.argv[2].split(","))
     for fd in (control, *lease):
         os.set_inheritable(fd, False)  # what a worker runs has no part in them
-    posix.die_with_parent(int(sys.argv[1]), END)
-    serve(socket.socket(fileno=control), sys.argv[3:], Lease(lease) if lease else None)
+    process_control.die_with_parent(int(sys.argv[1]), END)
+    serve(socket.socket(fileno=control), sys.argv[3:], NodeLease(lease) if lease else None)
 
 
 if __name__ == "__main__":

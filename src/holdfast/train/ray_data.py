@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.objects import actor_client
 from holdfast.train.data import Again
-from holdfast.wire.objects import door
 from holdfast.worker.session import Session, current
 
 _MOST_SPLITS = 5  # of one pass
@@ -29,7 +29,7 @@ class RayData:
 
     def shard(self, session: Session) -> Any:
         iterator = session.request("shard", (self.name, None))
-        if door.find() is not None:
+        if actor_client.find() is not None:
             return RayShard(self.name, iterator)
         ray = sys.modules.get("ray")
         if ray is not None and ray.is_initialized():  # the train function runs in the script's own process
@@ -134,14 +134,14 @@ class RayShard:
         raise HoldfastError(f"dataset {self._name!r}: what splits it was lost {_MOST_SPLITS} times before it had begun")
 
     def _pass(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
-        with door.knock() as conversation:
+        with actor_client.knock() as conversation:
             conversation.send(("batches", self._iterator, how, options))
             while True:
                 try:
                     sizes = conversation.recv()
                     if sizes is None:
                         return
-                    if sizes == door.LOST:
+                    if sizes == actor_client.LOST:
                         raise _LostError
                     if isinstance(sizes, str):
                         raise HoldfastError(f"dataset {self._name!r}: {sizes}")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import cloudpickle
 
-from holdfast import interrupt, settings, wrapper
+from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
@@ -21,6 +21,7 @@ from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError, message_of
+from holdfast.platform import interrupt
 from holdfast.platform.open_files import limit_raised
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
@@ -221,7 +222,7 @@ class DataParallelTrainer:
         datasets = {name: data for name, data in self.datasets.items() if is_ray_data(data)}
         if not datasets:
             return None
-        from holdfast.engine.ray.data import Splits
+        from holdfast.engine.ray.data_splits import Splits
 
         config = self.data_config
         whole = [name for name in datasets if not config.is_split(name)]

@@ -7,12 +7,12 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import interrupt, settings, wrapper
+from holdfast import settings, wrapper
 from holdfast.core.experiment.resumption import Resumption
 from holdfast.driver import stop_requests
 from holdfast.engine import choose
 from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
-from holdfast.platform import open_files
+from holdfast.platform import interrupt, open_files
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig

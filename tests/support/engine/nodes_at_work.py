@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from holdfast.engine.base import Engine, Inbox
+from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.platform import processes
 from holdfast.wire import messages as wire
 

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from holdfast.engine.agent_process import Network
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.local.agent_process import Network
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.wire import messages as wire
 from support.engine import dummies
 from support.engine.nodes_at_work import Watcher, configure

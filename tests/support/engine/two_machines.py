@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast.engine.agent_process import Network
+from holdfast.engine.local.agent_process import Network
 
 
 def ip(*arguments: str) -> None:

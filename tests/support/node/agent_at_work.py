@@ -47,7 +47,14 @@ class AgentAtWork:
     def __init__(self, own: wire.Configure) -> None:
         self._ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "holdfast.node.main", "child", str(os.getpid()), str(theirs.fileno())]
+            command = [
+                sys.executable,
+                "-m",
+                "holdfast.node.agent_entry",
+                "child",
+                str(os.getpid()),
+                str(theirs.fileno()),
+            ]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
         self._unpacker: Unpacker[Any] = Unpacker(wire.TO_DRIVER)
         self.seen: list[Any] = []  # what came and was not asked for

@@ -80,7 +80,7 @@ def stage() -> None:
     with tempfile.TemporaryDirectory() as directory:
         with open(os.path.join(directory, "state"), "w") as file:
             file.write(session.current().run_name)
-        session.current().report({}, directory)
+        session.current().report({}, session.Files(directory))
 
 
 def report_thrice() -> str:
@@ -99,7 +99,7 @@ def report_for_ever() -> None:
 def report_durably() -> str:
     session.current().ready()
     with tempfile.TemporaryDirectory() as directory:
-        session.current().report({}, directory, wait=True)
+        session.current().report({}, session.Files(directory), wait=True)
     return "done"
 
 

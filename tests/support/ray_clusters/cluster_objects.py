@@ -18,13 +18,13 @@ import ray
 import holdfast
 import holdfast.train as train
 from holdfast import tune
-from holdfast.wire.objects import door
+from holdfast.objects import actor_client
 from support.elastic.elastic_job import node_id, note
 
 
 def shelf() -> Path:
     """Where the actor of this node has what it has fetched."""
-    found = door.find()
+    found = actor_client.find()
     assert found is not None
     return found.parent
 
@@ -36,7 +36,7 @@ def add_up(config: dict[str, Any], shared: Any) -> None:
     deadline = time.monotonic() + 240
     while len(Path(config["notes"]).read_text().splitlines()) < config["trials"] and time.monotonic() < deadline:
         time.sleep(0.01)
-    files = sorted(path.name for path in shelf().iterdir() if path.name != door.NAME)
+    files = sorted(path.name for path in shelf().iterdir() if path.name != actor_client.NAME)
     own = {"node": node_id(), "shelf": str(shelf()), "files": files, "writable": bool(array.flags.writeable)}
     tune.report({"sum": float(array.sum()), "shared": float(shared.sum()), **own})
 

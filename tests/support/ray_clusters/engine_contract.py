@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from holdfast.engine.base import Engine
+from holdfast.engine.engine_interface import Engine
 from holdfast.wire import messages as wire
 from support.engine import dummies, nodes_at_work
 from support.engine.nodes_at_work import Watcher, below, configure, is_gone, wait_until

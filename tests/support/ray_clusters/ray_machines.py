@@ -172,7 +172,7 @@ def end(pids: Iterable[int]) -> None:
 
 def name_of(ray_id: str) -> str:
     """Empty for a node that is gone, such as one that was drained."""
-    from holdfast.engine.ray.nodes import look
+    from holdfast.engine.ray.ray_nodes import look
 
     node = look().get(ray_id)
     return "" if node is None else node.name

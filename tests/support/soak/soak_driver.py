@@ -18,7 +18,7 @@ from typing import Any
 
 import holdfast
 import holdfast.train as train
-from holdfast.engine.agent_process import Network
+from holdfast.engine.local.agent_process import Network
 
 
 def add(cluster: holdfast.LocalCluster, node: dict[str, Any]) -> None:

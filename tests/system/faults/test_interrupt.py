@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import interrupt
+from holdfast.platform import interrupt
 from support.repository import SUPPORT
 
 LIMIT_S = 200.0

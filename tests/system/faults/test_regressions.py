@@ -25,10 +25,11 @@ import pytest
 from test_driver_faults import children, name
 
 import holdfast.train as train
-from holdfast.engine.agent_process import AgentProcess
-from holdfast.engine.link import Link
-from holdfast.engine.local import LocalEngine
-from holdfast.node import posix, seed
+from holdfast.engine.agent_link import Link
+from holdfast.engine.local.agent_process import AgentProcess
+from holdfast.engine.local.local_engine import LocalEngine
+from holdfast.node import seed
+from holdfast.platform import process_control
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import pack
 
@@ -57,7 +58,7 @@ def wait_until(holds: Callable[[], Any]) -> None:
 
 def the_agent() -> int:
     """The living one: those that a killed driver left become our children, and nobody reaps them."""
-    return next(pid for pid in children(os.getpid()) if name(pid) == "hf-agent" and not posix.is_ending(pid))
+    return next(pid for pid in children(os.getpid()) if name(pid) == "hf-agent" and not process_control.is_ending(pid))
 
 
 class KillsTheAgent(train.UserCallback):

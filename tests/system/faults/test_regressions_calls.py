@@ -150,7 +150,7 @@ def test_an_agents_thread_that_ends_is_an_error_and_no_hang(tmp_path: Path, monk
     def fails(*_: Any) -> int:
         raise OSError("no memory file")
 
-    monkeypatch.setattr("holdfast.node.posix.anonymous_file", fails)
+    monkeypatch.setattr("holdfast.platform.process_control.anonymous_file", fails)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with pytest.raises(train.ControllerError, match="agent's thread ended"):
         fit(tmp_path, lambda: train.report({}), workers=0)

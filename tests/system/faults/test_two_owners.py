@@ -17,8 +17,7 @@ import pytest
 from test_driver_faults import PATIENCE_S, children, finish, start, wait_for_commit
 
 from holdfast.errors import RunInUseError
-from holdfast.node import posix
-from holdfast.platform import processes
+from holdfast.platform import process_control, processes
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from support.faults.job import expected, trainer
@@ -157,11 +156,13 @@ def test_an_agent_that_was_stopped_when_its_driver_died_is_ended_by_the_next_dri
         assert finish(start(tmp_path)) == expected()
         wait_until(lambda: processes.state(agent) in ("", "Z", "X"), "the agent is stopped for ever")
     finally:
-        posix.kill_group(agent)
+        process_control.kill_group(agent)
 
 
 def agents(driver: int) -> list[int]:
-    return [pid for pid in children(driver) if b"holdfast.node.main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid for pid in children(driver) if b"holdfast.node.agent_entry" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def test_the_agents_of_a_stopped_driver_that_was_replaced_end(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
 from holdfast.errors import CheckpointDamagedError, NewerFormatError
-from holdfast.node.depot import Depot
+from holdfast.node.node_checkpoints import NodeCheckpoints
 from holdfast.store import values
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
@@ -77,7 +77,7 @@ def test_a_mark_uploads_no_file_from_outside(tmp_path: Path, way: str) -> None:
     """Marks lie in scratch, and say what the next driver uploads."""
     secret = tmp_path / "secret"
     secret.write_text("mine")
-    depot = Depot(tmp_path / "scratch", lambda: FileObjects(tmp_path / "far"))
+    depot = NodeCheckpoints(tmp_path / "scratch", lambda: FileObjects(tmp_path / "far"))
     directory = depot.layout.checkpoint_dir("c")
     directory.mkdir(parents=True)
     (directory / "link").symlink_to(secret)

@@ -16,8 +16,8 @@ from support.ray_clusters.ray_machines import our_processes, wait_until
 
 ACTOR = """
 import sys
-from holdfast.engine.ray.host import HoldfastAgent
-from holdfast.wire.objects.session import own_session
+from holdfast.engine.ray.agent_actor import HoldfastAgent
+from holdfast.objects.object_session import own_session
 
 session = own_session()
 agent = HoldfastAgent("run", "node")._start({"host": "127.0.0.1", "port": int(sys.argv[1]), "token": "00"})

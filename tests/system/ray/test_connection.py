@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import ray
 
-from holdfast.engine.ray.address import why_unreachable
 from holdfast.engine.ray.connection import connect
+from holdfast.engine.ray.ray_address import why_unreachable
 from support.ray_clusters.ray_machines import Machines, descendants, end, wait_until
 
 pytestmark = [

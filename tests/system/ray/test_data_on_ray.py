@@ -11,7 +11,7 @@ import torch
 
 import holdfast.train as train
 from holdfast import tune
-from holdfast.engine.ray.data import Splits
+from holdfast.engine.ray.data_splits import Splits
 from support.ray_clusters import cluster_objects
 from support.ray_clusters.ray_machines import Machines, RayScene, wait_until
 

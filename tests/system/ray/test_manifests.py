@@ -13,9 +13,9 @@ import yaml
 
 from holdfast.cli.cluster.verdict import judge
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray import capacity, growth
-from holdfast.engine.ray.capacity import Capacity
+from holdfast.engine.ray import growth, ray_capacity
 from holdfast.engine.ray.growth import Growth, read_config
+from holdfast.engine.ray.ray_capacity import RayCapacity
 from holdfast.train import RunConfig, ScalingConfig
 from holdfast.train.demand import demand_of
 from support.repository import EXAMPLES
@@ -65,8 +65,8 @@ def demand() -> Demand:
     return demand_of(ScalingConfig(num_workers=(1, 8), use_gpu=True), RunConfig())
 
 
-def room(found: Growth) -> Capacity:
-    return Capacity([], [capacity._type(group, demand()) for group in found.groups], found.most)
+def room(found: Growth) -> RayCapacity:
+    return RayCapacity([], [ray_capacity._type(group, demand()) for group in found.groups], found.most)
 
 
 def unknown(written: Any, known: Mapping[str, Any] | None, path: str = "") -> Iterator[str]:

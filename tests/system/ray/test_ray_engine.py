@@ -15,7 +15,7 @@ import pytest
 
 import holdfast.train as train
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray.engine import RayEngine
+from holdfast.engine.ray.ray_engine import RayEngine
 from holdfast.errors import ControllerError
 from holdfast.runs.stored_experiment import load
 from holdfast.store.location import Location

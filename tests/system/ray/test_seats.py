@@ -8,8 +8,8 @@ import pytest
 from ray.util import placement_group_table
 
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray import seats
-from holdfast.engine.ray.nodes import look
+from holdfast.engine.ray import worker_grants
+from holdfast.engine.ray.ray_nodes import look
 from holdfast.wire.messages import Seat
 from support.ray_clusters.ray_machines import Machines, RayScene, wait_until
 
@@ -60,7 +60,7 @@ MADE: list[Group] = []
 def groups(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     MADE.clear()
     if "machines" not in request.fixturenames:
-        monkeypatch.setattr(seats, "Reservation", Group)
+        monkeypatch.setattr(worker_grants, "Reservation", Group)
 
 
 def held() -> list[Group]:
@@ -76,7 +76,7 @@ class Run:
     def __init__(
         self, least: int, most: int, *nodes: str, strategy: str = "PACK", labels: Sequence[dict[str, str]] = ()
     ) -> None:
-        self._seats = seats.Seats(Demand(least, most, strategy=strategy, labels=labels), "run")
+        self._seats = worker_grants.WorkerGrants(Demand(least, most, strategy=strategy, labels=labels), "run")
         MADE[0].grant(*nodes)
         self._seats.look(ALL)
         self.balance(busy="abc")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import tune
-from holdfast.engine.local import LocalEngine
+from holdfast.engine.local.local_engine import LocalEngine
 
 
 def trainable(config: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from holdfast.drill.on_ray import explained, shape_of
 from holdfast.drill.own_cluster import OwnCluster
 from holdfast.drill.stage import NodeShape, Stage
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray.agent import NodeUnusableError
+from holdfast.engine.ray.ray_agent import NodeUnusableError
 
 
 @pytest.mark.parametrize(

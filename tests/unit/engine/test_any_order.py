@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.base import Inbox
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.engine_interface import Inbox
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.wire import messages as wire
 from support.engine import dummies
 from support.engine.nodes_at_work import configure, is_gone, parent, wait_until

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.cluster import LocalCluster
-from holdfast.engine.local import LocalEngine
+from holdfast.engine.local.local_cluster import LocalCluster
+from holdfast.engine.local.local_engine import LocalEngine
 from holdfast.errors import HoldfastError
 from holdfast.wire import messages as wire
 from support.engine import dummies
@@ -323,7 +323,7 @@ def test_nodes_are_added_and_removed_by_many_threads_at_a_time(cluster: LocalClu
 
 
 def test_an_agent_that_can_never_start_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.engine.member._BACKOFF_S", (0.0,))
+    monkeypatch.setattr("holdfast.engine.node_member._BACKOFF_S", (0.0,))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     run = Watcher(LocalEngine(), configure(tmp_path, dummies.wait_for_ever))
     with pytest.raises(HoldfastError, match="5 times before it was ready"):

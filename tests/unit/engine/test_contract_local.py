@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.local.local_cluster import LocalCluster
 from support.ray_clusters.engine_contract import EngineContract
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from holdfast import tune
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.errors import TuneError
-from holdfast.node.posix import LINUX
 from holdfast.platform import open_files
+from holdfast.platform.process_control import LINUX
 from holdfast.tune.experiment.experiment_session import ExperimentSession
 from holdfast.wire import messages as wire
 from support.engine import dummies

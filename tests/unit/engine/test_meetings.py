@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import holdfast.train as train
-from holdfast.engine.agent_process import Network
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.local.agent_process import Network
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.agent_process import Network
-from holdfast.engine.cluster import LocalCluster
-from holdfast.node.handshake import Door
+from holdfast.engine.local.agent_process import Network
+from holdfast.engine.local.local_cluster import LocalCluster
+from holdfast.node.handshake import AgentListener
 from holdfast.wire import messages as wire
 from support.engine import dummies
 from support.engine.nodes_at_work import PATIENCE_S, Watcher, below, configure, is_gone, wait_until
@@ -193,13 +193,13 @@ def test_the_token_is_nowhere_that_others_can_read(
     cable: Cable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens: list[str] = []
-    real = Door.__init__
+    real = AgentListener.__init__
 
-    def made(self: Door, host: str) -> None:
+    def made(self: AgentListener, host: str) -> None:
         real(self, host)
         tokens.append(self.token.hex())
 
-    monkeypatch.setattr(Door, "__init__", made)
+    monkeypatch.setattr(AgentListener, "__init__", made)
     with LocalCluster() as cluster:
         node = cluster.add_node(network=cable.network)
         run = Watcher(cluster, at_work(tmp_path))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.wire import messages as wire
 from support.engine import dummies
 from support.engine.nodes_at_work import PATIENCE_S, Watcher, configure, wait_until

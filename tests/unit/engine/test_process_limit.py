@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.cluster import LocalCluster
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.node.launch import SpawnLauncher
-from holdfast.node.posix import LINUX
+from holdfast.platform.process_control import LINUX
 from holdfast.wire import messages as wire
 from holdfast.wire.zygote_messages import NotForked
 from support.engine import dummies

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.cluster import LocalCluster
-from holdfast.engine.inprocess import InProcessEngine
+from holdfast.engine.local.in_process import InProcessEngine
+from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.platform import processes
 from holdfast.wire import messages as wire
 from support.engine import dummies

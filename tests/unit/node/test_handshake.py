@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.node import handshake
-from holdfast.node.handshake import Door
+from holdfast.node.handshake import AgentListener
 
 PATIENCE_S = 30.0
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door("127.0.0.1")
+def door() -> Iterator[AgentListener]:
+    door = AgentListener("127.0.0.1")
     yield door
     door.close()
 
@@ -25,7 +25,7 @@ def door() -> Iterator[Door]:
 class Admission:
     """The driver's side, in a thread."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: AgentListener) -> None:
         self._wanted = True
         self.let_in: socket.socket | None = None
 
@@ -44,7 +44,7 @@ class Admission:
         return self.outcome()
 
 
-def test_both_know_the_token(door: Door) -> None:
+def test_both_know_the_token(door: AgentListener) -> None:
     admission = Admission(door)
     agent = handshake.call(door.host, door.port, door.token, PATIENCE_S)
     driver = admission.outcome()
@@ -56,14 +56,14 @@ def test_both_know_the_token(door: Door) -> None:
         assert agent.recv(64) == b"from the driver"
 
 
-def test_a_wrong_token_does_not_open_it(door: Door) -> None:
+def test_a_wrong_token_does_not_open_it(door: AgentListener) -> None:
     admission = Admission(door)
     with pytest.raises(OSError, match=r"hung up|reset"):
         handshake.call(door.host, door.port, os.urandom(32), PATIENCE_S)
     assert admission.give_up() is None
 
 
-def test_strangers_who_say_nothing_or_nonsense_keep_nobody_out(door: Door) -> None:
+def test_strangers_who_say_nothing_or_nonsense_keep_nobody_out(door: AgentListener) -> None:
     admission = Admission(door)
     strangers = [socket.create_connection((door.host, door.port)) for _ in range(100)]
     try:
@@ -98,7 +98,7 @@ def test_an_agent_does_not_trust_a_driver_that_does_not_know_the_token() -> None
         thread.join(PATIENCE_S)
 
 
-def test_an_answer_is_of_no_use_a_second_time(door: Door) -> None:
+def test_an_answer_is_of_no_use_a_second_time(door: AgentListener) -> None:
     """Who has listened in cannot repeat what the agent said: each caller is asked something else."""
     answers = []
     for _ in range(2):

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.driver.peers import Peers
 from holdfast.driver.roster import Roster
-from holdfast.node import peers
+from holdfast.node import peer_check
 from holdfast.wire import messages as wire
 
 PATIENCE_S = 30.0
@@ -85,17 +85,17 @@ def corrupted() -> Callable[[bytes], bytes]:
 
 
 def met_through(there: Callable[[bytes], bytes], back: Callable[[bytes], bytes]) -> str:
-    door = peers.open_door(HERE)
+    door = peer_check.open_door(HERE)
     between = Wire(door.port, there, back)
     try:
-        return peers.meet(HERE, between.port, door.token)
+        return peer_check.meet(HERE, between.port, door.token)
     finally:
         between.close()
 
 
 def test_nodes_that_can_talk() -> None:
-    door = peers.open_door(HERE)
-    assert peers.meet(HERE, door.port, door.token) == ""
+    door = peer_check.open_door(HERE)
+    assert peer_check.meet(HERE, door.port, door.token) == ""
 
 
 @pytest.mark.parametrize("way", ["there", "back"])
@@ -107,7 +107,7 @@ def test_a_bit_that_is_turned_over_on_the_way(way: str) -> None:
 
 
 def test_a_network_that_is_far_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "WITHIN_S", 1.0)
+    monkeypatch.setattr(peer_check, "WITHIN_S", 1.0)
     stop = threading.Event()
 
     def slow(data: bytes) -> bytes:
@@ -121,15 +121,15 @@ def test_a_network_that_is_far_too_slow(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_peer_that_is_not_there() -> None:
-    door = peers.open_door(HERE)
-    assert peers.meet(HERE, door.port, door.token) == ""
-    assert "refused" in peers.meet(HERE, door.port, door.token)
+    door = peer_check.open_door(HERE)
+    assert peer_check.meet(HERE, door.port, door.token) == ""
+    assert "refused" in peer_check.meet(HERE, door.port, door.token)
 
 
 def test_a_peer_that_is_another() -> None:
-    door = peers.open_door(HERE)
-    assert peers.meet(HERE, door.port, b"guess" * 8)
-    assert peers.meet(HERE, door.port, door.token) == "", "strangers do not keep it from who is expected"
+    door = peer_check.open_door(HERE)
+    assert peer_check.meet(HERE, door.port, b"guess" * 8)
+    assert peer_check.meet(HERE, door.port, door.token) == "", "strangers do not keep it from who is expected"
 
 
 class Nodes:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node import posix
-from holdfast.platform import processes
+from holdfast.platform import process_control, processes
 from support.repository import SUPPORT
 
 pytest.importorskip("torch")
@@ -28,7 +27,7 @@ while not (home / "go").exists() and time.monotonic() < deadline:
 """
 
 
-@pytest.mark.skipif(not posix.LINUX, reason="a seed is forked on Linux alone")
+@pytest.mark.skipif(not process_control.LINUX, reason="a seed is forked on Linux alone")
 @pytest.mark.timeout(300)
 def test_a_copy_takes_over_when_it_is_warm_and_not_before(tmp_path: Path) -> None:
     (tmp_path / "slow_module.py").write_text(SLOW.format(home=str(tmp_path)))
@@ -46,7 +45,7 @@ def test_a_copy_takes_over_when_it_is_warm_and_not_before(tmp_path: Path) -> Non
         time.sleep(0.05)
 
 
-@pytest.mark.skipif(not posix.LINUX, reason="there are seeds on Linux alone")
+@pytest.mark.skipif(not process_control.LINUX, reason="there are seeds on Linux alone")
 @pytest.mark.timeout(300)
 def test_a_prompt_with_threads_has_a_seed_that_imports_beside_it(tmp_path: Path) -> None:
     """As a notebook's kernel is. The seed is a process of its own, serves every fit(), and goes with the prompt."""

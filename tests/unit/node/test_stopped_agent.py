@@ -10,8 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from holdfast.node import posix
-from holdfast.platform import processes
+from holdfast.platform import process_control, processes
 from support.repository import SUPPORT
 
 OTHER_DRIVER = SUPPORT / "engine" / "other_driver.py"
@@ -35,5 +34,5 @@ def test_a_stopped_agent_does_not_outlive_its_driver(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, f"agent {processes.state(agent)!r}, worker {processes.state(worker)!r}"
             time.sleep(0.01)
     finally:
-        posix.kill_group(agent)
-        posix.kill_group(worker)
+        process_control.kill_group(agent)
+        process_control.kill_group(worker)

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node import posix
 from holdfast.node.launch import ZygoteLauncher
-from holdfast.platform import processes
+from holdfast.platform import process_control, processes
 from support.repository import SUPPORT
 
 OTHER_DRIVER = SUPPORT / "engine" / "other_driver.py"
 PATIENCE_S = 60.0
-pytestmark = pytest.mark.skipif(not posix.LINUX, reason="a zygote is forked on Linux alone")
+pytestmark = pytest.mark.skipif(not process_control.LINUX, reason="a zygote is forked on Linux alone")
 
 
 def await_end(*pids: int) -> None:
@@ -31,7 +30,7 @@ def await_end(*pids: int) -> None:
             time.sleep(0.01)
     finally:
         for pid in pids:
-            posix.kill_group(pid)
+            process_control.kill_group(pid)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

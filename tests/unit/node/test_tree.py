@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node import posix
-from holdfast.node.tree import Tree
+from holdfast.node.process_tree import ProcessTree
+from holdfast.platform import process_control
 
 PATIENCE_S = 30.0
 FORKING = """
@@ -55,7 +55,7 @@ def test_a_tree_that_forks_all_the_time_is_ended_to_the_last_leaf() -> None:
     """The fixture that looks for processes left behind sees the ones that got away."""
     root = subprocess.Popen([sys.executable, "-c", FORKING], start_new_session=True)
     wait_until(lambda: any(children(child) for child in children(root.pid)))
-    tree = Tree()
+    tree = ProcessTree()
     tree.add(root.pid)
     tree.kill()
     root.wait(PATIENCE_S)
@@ -69,19 +69,19 @@ def test_stopped_processes_are_ended_too() -> None:
     below = children(root.pid)
     for pid in (root.pid, *below):
         os.kill(pid, signal.SIGSTOP)
-    tree = Tree()
+    tree = ProcessTree()
     tree.add(root.pid)
     tree.kill()
     root.wait(PATIENCE_S)
     assert tree.wait(PATIENCE_S) == []
     tree.close()
-    assert all(posix.is_ending(pid) for pid in below)
+    assert all(process_control.is_ending(pid) for pid in below)
 
 
 def test_children_that_were_noted_are_ended_though_their_parent_is_gone() -> None:
     root = subprocess.Popen(["/bin/sh", "-c", "setsid sleep 600 & wait"], start_new_session=True)
     wait_until(lambda: children(root.pid))
-    tree = Tree()
+    tree = ProcessTree()
     tree.add(root.pid)
     tree.add_children(root.pid)
     root.kill()
@@ -95,7 +95,7 @@ def test_children_that_were_noted_are_ended_though_their_parent_is_gone() -> Non
 def test_a_process_that_has_ended_is_no_part_of_it() -> None:
     ended = subprocess.Popen(["/bin/true"])
     ended.wait(PATIENCE_S)
-    tree = Tree()
+    tree = ProcessTree()
     tree.add(ended.pid)
     tree.kill()
     assert tree.wait(0.0) == []
@@ -105,7 +105,7 @@ def test_a_process_that_has_ended_is_no_part_of_it() -> None:
 @pytest.mark.parametrize("closed_first", [False, True])
 def test_it_can_be_closed_and_killed_in_any_order(closed_first: bool) -> None:
     root = subprocess.Popen(["/bin/sleep", "600"])
-    tree = Tree()
+    tree = ProcessTree()
     tree.add(root.pid)
     if closed_first:
         tree.close()

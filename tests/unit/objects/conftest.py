@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.wire.objects import refs, session
+from holdfast.objects import object_refs, object_session
 
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
     own = [tmp_path / "memory", tmp_path / "disk"]
-    refs.close()
-    monkeypatch.setattr(session, "_roots", lambda: own)
+    object_refs.close()
+    monkeypatch.setattr(object_session, "_roots", lambda: own)
     yield own
-    refs.close()
+    object_refs.close()
     assert [path for root in own if root.is_dir() for path in root.iterdir() if str(os.getpid()) in path.name] == []

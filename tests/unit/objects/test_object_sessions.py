@@ -14,28 +14,27 @@ import numpy as np
 import pytest
 
 import holdfast.train as train
-from holdfast.objects import ObjectLostError, close, exists, get, open_session, put
-from holdfast.wire.objects import session
+from holdfast.objects import ObjectLostError, close, exists, get, object_session, open_session, put
 
 WITHIN_S = 60.0
 SCRIPT = """
 import os, pickle, sys
 from pathlib import Path
 from holdfast.objects import get, put
-from holdfast.wire.objects import session
-session._roots = lambda: [Path(place) for place in {places!r}]
+from holdfast.objects import object_session
+object_session._roots = lambda: [Path(place) for place in {places!r}]
 {before}
 reference = put({{"pid": os.getpid()}})
 sys.stdout.buffer.write(pickle.dumps(reference))
 sys.stdout.flush()
 sys.stdin.read()
 """
-ALONE = "session._ancestors = lambda: iter(())"
+ALONE = "object_session._ancestors = lambda: iter(())"
 
 
 def start(before: str = "") -> tuple[subprocess.Popen[bytes], Any]:
     """A script that puts something; it ends when its input does."""
-    script = SCRIPT.format(before=before, places=[str(root) for root in session._roots()])
+    script = SCRIPT.format(before=before, places=[str(root) for root in object_session._roots()])
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     return process, pickle.load(process.stdout)
@@ -70,15 +69,15 @@ def test_what_a_killed_process_left_goes_when_the_next_session_begins() -> None:
 def test_a_pid_that_another_process_has_now_does_not_save_what_was_left() -> None:
     """As after a reboot, or once the pids have gone round."""
     put(1)
-    mine = session._name(os.getpid())
+    mine = object_session._name(os.getpid())
     namespace, pid, start_time = mine.split("-")
-    stale = Path(session._roots()[0], f"{namespace}-{pid}-{int(start_time) + 1}")
-    elsewhere = Path(session._roots()[0], f"1{namespace}-{pid}-{start_time}")  # of another container: not ours to judge
-    strange = Path(session._roots()[0], f"{namespace}-of-somebody")
+    stale = Path(object_session._roots()[0], f"{namespace}-{pid}-{int(start_time) + 1}")
+    elsewhere = Path(object_session._roots()[0], f"1{namespace}-{pid}-{start_time}")  # another container's
+    strange = Path(object_session._roots()[0], f"{namespace}-of-somebody")
     for path in (stale, elsewhere, strange):
         path.mkdir(mode=0o700)
     try:
-        session.sweep()
+        object_session.sweep()
         assert not stale.exists()
         assert elsewhere.exists()
         assert strange.exists()

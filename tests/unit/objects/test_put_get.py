@@ -16,8 +16,19 @@ import pytest
 import torch
 
 from holdfast.errors import StorageError, StorageFullError
-from holdfast.objects import ObjectLostError, ObjectRef, close, discard, exists, get, open_session, put
-from holdfast.wire.objects import packing, refs, session
+from holdfast.objects import (
+    ObjectLostError,
+    ObjectRef,
+    close,
+    discard,
+    exists,
+    get,
+    object_refs,
+    object_session,
+    open_session,
+    packing,
+    put,
+)
 
 
 @dataclass
@@ -173,7 +184,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_has_no_room_in_memory_goes_to_the_disk(places: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_free", lambda root: 10_000 if root == places[0] else 10_000_000)
+    monkeypatch.setattr(object_session, "_free", lambda root: 10_000 if root == places[0] else 10_000_000)
     small, large = put(np.zeros(10)), put(np.zeros(1000))
     assert [Path(ref.place).parent for ref in (small, large)] == places
     assert get([small, large])[1].shape == (1000,)
@@ -201,11 +212,11 @@ def test_nothing_is_written_to_or_read_from_what_others_can_change(places: list[
 def test_the_places_are_memory_first_and_then_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()
     own = f"holdfast-objects-{os.geteuid()}"
-    monkeypatch.setattr(session, "_MEMORY", str(tmp_path))
+    monkeypatch.setattr(object_session, "_MEMORY", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", "/elsewhere")
-    assert session._roots() == [tmp_path / own, Path("/elsewhere", own)]
-    monkeypatch.setattr(session, "_MEMORY", str(tmp_path / "missing"))
-    assert session._roots() == [Path("/elsewhere", own)]
+    assert object_session._roots() == [tmp_path / own, Path("/elsewhere", own)]
+    monkeypatch.setattr(object_session, "_MEMORY", str(tmp_path / "missing"))
+    assert object_session._roots() == [Path("/elsewhere", own)]
 
 
 class Cart:
@@ -224,7 +235,7 @@ class Cart:
     def fetch(self, ref: ObjectRef) -> Path:
         self.ways += 1
         if not self.has(ref):
-            raise refs.lost(ref)
+            raise object_refs.lost(ref)
         path = self._here / ref.name
         path.write_bytes(self.there[ref.name])
         return path
@@ -240,7 +251,7 @@ def test_a_reference_that_is_sent_is_fetched_by_the_engines_carrier(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cart = Cart(tmp_path)
-    monkeypatch.setattr(refs, "_own_carrier", cart)
+    monkeypatch.setattr(object_refs, "_own_carrier", cart)
     here = put({"rows": [1, 2]})
     assert copy.deepcopy(here) is here
     assert not cart.there, "who stays here needs no cart"
@@ -259,7 +270,7 @@ def test_a_reference_that_is_sent_is_fetched_by_the_engines_carrier(
 
 def test_a_carrier_that_is_closed_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cart = Cart(tmp_path)
-    monkeypatch.setattr(refs, "_own_carrier", cart)
+    monkeypatch.setattr(object_refs, "_own_carrier", cart)
     sent = pickle.loads(pickle.dumps(put("here")))
     cart.is_open = False
     assert get(pickle.loads(pickle.dumps(sent))) == "here"
@@ -268,7 +279,7 @@ def test_a_carrier_that_is_closed_is_not_asked(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_reference_to_what_is_lost_can_still_be_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(refs, "_own_carrier", Cart(tmp_path))
+    monkeypatch.setattr(object_refs, "_own_carrier", Cart(tmp_path))
     gone = put("gone")
     Path(gone.place, gone.name).unlink()
     with pytest.raises(ObjectLostError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node.cgroups import OomWatch
+from holdfast.platform.cgroups import OomWatch
 
 V2 = "31 23 0:28 {root} {at} rw - cgroup2 cgroup2 rw"
 V1 = "35 31 0:32 {root} {at} rw - cgroup cgroup rw,memory"
@@ -55,10 +55,10 @@ def test_the_counter_of_the_group_that_the_process_is_in(mounts: str, groups: st
     watch = OomWatch(machine.proc)
     watch.look(42)
     machine.count("proc/vmstat", 9)  # somebody else's
-    assert not watch.has_killed(42)
+    assert not watch.take_verdict(42)
     watch.look(42)
     machine.count(file, 4)
-    assert watch.has_killed(42)
+    assert watch.take_verdict(42)
 
 
 def test_a_process_that_is_moved_is_judged_by_both_groups(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_process_that_is_moved_is_judged_by_both_groups(tmp_path: Path) -> Non
     machine.move("0::/second")
     watch.look(42)
     machine.count("cg/second/memory.events", 2)
-    assert watch.has_killed(42)
+    assert watch.take_verdict(42)
 
 
 def test_without_a_counter_of_its_own_the_machine_is_asked(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_without_a_counter_of_its_own_the_machine_is_asked(tmp_path: Path) -> No
     watch = OomWatch(machine.proc)
     watch.look(42)
     machine.count("proc/vmstat", 6)
-    assert watch.has_killed(42)
+    assert watch.take_verdict(42)
 
 
 def test_where_the_system_says_nothing_nobody_was_killed(tmp_path: Path) -> None:
     watch = OomWatch(tmp_path)
     watch.look(42)
-    assert not watch.has_killed(42)
+    assert not watch.take_verdict(42)

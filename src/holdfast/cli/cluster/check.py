@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.engine.demand import Demand
-    from holdfast.engine.ray.capacity import Capacity
+    from holdfast.engine.ray.ray_capacity import RayCapacity
 
 HELP = "compare a run's workers with what the cluster can give"
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from holdfast.engine.ray.capacity import parts
+    from holdfast.engine.ray.ray_capacity import parts
 
     demand = _demand(arguments)
     address = arguments.address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -54,12 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if verdict.can_start else 1
 
 
-def _found(demands: Sequence[Demand], address: str, config: Path | None) -> list[Capacity]:
+def _found(demands: Sequence[Demand], address: str, config: Path | None) -> list[RayCapacity]:
     """Ray tells a script of lost nodes on its standard output, which here is for the answer."""
-    from holdfast.engine.ray.address import why_unreachable
-    from holdfast.engine.ray.capacity import capacity
     from holdfast.engine.ray.connection import connect, disconnect
     from holdfast.engine.ray.growth import read_config
+    from holdfast.engine.ray.ray_address import why_unreachable
+    from holdfast.engine.ray.ray_capacity import capacity
 
     with redirect_stdout(sys.stderr):
         growth = read_config(config) if config is not None else None
@@ -94,7 +94,7 @@ def _demand(arguments: argparse.Namespace) -> Demand:
     return demand_of(scaling, RunConfig())
 
 
-def _print(demand: Demand, found: Capacity) -> None:
+def _print(demand: Demand, found: RayCapacity) -> None:
     each = ", ".join(f"{amount:g} {name}" for name, amount in demand.resources.items())
     output.say(f"A worker needs {each}.")
     rows = [
@@ -120,7 +120,7 @@ def _print(demand: Demand, found: Capacity) -> None:
         output.say("There seems to be an autoscaler." if found.in_the_dark else "There is no autoscaler.")
 
 
-def _as_json(demand: Demand, found: Capacity, verdict: Verdict) -> dict[str, Any]:
+def _as_json(demand: Demand, found: RayCapacity, verdict: Verdict) -> dict[str, Any]:
     in_time = found.in_time if math.isfinite(found.in_time) else None
     return {
         "asked": {"min": demand.least, "max": demand.most, "resources": dict(demand.resources)},

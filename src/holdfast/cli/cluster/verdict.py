@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.engine.demand import Demand
-    from holdfast.engine.ray.capacity import Capacity
+    from holdfast.engine.ray.ray_capacity import RayCapacity
 
 _UNKNOWN = "nobody says how far the cluster may grow: give its configuration, by --config"
 
@@ -28,7 +28,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=lambda verdict: verdict.grade)
 
 
-def judge(demand: Demand, found: Capacity) -> Verdict:
+def judge(demand: Demand, found: RayCapacity) -> Verdict:
     """By the worst that is true of it."""
     run = f"The run asks for {_asked(demand)}"
     start, free = found.to_start_now, found.to_start_free
@@ -54,17 +54,17 @@ def judge(demand: Demand, found: Capacity) -> Verdict:
     return Verdict(f"{run}: there is room for all of them now.", 6)
 
 
-def _dark(found: Capacity) -> str:
+def _dark(found: RayCapacity) -> str:
     if found.in_the_dark:
         return f"If there is an autoscaler, {_UNKNOWN}."
     return "What the autoscaler may add is not known: the configuration does not give the resources of a node type."
 
 
-def _room(found: Capacity) -> str:
+def _room(found: RayCapacity) -> str:
     return f"room for {found.to_start_in_time:g}{' on one node' if found.together else ''}"
 
 
-def _remedy(found: Capacity) -> str:
+def _remedy(found: RayCapacity) -> str:
     if found.together:
         return "take larger nodes"
     return "raise the maximum of a node type" if found.types else "add nodes"

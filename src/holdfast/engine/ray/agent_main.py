@@ -11,8 +11,9 @@ import signal
 import sys
 from collections.abc import Callable
 
-from holdfast.node import main, posix
-from holdfast.wire.objects.session import remove_session_of
+from holdfast.node import agent_entry
+from holdfast.objects.object_session import remove_session_of
+from holdfast.platform import process_control
 
 
 def when_this_has_ended(do: Callable[[], None]) -> None:
@@ -22,7 +23,7 @@ def when_this_has_ended(do: Callable[[], None]) -> None:
         os.close(ended)
         return
     try:
-        posix.set_name("hf-broom")
+        process_control.set_name("hf-broom")
         os.close(_held)
         os.read(ended, 1)
         do()
@@ -33,5 +34,5 @@ def when_this_has_ended(do: Callable[[], None]) -> None:
 if __name__ == "__main__":
     parent = int(sys.argv[1])
     when_this_has_ended(remove_session_of(parent))
-    posix.die_with_parent(parent, signal.SIGHUP)
-    main.main(["caller", sys.argv[2]])
+    process_control.die_with_parent(parent, signal.SIGHUP)
+    agent_entry.main(["caller", sys.argv[2]])

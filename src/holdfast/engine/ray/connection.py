@@ -9,10 +9,9 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from holdfast import wrapper
+from holdfast.engine.ray.ray_address import why_unreachable
 from holdfast.errors import HoldfastError
-from holdfast.wire.objects import refs
-
-from .address import why_unreachable
+from holdfast.objects import object_refs
 
 OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
 _connecting = threading.Lock()  # Ray is not made for two threads that connect at the same time
@@ -37,11 +36,11 @@ class User(Protocol):
 _users: list[User] = []  # runs that need the connection
 
 
-def is_used_by(user: User) -> None:
+def add_user(user: User) -> None:
     _users.append(user)
 
 
-def is_not_used_by(user: User) -> None:
+def remove_user(user: User) -> None:
     if user in _users:
         _users.remove(user)
 
@@ -121,17 +120,17 @@ def disconnect() -> None:
     """What still runs ends first: Ray ends a process in which a thread asks it for something meanwhile."""
     for user in list(_users):
         user.leave()
-    refs.use_carrier(None)
+    object_refs.use_carrier(None)
     ray_module().shutdown()
 
 
 def _carry_objects() -> None:
     """What this process has put, or will put, is for all nodes."""
-    from .objects import RayCarrier
+    from holdfast.engine.ray.ray_carrier import RayCarrier
 
-    known = refs.own_carrier()
+    known = object_refs.own_carrier()
     if known is None or not known.is_open:
-        refs.use_carrier(RayCarrier())
+        object_refs.use_carrier(RayCarrier())
 
 
 def own_address() -> str:

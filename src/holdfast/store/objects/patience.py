@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from holdfast import interrupt
 from holdfast.errors import StorageError, StorageUnavailableError
+from holdfast.platform import interrupt
 from holdfast.store.objects import verdicts
 
 FIRST_DELAY_S = 0.1

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast import interrupt
 from holdfast.errors import ObjectMissingError, RunInUseError, StorageError
+from holdfast.platform import interrupt
 from holdfast.store import values
 from holdfast.store.interfaces import DriverLease
 from holdfast.store.journal import Record

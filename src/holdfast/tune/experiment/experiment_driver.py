@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from holdfast import interrupt
 from holdfast.core.experiment import commands as do
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.advance import advance, begin, propose
 from holdfast.core.experiment.resumption import Resumption
 from holdfast.core.experiment.trial import RUNNING, Trial
 from holdfast.errors import message_of
+from holdfast.platform import interrupt
 from holdfast.store.journal import Record
 
 from .callback_delivery import Backlog, CallbackDelivery

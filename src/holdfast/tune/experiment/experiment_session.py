@@ -13,9 +13,10 @@ from holdfast import settings
 from holdfast.core.experiment.events import KINDS
 from holdfast.core.experiment.resumption import Resumption
 from holdfast.driver.storage_place import storage_at
-from holdfast.engine.base import Inbox
 from holdfast.engine.demand import Demand
+from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import StorageError, StorageUnavailableError, TuneError
+from holdfast.objects.object_refs import open_session
 from holdfast.runs.past import IDENTITY
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
@@ -44,7 +45,6 @@ from holdfast.tune.experiment.trial_storage import JournalBatch
 from holdfast.tune.experiment.user_policy import UserPolicy
 from holdfast.tune.logger import default_loggers
 from holdfast.tune.result_grid import ResultGrid
-from holdfast.wire.objects.refs import open_session
 
 
 class ExperimentSession:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.engine.base import GrantedSeat, Granting
+from holdfast.engine.engine_interface import GrantedSeat, Granting
 from holdfast.tune.experiment.capacity import PLAIN, BundlePlacement, Bundles, Share, Shares, what_lacks
 from holdfast.tune.resources import total
 from holdfast.wire.messages import NodeReady, Seat

@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from holdfast.driver.roster import place_of
-from holdfast.engine.base import Engine, Granting, Inbox, Session
+from holdfast.engine.engine_interface import Engine, EngineSession, Granting, Inbox
 from holdfast.tune.experiment.capacity import Bundles, Capacity, NodeCapacity, Share, Shares
 from holdfast.tune.experiment.granted_capacity import GrantedCapacity
 from holdfast.wire import messages as wire
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class SharedNodes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         self.capacity: Capacity = NodeCapacity()
         self._nodes: dict[str, str] = {}  # that are ready; their places, if nothing of an earlier driver is left there
         self._parts: dict[int, TrialSession] = {}  # by the run's number

@@ -13,7 +13,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.state import Outcome
 from holdfast.driver.display import OffDisplay
 from holdfast.driver.plan import Ending, Plan
-from holdfast.engine.base import Inbox
+from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import message_of
 
 from .capacity import Shares

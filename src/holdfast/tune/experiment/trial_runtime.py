@@ -16,7 +16,7 @@ from holdfast.driver.display import Display
 from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Plan
 from holdfast.driver.storage_place import storage_of
-from holdfast.engine.base import Engine, Inbox
+from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.errors import TuneError
 from holdfast.settings import Settings
 from holdfast.store.journal import Record

@@ -12,7 +12,7 @@ from holdfast.core.experiment.events import OfTrial
 from holdfast.core.experiment.records import entry_of
 from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.driver.storage import DiskStorage, Entries
-from holdfast.engine.base import Inbox
+from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import StorageError
 from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record

@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.objects.object_refs import ObjectRef, discard, get, put
 from holdfast.tune.resources import DEFAULT_REQUEST, PlacementGroupFactory, request_of
-from holdfast.wire.objects.refs import ObjectRef, discard, get, put
 
 from .trainable import Trainable
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from holdfast.objects.object_refs import ObjectLostError, ObjectRef, exists
 from holdfast.tune.space.domains import Categorical
 from holdfast.tune.space.tree import Path, slashed
-from holdfast.wire.objects.refs import ObjectLostError, ObjectRef, exists
 
 
 def find_refs(tree: Any, path: Path = ()) -> list[tuple[Path, ObjectRef]]:

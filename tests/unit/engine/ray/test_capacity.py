@@ -13,10 +13,10 @@ from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
 from holdfast.cli.cluster.verdict import judge, worst
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray import capacity, growth
-from holdfast.engine.ray.capacity import Capacity, NodeType, fits, parts, room_in
+from holdfast.engine.ray import growth, ray_capacity
 from holdfast.engine.ray.growth import Growth, NodeGroup
-from holdfast.engine.ray.nodes import RayNode
+from holdfast.engine.ray.ray_capacity import NodeType, RayCapacity, fits, parts, room_in
+from holdfast.engine.ray.ray_nodes import RayNode
 
 HEAD = {"node:__internal_head__": 1.0}
 
@@ -54,8 +54,8 @@ def test_a_node_is_for_any_worker_whose_labels_it_has() -> None:
     assert not fits(node("a", zone="c"), wanted)
 
 
-def types(*kinds: NodeType, limit: int | None = None) -> Capacity:
-    return Capacity([(node("a"), 2, 2)], kinds, limit)
+def types(*kinds: NodeType, limit: int | None = None) -> RayCapacity:
+    return RayCapacity([(node("a"), 2, 2)], kinds, limit)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def types(*kinds: NodeType, limit: int | None = None) -> Capacity:
         (types(NodeType("w", 0, 0, None)), 2),
         (types(NodeType("w", None, 0, 0)), 2),
         (types(NodeType("w", None, 0, 1)), math.inf),
-        (Capacity([(node("a", is_head=True), 2, 2), (node("b"), 1, 1)], [NodeType("w", 1, 0, 3)]), 5),
-        (Capacity([(node("a"), 2, 2)], [], in_the_dark=True), math.inf),
+        (RayCapacity([(node("a", is_head=True), 2, 2), (node("b"), 1, 1)], [NodeType("w", 1, 0, 3)]), 5),
+        (RayCapacity([(node("a"), 2, 2)], [], in_the_dark=True), math.inf),
     ],
 )
-def test_what_may_be_added_is_bounded_by_type_and_in_all(found: Capacity, in_time: float) -> None:
+def test_what_may_be_added_is_bounded_by_type_and_in_all(found: RayCapacity, in_time: float) -> None:
     assert found.in_time == in_time
 
 
@@ -86,31 +86,37 @@ TWO = [(node("a"), 2, 2)]
 @pytest.mark.parametrize(
     ("least", "most", "found", "words", "can_start"),
     [
-        (2, 2, Capacity(TWO, []), "room for all of them now", True),
+        (2, 2, RayCapacity(TWO, []), "room for all of them now", True),
         (
             1,
             4,
-            Capacity(TWO, [NodeType("w", 2, 1, 2)]),
+            RayCapacity(TWO, [NodeType("w", 2, 1, 2)]),
             "starts with 2, and grows as nodes join or others leave.$",
             True,
         ),
-        (1, 8, Capacity(TWO, [NodeType("w", 2, 1, 2)]), "never has more than 4", True),
-        (3, 4, Capacity(TWO, [NodeType("w", 2, 1, None)]), "until the autoscaler has added", True),
-        (3, 9, Capacity(TWO, [NodeType("w", 2, 1, 3)]), r"\(room now: 2\)\. It never has more than 6\.$", True),
-        (2, 2, Capacity([(node("a"), 0, 2)], []), r"until others have left \(free now: 0 of 2", True),
-        (2, 2, Capacity([(node("a"), 0, 2)], [NodeType("w", 2, 1, 2)]), "others have left, or nodes are added", True),
-        (3, 4, Capacity(TWO, []), "room for 2 at most: add nodes", False),
-        (3, 4, Capacity(TWO, [NodeType("w", 0, 1, 9)]), "raise the maximum", False),
-        (3, 4, Capacity(TWO, [NodeType("w", 2, 0, 9)], 1), "room for 2 at most: raise the maximum", False),
-        (2, 2, Capacity([*ONE, (node("b", 9.0), 1, 1)], []), "room for 1 at most", False),
-        (4, 8, Capacity(ONE, [], in_the_dark=True), "room for 1 now. If there is an autoscaler, .*--config", True),
-        (1, 8, Capacity(ONE, [], in_the_dark=True), "starts with 1, and grows .*--config", True),
-        (1, 1, Capacity(ONE, [], in_the_dark=True), "room for all of them now.$", True),
-        (4, 8, Capacity(ONE, [NodeType("w", None, 0, 9)]), "does not give the resources of a node type", True),
+        (1, 8, RayCapacity(TWO, [NodeType("w", 2, 1, 2)]), "never has more than 4", True),
+        (3, 4, RayCapacity(TWO, [NodeType("w", 2, 1, None)]), "until the autoscaler has added", True),
+        (3, 9, RayCapacity(TWO, [NodeType("w", 2, 1, 3)]), r"\(room now: 2\)\. It never has more than 6\.$", True),
+        (2, 2, RayCapacity([(node("a"), 0, 2)], []), r"until others have left \(free now: 0 of 2", True),
+        (
+            2,
+            2,
+            RayCapacity([(node("a"), 0, 2)], [NodeType("w", 2, 1, 2)]),
+            "others have left, or nodes are added",
+            True,
+        ),
+        (3, 4, RayCapacity(TWO, []), "room for 2 at most: add nodes", False),
+        (3, 4, RayCapacity(TWO, [NodeType("w", 0, 1, 9)]), "raise the maximum", False),
+        (3, 4, RayCapacity(TWO, [NodeType("w", 2, 0, 9)], 1), "room for 2 at most: raise the maximum", False),
+        (2, 2, RayCapacity([*ONE, (node("b", 9.0), 1, 1)], []), "room for 1 at most", False),
+        (4, 8, RayCapacity(ONE, [], in_the_dark=True), "room for 1 now. If there is an autoscaler, .*--config", True),
+        (1, 8, RayCapacity(ONE, [], in_the_dark=True), "starts with 1, and grows .*--config", True),
+        (1, 1, RayCapacity(ONE, [], in_the_dark=True), "room for all of them now.$", True),
+        (4, 8, RayCapacity(ONE, [NodeType("w", None, 0, 9)]), "does not give the resources of a node type", True),
     ],
 )
 def test_the_verdict_says_whether_a_run_can_start_and_how_far_it_grows(
-    least: int, most: int, found: Capacity, words: str, can_start: bool
+    least: int, most: int, found: RayCapacity, words: str, can_start: bool
 ) -> None:
     verdict = judge(Demand(least, most), found)
     assert verdict.can_start is can_start
@@ -129,17 +135,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Any:
         left = {id: one.resources for id, one in there.items()}
         state = SimpleNamespace(available_resources_per_node=lambda: left)
         private = SimpleNamespace(_private=SimpleNamespace(state=SimpleNamespace(state=state)))
-        monkeypatch.setattr(capacity, "connected_ray", lambda: private)
-        monkeypatch.setattr(capacity, "look", lambda: there)
-        monkeypatch.setattr(capacity, "known_growth", lambda: None)
-        monkeypatch.setattr(capacity, "seems_to_grow", lambda: grows)
+        monkeypatch.setattr(ray_capacity, "connected_ray", lambda: private)
+        monkeypatch.setattr(ray_capacity, "look", lambda: there)
+        monkeypatch.setattr(ray_capacity, "known_growth", lambda: None)
+        monkeypatch.setattr(ray_capacity, "seems_to_grow", lambda: grows)
 
     return make
 
 
 def verdict_of(wanted: Demand, added: Growth | None = None) -> tuple[bool, str]:
     each = parts(wanted)
-    verdict = worst(judge(part, capacity.capacity(part, added)) for part in each)
+    verdict = worst(judge(part, ray_capacity.capacity(part, added)) for part in each)
     return verdict.can_start, verdict.text
 
 
@@ -207,27 +213,27 @@ def test_an_autoscaler_whose_limits_are_not_known_is_no_reason_to_say_no(cluster
 @pytest.mark.parametrize(
     ("wanted", "found", "words"),
     [
-        (Demand(2, 4), Capacity([(node("a"), 1, 3)], []), "2 x (1 CPU). The nodes that are there have room for 3"),
-        (Demand(2, 4), Capacity([(node("a"), 1, 3)], []), "1 of it is free"),
-        (Demand(labels=[{"zone": "b"}]), Capacity([], []), "1 x (1 CPU), on nodes with {'zone': 'b'}. "),
-        (Demand(2, 2, labels=[{"zone": "b"}, {}]), Capacity([], []), ", on nodes with {'zone': 'b'} or {}. "),
-        (Demand(2, 2, strategy="STRICT_SPREAD"), Capacity([], []), "2 x (1 CPU), STRICT_SPREAD. "),
+        (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "2 x (1 CPU). The nodes that are there have room for 3"),
+        (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "1 of it is free"),
+        (Demand(labels=[{"zone": "b"}]), RayCapacity([], []), "1 x (1 CPU), on nodes with {'zone': 'b'}. "),
+        (Demand(2, 2, labels=[{"zone": "b"}, {}]), RayCapacity([], []), ", on nodes with {'zone': 'b'} or {}. "),
+        (Demand(2, 2, strategy="STRICT_SPREAD"), RayCapacity([], []), "2 x (1 CPU), STRICT_SPREAD. "),
         (
             Demand(3, 3, strategy="STRICT_PACK"),
-            Capacity([*TWO, *TWO], [], together=True),
+            RayCapacity([*TWO, *TWO], [], together=True),
             "have room for 4, for 2 on one of them, and 4 of it is free",
         ),
-        (Demand(), Capacity([], [NodeType("w", 2, 0, 2)]), "with all nodes that the autoscaler may add, for 4"),
-        (Demand(), Capacity([], [NodeType("w", 2, 0, None)]), "; the autoscaler may add nodes without limit"),
-        (Demand(), Capacity([], [], in_the_dark=True), "; what an autoscaler may add is not known here"),
-        (Demand(), Capacity([], [NodeType("w", None, 0, 2)]), "; what an autoscaler may add is not known here"),
+        (Demand(), RayCapacity([], [NodeType("w", 2, 0, 2)]), "with all nodes that the autoscaler may add, for 4"),
+        (Demand(), RayCapacity([], [NodeType("w", 2, 0, None)]), "; the autoscaler may add nodes without limit"),
+        (Demand(), RayCapacity([], [], in_the_dark=True), "; what an autoscaler may add is not known here"),
+        (Demand(), RayCapacity([], [NodeType("w", None, 0, 2)]), "; what an autoscaler may add is not known here"),
     ],
 )
 def test_a_run_that_waits_says_what_for(
-    wanted: Demand, found: Capacity, words: str, monkeypatch: pytest.MonkeyPatch
+    wanted: Demand, found: RayCapacity, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity, "capacity", lambda _: found)
-    assert words in capacity.why_waiting(wanted)
+    monkeypatch.setattr(ray_capacity, "capacity", lambda _: found)
+    assert words in ray_capacity.why_waiting(wanted)
 
 
 def status_of_v1(**types: str) -> bytes:

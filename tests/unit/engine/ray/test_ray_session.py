@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.base import Inbox
 from holdfast.engine.demand import Demand
-from holdfast.engine.ray import rooms, session
+from holdfast.engine.engine_interface import Inbox
+from holdfast.engine.ray import ray_session, trial_grants
 from holdfast.engine.ray.connection import LeftClusterError
-from holdfast.engine.ray.session import RaySession
+from holdfast.engine.ray.ray_session import RaySession
 from support.engine import dummies
 from support.engine.nodes_at_work import configure
 
@@ -30,10 +30,10 @@ def test_what_will_not_get_better_is_said_at_once(
     def refuse(*_: Any) -> Any:
         raise answer
 
-    monkeypatch.setattr(session, "look", dict)
-    monkeypatch.setattr(session, "remove_left_behind", lambda _: None)
-    monkeypatch.setattr(session, "_FIRST_LOOKS_S", 0.0)
-    monkeypatch.setattr(rooms, "Reservation", refuse)
+    monkeypatch.setattr(ray_session, "look", dict)
+    monkeypatch.setattr(ray_session, "remove_left_behind", lambda _: None)
+    monkeypatch.setattr(ray_session, "_FIRST_LOOKS_S", 0.0)
+    monkeypatch.setattr(trial_grants, "Reservation", refuse)
     inbox: Inbox = queue.SimpleQueue()
     asked = RaySession(Demand(0, 0, by_request=True), configure(tmp_path, dummies.wait_with_children), inbox)
     try:

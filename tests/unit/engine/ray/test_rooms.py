@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from holdfast.engine.ray import rooms
-from holdfast.engine.ray.rooms import Asked, Rooms
+from holdfast.engine.ray import trial_grants
+from holdfast.engine.ray.trial_grants import GrantRequest, TrialGrants
 
 
 class Group:
@@ -42,15 +42,15 @@ MADE: list[Group] = []
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Rooms:
-    monkeypatch.setattr(rooms, "Reservation", Group)
+def asked(monkeypatch: pytest.MonkeyPatch) -> TrialGrants:
+    monkeypatch.setattr(trial_grants, "Reservation", Group)
     MADE.clear()
-    found = Rooms("experiment")
-    found.reserve("1", Asked([{"CPU": 1.0}], "PACK", ()))
+    found = TrialGrants("experiment")
+    found.reserve("1", GrantRequest([{"CPU": 1.0}], "PACK", ()))
     return found
 
 
-def look(asked: Rooms, doubted: str, ready: str) -> list[str]:
+def look(asked: TrialGrants, doubted: str, ready: str) -> list[str]:
     """Where there is room, after the thread that looks at the cluster has done so."""
     asked.look("ab")
     asked.balance(set(doubted), set(), lambda _: False)
@@ -59,27 +59,27 @@ def look(asked: Rooms, doubted: str, ready: str) -> list[str]:
     return list(found)
 
 
-def test_room_on_a_node_that_gets_no_agent_is_asked_for_elsewhere(asked: Rooms) -> None:
+def test_room_on_a_node_that_gets_no_agent_is_asked_for_elsewhere(asked: TrialGrants) -> None:
     assert look(asked, doubted="", ready="") == ["a"]
     assert look(asked, doubted="a", ready="") == ["b"]
 
 
-def test_room_is_asked_for_anew_when_a_node_turns_out_to_be_there(asked: Rooms) -> None:
+def test_room_is_asked_for_anew_when_a_node_turns_out_to_be_there(asked: TrialGrants) -> None:
     assert look(asked, doubted="ab", ready="") == []
     assert look(asked, doubted="a", ready="b") == ["b"]
     assert look(asked, doubted="", ready="ab") == ["b"], "what was granted stays"
 
 
-def test_room_that_a_trial_may_have_is_kept_until_it_is_given_back(asked: Rooms) -> None:
+def test_room_that_a_trial_may_have_is_kept_until_it_is_given_back(asked: TrialGrants) -> None:
     assert look(asked, doubted="", ready="a") == ["a"]
     assert look(asked, doubted="a", ready="") == ["a"]
     asked.give_back("1")
     assert look(asked, doubted="a", ready="") == []
 
 
-def test_room_on_a_node_that_a_trial_names_is_asked_for_once(asked: Rooms) -> None:
+def test_room_on_a_node_that_a_trial_names_is_asked_for_once(asked: TrialGrants) -> None:
     asked.give_back("1")
-    asked.reserve("2", Asked([{"CPU": 1.0}], "PACK", [{"ray.io/node-id": "a"}]))
+    asked.reserve("2", GrantRequest([{"CPU": 1.0}], "PACK", [{"ray.io/node-id": "a"}]))
     for _ in range(3):
         assert look(asked, doubted="a", ready="") == ["a"]
     assert len(MADE) == 1

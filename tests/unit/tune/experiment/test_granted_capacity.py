@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from holdfast.engine.base import GrantedSeat
+from holdfast.engine.engine_interface import GrantedSeat
 from holdfast.tune.experiment.capacity import PLAIN, BundlePlacement, NodeCapacity, Share
 from holdfast.tune.experiment.granted_capacity import GrantedCapacity
 from holdfast.wire.messages import NodeReady

@@ -1,0 +1,117 @@
+"""Ray Data for workers, which are no processes of Ray's.
+
+The driver splits a dataset anew for each group of workers. The actor of a node runs the iterators of its ranks, with
+all that Ray Data can do, and hands the batches to the workers.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing.connection import Connection
+from typing import Any
+
+from holdfast.engine.ray.connection import connected_ray
+from holdfast.engine.ray.ray_nodes import look
+from holdfast.objects.actor_client import LOST
+
+_ROWS_AT_ONCE = 256
+_NEVER_BEGAN = ("class_name: SplitCoordinator", "The actor never ran")  # so Ray says it, and no rank has got anything
+
+
+class Splits:
+    """Of a driver: what of its datasets each rank gets. ``whole`` are those that are not split."""
+
+    def __init__(
+        self,
+        datasets: Mapping[str, Any],
+        whole: Sequence[str],
+        execution_options: Any,
+        by_locality: bool,
+    ) -> None:
+        self._datasets, self._whole = datasets, whole
+        self._options, self._by_locality = execution_options, by_locality
+        self._generation = 0
+        self._made: dict[str, list[bytes]] = {}  # by rank
+        self._coordinators: list[Any] = []
+
+    def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
+        """The pickled iterator of a rank of a group; ``nodes`` are our names of those that its ranks are on. The first
+        rank that has lost its iterator has the dataset split anew, for all of them."""
+        if generation != self._generation:
+            self.close()
+            self._generation = generation
+        if name not in self._made or self._made[name][rank] == lost:
+            split = self._split(name, nodes)
+            self._coordinators += [split[0]._coord_actor] if hasattr(split[0], "_coord_actor") else []
+            self._made[name] = [connected_ray().cloudpickle.dumps(iterator) for iterator in split]
+        return self._made[name][rank]
+
+    def close(self) -> None:
+        """The group is gone: what is still on its way to it is not wanted."""
+        for coordinator in self._coordinators:
+            connected_ray().kill(coordinator)
+        self._made, self._coordinators = {}, []
+
+    def _split(self, name: str, nodes: Sequence[str]) -> list[Any]:
+        dataset = self._datasets[name]
+        dataset = dataset.copy(dataset)
+        options = self._options.get(name) if isinstance(self._options, Mapping) else self._options
+        if options is not None:
+            dataset.context.execution_options = options
+        if name in self._whole:
+            return [dataset.iterator()] * len(nodes)
+        ids = {node.name: node.id for node in look().values()}
+        hints = [ids.get(node, "") for node in nodes]
+        by_locality = self._by_locality and all(hints)
+        split: list[Any] = dataset.streaming_split(
+            len(nodes), equal=True, locality_hints=hints if by_locality else None
+        )
+        return split
+
+
+def serve_batches(conversation: Connection, iterator: bytes, how: str, options: dict[str, Any]) -> None:
+    """In the actor: send what an iterator gives, until the worker has all or is gone. ``how`` names its method."""
+    for part in _told(iterator, how, options):
+        if isinstance(part, _End):
+            never_began = all(words in (part.error or "") for words in _NEVER_BEGAN)
+            conversation.send(LOST if never_began else part.error)
+            return
+        buffers: list[pickle.PickleBuffer] = []
+        body = pickle.dumps(part, protocol=5, buffer_callback=buffers.append)
+        raw = [buffer.raw() for buffer in buffers]
+        conversation.send([buffer.nbytes for buffer in raw])
+        conversation.send_bytes(body)
+        for buffer in raw:
+            conversation.send_bytes(buffer)
+
+
+@dataclass(frozen=True)
+class _End:
+    error: str | None  # what went wrong, if something did
+
+
+def _told(iterator: bytes, how: str, options: dict[str, Any]) -> Iterator[Any]:
+    """What the iterator gives, and how it came to its end: the user's data may fail in any way."""
+    try:
+        yield from _parts(connected_ray().cloudpickle.loads(iterator), how, options)
+    except Exception as error:
+        yield _End(f"{type(error).__name__}: {error}")
+    else:
+        yield _End(None)
+
+
+def _parts(iterator: Any, how: str, options: dict[str, Any]) -> Iterable[Any]:
+    if how == "iter_rows":
+        return _chunks(iter(iterator.iter_rows()))
+    if how == "iter_batches":
+        batches: Iterable[Any] = iterator.iter_batches(**options)
+        return batches
+    return [getattr(iterator, how)(**options)]
+
+
+def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        yield chunk

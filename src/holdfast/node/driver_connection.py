@@ -1,0 +1,129 @@
+"""The agent's end of the line to its driver: orders come in, news go out.
+
+Across a network the line is also a lease, and the agent knows by each ping what the driver has heard.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.node.node_lease import NodeLease, now
+from holdfast.wire import messages as wire
+from holdfast.wire.channel import Unpacker, pack
+
+_BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
+_ORDERS_WITHIN_S = 120.0  # the first order may be large
+_LOOK_EVERY_S = 1.0  # at the lease: a machine that was suspended slept through the end of its time-outs
+
+
+class DriverConnection:
+    def __init__(
+        self,
+        driver: socket.socket,
+        selector: selectors.BaseSelector,
+        obey: Callable[[Any], None],
+        lease: NodeLease | None = None,
+    ) -> None:
+        self._driver, self._selector, self._obey = driver, selector, obey
+        self._lease, self._lease_s = lease, _ORDERS_WITHIN_S
+        self._answers: dict[int, float] = {0: now()}  # when each ping was answered
+        self._hold(0)
+        self._orders: Unpacker[Any] = Unpacker(wire.TO_AGENT)
+        self._unsent = bytearray()
+        self.over = False
+        self.listening = True  # the driver takes in what it is told
+        self.on_listening: Callable[[], None] = lambda: None
+        driver.setblocking(False)
+        selector.register(driver, selectors.EVENT_READ, self._serve)
+        self._watched_for = selectors.EVENT_READ
+
+    def lease(self, timeout_s: float) -> None:
+        """Across a network: hold it for so long after the last answer that the driver has heard."""
+        self._lease_s = timeout_s
+        self._hold(min(self._answers))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the driver must be taken to have given this agent up."""
+        return self._lease is not None and self._lease.is_over
+
+    def due(self) -> float | None:
+        """When to look at the lease again."""
+        if self._lease is None:
+            return None
+        return time.monotonic() + min(self._lease.left_s, _LOOK_EVERY_S)
+
+    def say(self, message: wire.Message) -> None:
+        self._unsent += pack(message)
+        self._flush()
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def _serve(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush()
+        try:
+            data = self._driver.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.over = True
+            return
+        for order in self._orders.feed(data):
+            if isinstance(order, wire.Ping):
+                self._answer(order)
+            else:
+                self._obey(order)
+
+    def _answer(self, ping: wire.Ping) -> None:
+        self._answers[ping.number] = now()
+        if ping.heard in self._answers:
+            self._hold(ping.heard)
+            for number in [number for number in self._answers if number < ping.heard]:
+                del self._answers[number]
+        self.say(wire.Pong(ping.number))
+
+    def _hold(self, heard: int) -> None:
+        """From when that ping was answered."""
+        if self._lease is not None:
+            self._lease.end = self._answers[heard] + self._lease_s
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._driver.send(memoryview(self._unsent)[: 1 << 20])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.over = True
+        if self.listening != (len(self._unsent) < _BACKLOG):
+            self.listening = not self.listening
+            self.on_listening()
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+        if wanted != self._watched_for:
+            self._selector.modify(self._driver, wanted, self._serve)
+            self._watched_for = wanted
+
+
+class RunConnection:
+    """A run's share of the line: what it says bears its number, unless it is the agent's own run."""
+
+    def __init__(self, line: DriverConnection, run: int | None) -> None:
+        self._line, self._run = line, run
+
+    @property
+    def listening(self) -> bool:
+        return self._line.listening
+
+    def say(self, message: wire.RunNews) -> None:
+        self._line.say(self.envelope(message))
+
+    def envelope(self, message: wire.RunNews) -> wire.Message:
+        return message if self._run is None else wire.OfRun(self._run, message)

@@ -1,0 +1,289 @@
+"""What a node has of a run's checkpoints when storage is far away: on their way there, and for the workers to read.
+
+Its directory has the layout of a run. Staged files are renamed into ``checkpoints/<id>/`` once the checkpoint is whole,
+with the manifest beside it, and stay there as long as a worker may want them. A mark says what is not in storage yet:
+that outlives the agent and the driver, and the next driver on this node uploads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
+from holdfast.store import report_log, scratch, staging
+from holdfast.store.layout import RunLayout, path_problem
+from holdfast.store.manifests import Manifest, is_user_metadata, parse_manifest
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.regular import read_whole
+from holdfast.store.remote.checkpoints import begin_upload
+from holdfast.store.remote.parts import PartUploader
+from holdfast.store.staging import FileEntry
+
+T = TypeVar("T")
+_FILES_AT_ONCE = 8  # large ones go in parallel parts besides
+_LOG_PATIENCE_S = 5.0
+_DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """What of a checkpoint was gathered on this node: by rank, from which report."""
+
+    generation: int
+    index: int
+    parts: list[tuple[int, list[str]]]
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for _, paths in self.parts for path in paths]
+
+
+class Left(NamedTuple):
+    """What one rank of an earlier attempt reported, as its log has it."""
+
+    generation: int
+    rank: int
+    log: bytes
+    lost: list[int]  # the reports whose files are not here, or not as they were
+
+
+class NodeCheckpoints:
+    def __init__(self, home: Path, open_objects: Callable[[], ObjectStore]) -> None:
+        self.layout = RunLayout(home)
+        self._open_objects = open_objects
+        self._objects: ObjectStore | None = None
+        self._opening = threading.Lock()
+        self._fetching = threading.Lock()
+        self._logs: dict[Path, PartUploader] = {}
+        self._log_lock = threading.Lock()
+        self._resumed: str | None = None  # what the present group started from
+        self._newest: str | None = None  # the newest that is in storage
+
+    @property
+    def objects(self) -> ObjectStore:
+        with self._opening:
+            if self._objects is None:
+                self._objects = self._open_objects()
+            return self._objects
+
+    def seal(self, generation: int, index: int, rank: int) -> list[FileEntry]:
+        return staging.describe(self.layout.shard_dir(generation, index, rank))
+
+    def gather(self, id: str, generation: int, index: int, manifest: bytes, parts: list[tuple[int, list[str]]]) -> None:
+        """Renames only. Done again after a crash in the middle, it goes on where that left it."""
+        target = self.layout.checkpoint_dir(id)
+        target.mkdir(parents=True, exist_ok=True)
+        _write(self._mark(id), msgspec.json.encode(_Mark(generation, index, parts)))
+        for rank, paths in parts:
+            source = self.layout.shard_dir(generation, index, rank)
+            for path in paths:
+                destination = target / path
+                if not destination.exists():
+                    destination.parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(source / path, destination)
+        _write(self.layout.manifest_file(id), manifest)
+        shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
+
+    def upload(self, id: str) -> None:
+        """What was gathered here; FileNotFoundError if something of it is gone.
+
+        What storage has already in its full size was brought there by an earlier try: no other content has its name.
+        """
+        directory = self.layout.checkpoint_dir(id)
+        paths = self._read_mark(id).paths
+        begin_upload(self.objects, id)
+        there = {info.key: info.size for info in self.objects.list(f"checkpoints/{id}/")}
+
+        def upload_file(path: str) -> None:
+            key = f"checkpoints/{id}/{path}"
+            if there.get(key) != (directory / path).stat().st_size:
+                self.objects.upload(directory / path, key)
+
+        _in_parallel(upload_file, paths)
+
+    def fetch(self, id: str, manifest_line: bytes, stored: bool) -> None:
+        """Every file of the manifest is here and has its digest when this returns; CheckpointDamagedError if storage
+        has something else, or, unless it is ``stored``, if something is missing here."""
+        manifest = parse_manifest(id, manifest_line, id)
+        with self._fetching:
+            _in_parallel(lambda entry: self._fetch_file(manifest, entry, stored), manifest.files)
+            if stored:
+                self._fetch_metadata(id)
+            _write(self.layout.manifest_file(id), manifest_line)
+
+    def _fetch_file(self, manifest: Manifest, entry: FileEntry, stored: bool) -> None:
+        directory = self.layout.checkpoint_dir(manifest.id)
+        problem = staging.difference(directory, entry)
+        for _ in range(_DOWNLOADS if problem else 0):
+            if not stored and not entry.at:
+                break
+            path = staging.make_way(directory, entry.path)
+            try:
+                self.objects.download(entry.key(manifest.id), path, entry.size)
+            except CheckpointDamagedError as error:
+                problem = str(error)
+                continue
+            except ObjectMissingError:
+                problem = f"{entry.path} is missing"
+                break
+            problem = staging.difference(directory, entry)
+            if problem is None:
+                break
+        if problem:
+            raise CheckpointDamagedError(f"Checkpoint {manifest.id} is damaged: {problem}")
+
+    def _fetch_metadata(self, id: str) -> None:
+        """What Checkpoint.set_metadata wrote, which no manifest names."""
+        for info in self.objects.level(f"checkpoints/{id}/").objects:
+            name = info.key.rpartition("/")[2]
+            if is_user_metadata(name):
+                _write(self.layout.checkpoint_dir(id) / name, self.objects.get(info.key))
+
+    def has(self, id: str) -> bool:
+        """Whether all of it is here: a node of several may have only what its own workers saved."""
+        try:
+            manifest = parse_manifest(id, read_whole(self.layout.manifest_file(id)), id)
+            directory = self.layout.checkpoint_dir(id)
+            return all((directory / entry.path).stat().st_size == entry.size for entry in manifest.files)
+        except (OSError, CheckpointDamagedError):
+            return False
+
+    def resume_from(self, id: str | None) -> None:
+        self._resumed = id
+
+    def mark_durable(self, id: str) -> None:
+        """It is in storage now. Of those only the newest stays, and what the workers may still be reading."""
+        if not self.layout.checkpoint_dir(id).is_dir():
+            return
+        self._mark(id).unlink(missing_ok=True)
+        self._newest = id
+        self._prune()
+
+    def _prune(self) -> None:
+        kept = {self._resumed, self._newest, *self._marked()}
+        for name in os.listdir(self.layout.checkpoints_dir):
+            id = name.removesuffix(".json")
+            if name.endswith(".json") and id not in kept:
+                self._remove(id)
+
+    def forget(self, generation: int, index: int, id: str) -> None:
+        shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
+        if id:
+            self._remove(id)
+
+    def _remove(self, id: str) -> None:
+        self.layout.manifest_file(id).unlink(missing_ok=True)
+        shutil.rmtree(self.layout.checkpoint_dir(id), ignore_errors=True)
+        self._mark(id).unlink(missing_ok=True)
+
+    def unsaved(self) -> list[bytes]:
+        """The manifests of what is gathered here and not in storage."""
+        files = [self.layout.manifest_file(id) for id in sorted(self._marked())]
+        return [read_whole(file) for file in files if file.exists()]
+
+    def take_back(self) -> None:
+        """Undo each gathering that was cut off, so that what its ranks staged is all in one place again."""
+        for id in self._marked():
+            if self.layout.manifest_file(id).exists():
+                continue
+            with contextlib.suppress(CheckpointDamagedError, OSError):
+                self._undo(id)
+            self._remove(id)
+
+    def _undo(self, id: str) -> None:
+        mark = self._read_mark(id)
+        for rank, paths in mark.parts:
+            shard = self.layout.shard_dir(mark.generation, mark.index, rank)
+            for path in paths:
+                moved = self.layout.checkpoint_dir(id) / path
+                if moved.exists() and not (shard / path).exists():
+                    (shard / path).parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(moved, shard / path)
+
+    def left(self) -> list[Left]:
+        """What the ranks of the last attempt here reported."""
+        logs = sorted(self.layout.staging_dir.glob("attempt-*/rank-*.jsonl"))
+        logs = [log for log in logs if log.parent == logs[-1].parent]
+        found: list[Left] = []
+        for log in logs:
+            generation, rank = int(log.parent.name.rpartition("-")[2]), int(log.stem.rpartition("-")[2])
+            content = report_log.read(log)
+            reports = report_log.parse(content)
+            shards = {index: self.layout.shard_dir(generation, index, rank) for index in reports.staged}
+            lost = [index for index, shard in shards.items() if reports.damage(index, shard) is not None]
+            found.append(Left(generation, rank, content, lost))
+        return found
+
+    def sweep(self, until: int) -> None:
+        """Remove what attempts up to that one staged and no driver wants."""
+        for path in self.layout.staging_dir.glob("attempt-*"):
+            number = path.name.split("-")[1]
+            if number.isdigit() and int(number) <= until:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _mark(self, id: str) -> Path:
+        return self.layout.checkpoints_dir / f".{id}.unsaved"
+
+    def _read_mark(self, id: str) -> _Mark:
+        """What was gathered. Only files of the checkpoint's own directory leave this machine, whatever a mark says."""
+        try:
+            mark = msgspec.json.decode(read_whole(self._mark(id)), type=_Mark | list[str])
+        except msgspec.DecodeError as error:
+            raise CheckpointDamagedError(f"the list of its files is damaged: {error}") from None
+        if isinstance(mark, list):  # as earlier versions wrote it
+            mark = _Mark(0, 0, [(0, mark)])
+        directory = self.layout.checkpoint_dir(id)
+        for path in mark.paths:
+            if path_problem(path) or staging.link_on_the_way(directory, path):
+                raise CheckpointDamagedError(f"{path[:200]!r} is not a file of {id}")
+        return mark
+
+    def _marked(self) -> set[str]:
+        if not self.layout.checkpoints_dir.is_dir():
+            return set()
+        names = os.listdir(self.layout.checkpoints_dir)
+        return {n.removeprefix(".").removesuffix(".unsaved") for n in names if n.endswith(".unsaved")}
+
+    def save_logs(self) -> None:
+        """Bring what the logs have grown by into storage. A log that cannot be stored costs no run."""
+        with self._log_lock, contextlib.suppress(StorageError, OSError):
+            for path in self.layout.logs_dir.rglob("*.log"):
+                key = self.layout.relative(path)
+                if path not in self._logs:
+                    self._logs[path] = PartUploader(self.objects.with_patience(_LOG_PATIENCE_S), key, path)
+                self._logs[path].sync()
+
+    def close(self, over: bool) -> None:
+        """``over``: the run ended in good order, and nothing here is wanted any more that is in storage."""
+        with self._opening:
+            objects, self._objects = self._objects, None
+        if objects is not None:
+            objects.close()
+        if over and not self.unsaved():
+            scratch.remove(self.layout.root.parent, self.layout.root.name)
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def _in_parallel(work: Callable[[T], None], items: Iterable[T]) -> None:
+    """All of them, some at a time; the first error is raised when those under way have ended."""
+    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="holdfast-transfer") as pool:
+        jobs = [pool.submit(work, item) for item in items]
+        try:
+            for job in jobs:
+                job.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

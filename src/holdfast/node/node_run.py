@@ -1,0 +1,130 @@
+"""One run on this node: what its driver orders, its processes and its files. Runs of one agent share all else."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from holdfast.node import node_lease, peer_check, probe, stack_collection
+from holdfast.node.driver_connection import RunConnection
+from holdfast.node.process_pool import ProcessPool
+from holdfast.node.storage_orders import StorageOrders, StorageThreads
+from holdfast.node.worker_processes import WorkerProcesses
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Durable, GoOn, HandoverAt, Notice, Pressure, Reply
+
+
+@dataclass(frozen=True)
+class AgentParts:
+    """What the runs of an agent share."""
+
+    pool: ProcessPool
+    selector: selectors.BaseSelector
+    hands: StorageThreads
+    post: Callable[[wire.Message], None]  # say something for a thread that is not the loop's
+    wake: Callable[[], None]  # make the loop look at what closes
+    mind: Callable[[NodeRun], None]  # the run may have a deadline: ask it, until it has none
+
+
+class NodeRun:
+    def __init__(self, session: wire.Configure, line: RunConnection, shared: AgentParts) -> None:
+        self._line, self._shared = line, shared
+        self._storage = StorageOrders(session, shared.hands, self._answer, shared.wake)
+        where = (shared.pool, shared.selector, line, self._storage.submit)
+        self.workers = WorkerProcesses(session, self._storage.layout, *where, lambda: shared.mind(self))
+        shared.mind(self)
+        self._over: bool | None = None  # how it was told to close
+        self._wound_up = False
+        self._node_id = session.node_id
+
+    def say_ready(self, leased: bool, clear: bool) -> None:
+        left = self._storage.left()  # first: it puts back what a gathering that was cut off had moved
+        ready = wire.NodeReady(self._node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved(), left)
+        if leased:
+            ready = structs.replace(ready, machine=node_lease.machine(), clear=clear)
+        self._line.say(ready)
+
+    def obey(self, order: wire.RunOrder) -> None:
+        match order:
+            case wire.StartWorkers():
+                self.workers.start_group(order, self._storage.resume_from(order.checkpoint))
+            case wire.StopWorkers():
+                self.workers.stop_group(order)
+            case wire.Seal() | wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():
+                self._storage.serve(order)
+            case wire.RunTask():
+                self.workers.run_task(order)
+            case Reply() | GoOn():
+                self.workers.tell(order, order.generation, order.rank)
+            case Durable(generation, id):
+                self._storage.mark_durable(id)
+                self.workers.tell(structs.replace(order, offer=self._storage.offer(id)), generation)
+            case Pressure():
+                self.workers.press(order)
+            case Notice() | HandoverAt():
+                self.workers.tell(order, order.generation)
+            case wire.DumpStacks(generation):
+                subjects = self.workers.subjects(generation)
+                self._beside(lambda: wire.Stacks(generation, stack_collection.collect(subjects)))
+            case wire.Probe():
+                self._beside(self._probe)
+            case wire.OpenDoor(meeting, address):
+                self._beside(lambda: _open_door(meeting, address))
+            case wire.Meet(meeting, address, port, token):
+                self._beside(lambda: wire.Met(meeting, peer_check.meet(address, port, token)))
+
+    def due(self) -> float | None:
+        workers, storage = self.workers.due(), self._storage.due()
+        return workers if storage is None or (workers is not None and workers < storage) else storage
+
+    def on_time(self, now: float) -> None:
+        self.workers.on_time(now)
+        self._storage.on_time(now)
+
+    # Its end, while others go on
+
+    def close_soon(self, over: bool) -> None:
+        if self._over is None:
+            self._over = over
+            self.workers.end_all()
+            self._storage.close_soon(over)
+
+    def has_closed(self) -> bool:
+        """Whether nothing of it is left, once it is to close. Does what is next to that end."""
+        if not self.workers.is_empty or not self._storage.is_idle:
+            return False
+        if self._over and not self._wound_up:
+            self._wound_up = True
+            self._storage.wind_up()
+        return self._storage.is_idle
+
+    # Its end with the agent
+
+    def end_storage(self, over: bool) -> None:
+        self._storage.close(over)
+
+    # In other threads
+
+    def _beside(self, work: Callable[[], wire.RunNews]) -> None:
+        """In a thread of its own: the others may have much to do."""
+        threading.Thread(target=lambda: self._answer(work()), name="holdfast-aside", daemon=True).start()
+
+    def _answer(self, message: wire.RunNews) -> None:
+        self._shared.post(self._line.envelope(message))
+
+    def _probe(self) -> wire.Probed:
+        findings = probe.findings(self._storage.layout.root)
+        return wire.Probed(not findings, findings)
+
+
+def _open_door(meeting: int, address: str) -> wire.DoorOpen:
+    try:
+        door = peer_check.open_door(address)
+    except OSError as error:
+        return wire.DoorOpen(meeting, 0, b"", f"it cannot listen at {address}: {error}")
+    return wire.DoorOpen(meeting, door.port, door.token)

@@ -1,0 +1,118 @@
+"""A process tree that is ended as one: nothing in it can fork its way out, and its end is known, not assumed.
+
+Linux only, as the rest of what keeps a tree together; elsewhere process groups must do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import select
+import signal
+import threading
+import time
+
+from holdfast.platform import process_control, processes
+
+_STANDSTILL_S = 0.2  # how long processes that were told to stop are waited for; one in a system call may take longer
+
+
+class ProcessTree:
+    """Roots, and all that is found below them. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ends: dict[int, int] = {}  # pid -> a file descriptor that tells of its end
+        self._zombies: dict[int, int] = {}  # the same of those that had ended when they were found
+        self._closed = False
+
+    def add(self, pid: int) -> None:
+        """A root. One that has ended already is no part of it."""
+        with self._lock:
+            self._forget_ended()
+            self._open(pid)
+
+    def add_children(self, pid: int) -> None:
+        """Those of a root, so that they are known when it has ended and they are no longer its."""
+        with self._lock:
+            for child in _children(pid) if pid in self._ends else ():
+                self._open(child)
+
+    def kill(self) -> None:
+        """All of it at once. They are stopped first: a process that is killed leaves its children to others, and
+        then nobody could tell whose they were."""
+        with self._lock:
+            if process_control.LINUX:
+                with contextlib.suppress(OSError):  # at the limit of open files they cannot be looked at
+                    self._stop_all()
+            for pid in self._ends:
+                process_control.kill_group(pid)
+
+    def wait(self, within_s: float) -> list[int]:
+        """Wait for the end of all; those that live on. One that has become a child of ours leaves no zombie."""
+        deadline = time.monotonic() + within_s
+        with self._lock:
+            ends, zombies = dict(self._ends), list(self._zombies.values())
+        left = [pid for pid, fd in ends.items() if not _has_ended(fd, max(0.0, deadline - time.monotonic()))]
+        for fd in (*ends.values(), *zombies):
+            with contextlib.suppress(OSError):
+                os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG)
+        return left
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for fd in (*self._ends.values(), *self._zombies.values()):
+                os.close(fd)
+            self._ends.clear()
+            self._zombies.clear()
+
+    def _open(self, pid: int) -> bool:
+        """Whether it is new, and lives."""
+        known = pid in self._ends or pid in self._zombies
+        if known or self._closed or not hasattr(os, "pidfd_open"):
+            return False
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        lives = not _has_ended(fd, 0.0)
+        (self._ends if lives else self._zombies)[pid] = fd
+        return lives
+
+    def _forget_ended(self) -> None:
+        for pid in [pid for pid, fd in self._ends.items() if _has_ended(fd, 0.0)]:
+            os.close(self._ends.pop(pid))
+        for pid in [pid for pid in self._zombies if not processes.state(pid)]:  # somebody has reaped it
+            os.close(self._zombies.pop(pid))
+
+    def _stop_all(self) -> None:
+        deadline = time.monotonic() + _STANDSTILL_S
+        while True:
+            self._forget_ended()
+            still = [self._stop(pid) for pid in list(self._ends)]
+            found = [self._open(child) for pid in list(self._ends) for child in _children(pid)]
+            if (all(still) and not any(found)) or time.monotonic() > deadline:
+                return
+            time.sleep(0.001)
+
+    def _stop(self, pid: int) -> bool:
+        """Whether it stands still already."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(self._ends[pid], signal.SIGSTOP)
+        return processes.state(pid) in ("T", "t", "Z", "X", "")
+
+
+def _has_ended(pidfd: int, within_s: float) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        with contextlib.suppress(OSError), open(path) as file:
+            found.extend(int(child) for child in file.read().split())
+    return found

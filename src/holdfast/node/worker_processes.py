@@ -1,0 +1,346 @@
+"""The processes of a run on a node: the workers of its groups, and tasks beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from holdfast.node.driver_connection import RunConnection
+from holdfast.node.process_pool import ProcessPool
+from holdfast.node.stack_collection import Subject
+from holdfast.node.watched_process import WatchedProcess
+from holdfast.node.zygote import not_started
+from holdfast.platform import process_control
+from holdfast.store import report_log
+from holdfast.store.layout import RunLayout
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import (
+    Assignment,
+    Noticed,
+    Offer,
+    Place,
+    Pressure,
+    Raised,
+    Ready,
+    Reply,
+    Report,
+    Request,
+    Returned,
+)
+from holdfast.worker.temporary import remove_temporary_files
+
+_PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
+_ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
+
+
+class WorkerProcesses:
+    def __init__(
+        self,
+        session: wire.Configure,
+        layout: RunLayout,
+        pool: ProcessPool,
+        selector: selectors.BaseSelector,
+        line: RunConnection,
+        submit: Callable[[Callable[[], None]], None],
+        has_deadline: Callable[[], None],
+    ) -> None:
+        self._session, self._layout, self._pool = session, layout, pool
+        self._selector, self._line, self._submit = selector, line, submit
+        self._has_deadline = has_deadline
+        self._payload = process_control.anonymous_file(session.payload)  # what the session's workers run
+        self._processes: dict[int, WatchedProcess] = {}  # by token
+        self._raised: list[WatchedProcess] = []  # exceptions not yet passed on
+        self._unswept: dict[int, str] = {}  # marks of the processes whose temporary files may still be there
+        self._pressure = False
+        pool.want([*session.essential, *session.preload])
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._processes
+
+    # Orders
+
+    def start_group(self, order: wire.StartWorkers, offer: Offer | None) -> None:
+        self._pool.warm_later()
+        if order.generation > 1:
+            self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.generation))
+        for place in order.places:
+            log = self._layout.log_file(order.generation, place.rank)
+            process = self._launch(order.generation, place.rank, log, self._payload)
+            if process is None:
+                return
+            assignment = self._assignment(process, order.world_size, place, order.base, offer)
+            process.send(structs.replace(assignment, address=order.address, lockstep=self._session.lockstep))
+            if self._pressure:
+                process.send(Pressure(True))
+
+    def run_task(self, order: wire.RunTask) -> None:
+        payload = process_control.anonymous_file(order.payload)
+        process = self._launch(0, -1, self._layout.logs_dir / f"{order.task}.log", payload, order.task)
+        os.close(payload)
+        if process is None:
+            return
+        if order.timeout_s is not None:
+            self._kill_at(process, time.monotonic() + order.timeout_s)
+        process.send(self._assignment(process, 1, Place(0, 0, 1, 0), 0, None))
+
+    def stop_group(self, order: wire.StopWorkers) -> None:
+        group = self._group(order.generation)
+        for process in group:
+            process.stopping = True
+            if not order.graceful or not process.forked:  # nothing has begun that could end in good order
+                self._kill_at(process, 0.0)
+            else:
+                self._kill_at(process, time.monotonic() + self._session.stop_grace_s)
+                if process.pid and not process.returned:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGTERM)
+        if not group:
+            self._line.say(wire.WorkersGone(order.generation))
+
+    def tell(self, message: wire.Message, generation: int, rank: int | None = None) -> None:
+        """The workers of a group, or one of them."""
+        for process in self._group(generation):
+            if rank in (None, process.rank):
+                self._send(process, message)
+
+    def press(self, order: Pressure) -> None:
+        self._pressure = order.on
+        for process in self._processes.values():
+            if not process.task:
+                self._send(process, order)
+
+    def subjects(self, generation: int) -> list[Subject]:
+        """The workers of a group, to be asked for their stacks."""
+        group = self._group(generation)
+        return [Subject(p.rank, p.pid if p.forked else None, os.dup(p.stacks)) for p in group]
+
+    def _group(self, generation: int) -> list[WatchedProcess]:
+        return [p for p in self._processes.values() if p.generation == generation and not p.task]
+
+    def _assignment(
+        self, process: WatchedProcess, world: int, place: Place, base: int, offer: Offer | None
+    ) -> Assignment:
+        s = self._session
+        common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
+        own = (s.env, s.sys_path, s.argv, s.cwd)
+        last = (s.metadata, s.validates, process.mark)
+        return Assignment(process.generation, world, base, place, *common, *own, *last)
+
+    def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> WatchedProcess | None:
+        """None if there is no room for it on this machine, which its driver is told."""
+        try:
+            process = WatchedProcess(generation, rank, self._pool.token(), log, task)
+        except OSError as error:
+            why = not_started(error)
+            failed = wire.WorkerHasFailed(generation, rank, None, os.EX_OSERR, None, False, False, [why])
+            self._line.say(wire.TaskDone(task, b"", why) if task else failed)
+            return None
+        self._processes[process.token] = process
+        self._watch(process)
+        self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))
+        self._pool.launch(self, process, payload)
+        return process
+
+    def _send(self, process: WatchedProcess, message: wire.Message) -> None:
+        process.send(message)
+        self._watch(process)
+
+    def watch_all(self) -> None:
+        """The driver listens, or no longer does."""
+        for process in self._processes.values():
+            self._watch(process)
+
+    def _watch(self, process: WatchedProcess) -> None:
+        """Wait for just what can happen on the worker's channel now."""
+        if process.ended:
+            return
+        wanted = selectors.EVENT_WRITE if process.has_unsent else 0
+        if self._line.listening and process.forked and not process.silent:  # first that it started, then what it says
+            wanted |= selectors.EVENT_READ
+        if wanted == process.watched_for:
+            return
+        if process.watched_for:
+            self._selector.unregister(process.channel)
+        if wanted:
+            self._selector.register(process.channel, wanted, lambda mask: self._serve_channel(process, mask))
+        process.watched_for = wanted
+
+    def _serve_channel(self, process: WatchedProcess, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            process.flush()
+        if mask & selectors.EVENT_READ:
+            self._hear_worker(process)
+        self._watch(process)
+
+    # What the pool says
+
+    def on_forked(self, process: WatchedProcess) -> None:
+        self._unswept[process.pid] = process.mark
+        self._pool.oom.look(process.pid)
+        self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid, process.mark))
+        self._watch(process)
+        if process.kill_at is not None:
+            self._has_deadline()
+
+    def on_paused(self, process: WatchedProcess, stopped: bool) -> None:
+        self._line.say(wire.WorkerIsStopped(process.generation, process.rank, stopped))
+
+    def on_ended(self, process: WatchedProcess, status: int) -> None:
+        """The process is gone: hear the rest of what it said, then tell of its end."""
+        process.ended, process.status = True, status
+        self._hear_worker(process)
+        self._hear_output(process)
+        for source in (process.channel.fileno(), process.output):
+            if source in self._selector.get_map():
+                self._selector.unregister(source)
+        if not (process.returned or process.raised or process.failed or process.stopping):
+            self._tell_failure(process)
+        process.close()
+        self._pool.oom.forget(process.pid)
+        del self._processes[process.token]
+        if process.pid in self._unswept:
+            self._submit(lambda: self._sweep(process.pid))
+        self._pass_exceptions_on()
+        if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
+            self._line.say(wire.WorkersGone(process.generation))
+
+    # What the processes say
+
+    def _hear_worker(self, process: WatchedProcess) -> None:
+        reports: list[Report] = []
+        for message in process.messages():
+            if isinstance(message, Report):
+                reports.append(message)
+                continue
+            reports = self._pass_on(process, reports)
+            self._hear(process, message)
+        self._pass_on(process, reports)
+
+    def _pass_on(self, process: WatchedProcess, reports: list[Report]) -> list[Report]:
+        if reports and not process.task:
+            self._line.say(wire.Reports(process.generation, process.rank, reports))
+            self._pool.warm_soon()
+        return []
+
+    def _hear(self, process: WatchedProcess, message: Any) -> None:
+        generation, rank = process.generation, process.rank
+        match message:
+            case Ready():
+                process.started = True
+                self._pool.oom.look(process.pid)
+                if not process.task:
+                    self._line.say(wire.WorkerIsReady(generation, rank))
+            case Returned():
+                process.returned = True
+                self._unswept.pop(process.pid, None)
+                if process.task:
+                    self._line.say(wire.TaskDone(process.task, message.body))
+                else:
+                    self._line.say(wire.WorkerHasReturned(generation, rank, message.body))
+            case Noticed(reports):
+                self._line.say(wire.WorkerNoticed(generation, rank, reports))
+            case Raised():
+                process.raised = message
+                self._raised.append(process)
+                self._has_deadline()
+            case Request() if process.task:
+                error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
+                self._send(process, Reply(generation, rank, message.request, b"", error))
+            case Request():
+                self._line.say(wire.Asked(generation, rank, message))
+
+    def _hear_output(self, process: WatchedProcess) -> None:
+        lines = process.lines()
+        if lines and self._line.listening:  # a driver that takes nothing in must not make us grow; the log has them
+            self._line.say(wire.Output(process.rank, lines))
+        if process.mute and process.output in self._selector.get_map():
+            self._selector.unregister(process.output)
+
+    # How they end
+
+    def _sweep(self, pid: int) -> None:
+        mark = self._unswept.get(pid)
+        if pid and mark is not None:
+            remove_temporary_files(pid, mark, self._session.env)
+        self._unswept.pop(pid, None)
+
+    def _tell_failure(self, process: WatchedProcess) -> None:
+        process.failed = True
+        killed = os.WIFSIGNALED(process.status) if process.ended else False
+        code = os.WEXITSTATUS(process.status) if process.ended and not killed else None
+        number = os.WTERMSIG(process.status) if killed else None
+        if process.task:
+            how = process.raised.traceback if process.raised else f"it ended with code {code}, signal {number}"
+            self._line.say(wire.TaskDone(process.task, b"", how, timed_out=process.timed_out))
+            return
+        oom = number == signal.SIGKILL and self._pool.oom.take_verdict(process.pid)
+        where = (process.generation, process.rank, process.raised, code, number)
+        self._line.say(wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines)))
+
+    def _pass_exceptions_on(self) -> None:
+        """In the order in which they were raised, and behind the exit of any peer that had died before.
+
+        A peer's death makes the others raise, and a person wants to read of the cause first.
+        """
+        for other in [p for p in self._processes.values() if p.forked] if self._raised else ():
+            self._hear_worker(other)
+        for process in sorted(self._raised, key=lambda p: p.raised.at if p.raised else 0.0):
+            assert process.raised is not None
+            peers = [p for p in self._processes.values() if p.generation == process.generation and p is not process]
+            dying = any(not p.raised and not p.returned and p.pid and process_control.is_ending(p.pid) for p in peers)
+            if dying and time.monotonic() < process.raised.at + _PEER_GRACE_S:
+                return
+            self._raised.remove(process)
+            if not process.ended:
+                self._hear_output(process)
+            self._tell_failure(process)
+
+    # Time
+
+    def _kill_at(self, process: WatchedProcess, when: float) -> None:
+        process.kill_at = when
+        self._has_deadline()
+
+    def due(self) -> float | None:
+        if self._raised:
+            return time.monotonic() + 0.002
+        return min((p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid), default=None)
+
+    def on_time(self, now: float) -> None:
+        self._pass_exceptions_on()
+        for process in self._processes.values():
+            if process.kill_at is not None and process.kill_at <= now and process.pid:
+                process_control.kill_group(process.pid)
+                process.kill_at, process.timed_out = None, True
+
+    def end_all(self) -> None:
+        """Soon: the run is closed."""
+        for process in self._processes.values():
+            process.stopping = True
+            self._kill_at(process, 0.0)
+
+    def kill(self) -> None:
+        """All of them at once: the agent ends."""
+        for process in self._processes.values():
+            if process.pid:
+                process_control.kill_group(process.pid)
+
+    def close(self) -> None:
+        """When they are gone: what they left goes too."""
+        deadline = time.monotonic() + _ENDED_WITHIN_S
+        for pid in list(self._unswept):
+            while pid and not process_control.is_ending(pid) and time.monotonic() < deadline:
+                time.sleep(0.002)
+            self._sweep(pid)
+        for process in self._processes.values():
+            process.close()
+        os.close(self._payload)

@@ -1,5 +1,0 @@
-"""``holdfast.put`` and ``holdfast.get``: objects that the driver, its trials and their workers share on a machine."""
-
-from holdfast.wire.objects.refs import ObjectLostError, ObjectRef, close, discard, exists, get, open_session, put
-
-__all__ = ["ObjectLostError", "ObjectRef", "close", "discard", "exists", "get", "open_session", "put"]
