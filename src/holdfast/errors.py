@@ -70,7 +70,7 @@ class NewerFormatError(HoldfastError):
     """
 
 
-class NotARunError(StorageError):
+class NotARunError(StorageError, RuntimeError):
     """The path holds no run of Holdfast."""
 
 

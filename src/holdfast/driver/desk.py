@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.observer import Observer
+from holdfast.core.run.retention import ranked
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
 from holdfast.engine.engine_interface import Inbox
@@ -61,7 +62,7 @@ class Desk:
 
     def list_checkpoints(self) -> list[dict[str, Any]]:
         listed = []
-        for checkpoint in sorted(self.state.checkpoints, key=lambda c: c.report):
+        for checkpoint in ranked(self.state.checkpoints, self.state.spec):
             try:
                 manifest = self.storage.read_manifest(checkpoint.id)
             except CheckpointDamagedError as error:

@@ -50,6 +50,8 @@ class Requests:
         kind = asked.request.kind
         if kind in _COLLECTIVES:
             self._collective[asked.rank] = asked
+        elif kind == "checkpoints now":
+            self._answer(asked, cloudpickle.dumps(self._list_checkpoints()))
         elif kind in ("checkpoints", "durable", "shard"):
             body = cloudpickle.loads(asked.request.body) if kind == "checkpoints" else None
             self._waiting.append(_Waiting(asked, bool(body and body["validated"])))
@@ -89,8 +91,11 @@ class Requests:
         if asked.request.kind == "shard":
             self._give_shard(asked, len(state.ranks))
             return True
-        if any(index < asked.request.index for index in state.pending):
+        reports = asked.request.index
+        if any(index < reports for index in state.pending):
             return False
+        if asked.request.kind == "checkpoints" and not state.complete(reports - 1):
+            return False  # a rank that lags behind may still bring files, so that the answer would depend on who asks
         if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
             return False
         if asked.request.kind == "checkpoints":

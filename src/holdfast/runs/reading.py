@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.failures import describe
+from holdfast.core.run.retention import ranked
 from holdfast.core.run.state import Outcome, ValidationStatus
 from holdfast.errors import TrainingFailedError, WorkerGroupError
 from holdfast.store.interfaces import LivingDriver
@@ -67,9 +68,15 @@ class Reading:
 
     @property
     def checkpoints(self) -> list[tuple[str, Location, dict[str, Any]]]:
-        """Each kept one's id, place and metrics, by report number."""
+        """Each kept one's id, place and metrics: the best last if they have a score, else the newest."""
         place = self.run.location / "checkpoints"
-        return [(m.id, place / m.id, self.metrics_with(m)) for m in self.manifests]
+        worth = {c.id: at for at, c in enumerate(ranked(self.past.state.checkpoints, self.past.state.spec))}
+        manifests = sorted(self.manifests, key=lambda m: (worth.get(m.id, len(worth)), m.report))
+        return [(m.id, place / m.id, self.metrics_with(m)) for m in manifests]
+
+    @property
+    def newest(self) -> Location | None:
+        return self.run.location / "checkpoints" / self.manifests[-1].id if self.manifests else None
 
     def metrics_with(self, manifest: Manifest) -> dict[str, Any]:
         """That were reported with a checkpoint, or found by its validation."""
@@ -104,9 +111,12 @@ class Reading:
 
     @property
     def metrics(self) -> dict[str, Any] | None:
-        """The last report's."""
-        _, row = self.last_report
-        return row and row["metrics"]
+        """The last report's, with what the validation of its checkpoint found."""
+        number, row = self.last_report
+        newest = self.manifests[-1] if self.manifests else None
+        if row is None or newest is None or newest.report != number:
+            return row and row["metrics"]
+        return {**row["metrics"], **(self.past.validated.get(newest.id) or {})}
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:

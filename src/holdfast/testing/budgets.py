@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.failures import FailureKind, classify
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import Durable, HandoverReason, Outcome, RunSpec
+from holdfast.core.run.state import Durable, Outcome, RunSpec
 
 from .fates import expect
 
@@ -146,7 +146,7 @@ def _limits(spec: RunSpec) -> list[tuple[str, int]]:
 
 def _budget(event: ev.Event, spec: RunSpec) -> str:
     if isinstance(event, ev.HandedOver):
-        return "preemptions" if event.reason is HandoverReason.PREEMPTION else ""
+        return ""
     kind = classify(event.evidence) if isinstance(event, ev.WorkerFailed) else FailureKind.STORAGE
     if kind is FailureKind.HANG and spec.max_hang_failures is not None:
         return "hangs"

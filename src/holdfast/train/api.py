@@ -145,8 +145,9 @@ def get_all_reported_checkpoints(
     consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
     timeout_s: float | None = None,
 ) -> list[ReportedCheckpoint]:
-    """The run's checkpoints, oldest first, once all that was reported so far is committed (and validated, by the
-    default mode). ``TimeoutError`` after ``timeout_s`` seconds; None waits without limit."""
+    """The run's checkpoints, the best last if they have a score and else the newest, once every rank has made as many
+    reports as this one and all of them are committed (and validated, by the default mode). After ``timeout_s`` seconds
+    the list as it is then; None waits without limit."""
     session = session_for("get_all_reported_checkpoints")
     check_type(
         "get_all_reported_checkpoints(consistency_mode",
@@ -155,7 +156,10 @@ def get_all_reported_checkpoints(
         "use a CheckpointConsistencyMode",
     )
     validated = consistency_mode is CheckpointConsistencyMode.VALIDATED
-    answer = session.request("checkpoints", {"validated": validated}, timeout_s)
+    try:
+        answer = session.request("checkpoints", {"validated": validated}, timeout_s)
+    except TimeoutError:
+        answer = session.request("checkpoints now", None, None)
     return [
         ReportedCheckpoint(
             Checkpoint(session.location / "checkpoints" / item["id"]),

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class Result:
     """The outcome of ``trainer.fit()``.
 
-    metrics: the last report of rank 0 in the surviving history.
-    checkpoint: the latest committed checkpoint. best_checkpoints: all that were kept, oldest first, with their metrics.
+    metrics: the last report of rank 0 in the surviving history, with what the validation of its checkpoint found.
+    checkpoint: the latest committed checkpoint. best_checkpoints: all that were kept, with their metrics, the best last
+    if ``CheckpointConfig`` has a score and else the newest.
     error: why the run failed, None if it did not. path: the run's directory or URL. config: the train function's.
     return_value: what the function returned on rank 0. ledger: where the wall-clock time went.
     """
@@ -74,7 +75,7 @@ class Result:
         location = stored.run.location
         return cls(
             metrics=stored.metrics,
-            checkpoint=checkpoints[-1][0] if checkpoints else None,
+            checkpoint=None if stored.newest is None else Checkpoint(stored.newest),
             error=error or stored.error,
             path=str(location),
             rows=partial(getattr, stored, "rows"),

@@ -11,7 +11,7 @@ from holdfast.core.failures import FailureKind
 from holdfast.core.run import commands as do
 from holdfast.core.run import ending, failing, group, hanging, phases, scaling, starting, step, timers
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import Phase, RankStatus, RunState, Verdict
+from holdfast.core.run.state import HandoverReason, Phase, RankStatus, RunState, Verdict
 from holdfast.core.run.timers import TimerKind
 from holdfast.core.run.turn import Turn
 
@@ -139,11 +139,11 @@ def takes_preemptions_for_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failing, "budget_of", broken)
 
 
-def hands_over_to_preemption_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def charges_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        spent = turn.state.durable.spent
         reason = good(turn, event)
-        turn.record(spent=spent)
+        if event.reason is HandoverReason.PREEMPTION:
+            failing.spend(turn, FailureKind.PREEMPTED)
         return reason
 
     good = scaling.handed_over
@@ -296,7 +296,7 @@ MUTANTS = [
     keeps_to_a_point_that_was_given_up,
     never_minds_a_deadline,
     takes_preemptions_for_failures,
-    hands_over_to_preemption_for_nothing,
+    charges_a_hand_over,
     counts_what_fails_after_a_hand_over,
     takes_who_returned_for_dead,
     forgets_that_an_error_came_too_often,

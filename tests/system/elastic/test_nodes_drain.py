@@ -36,7 +36,7 @@ def test_a_drain_with_a_deadline(scene: Scene) -> None:
         assert second in [node.id for node in cluster.nodes]  # it went on long before the deadline
 
     with scene.meanwhile(drain):
-        scene.check(scene.trainer((1, 3), max_failures=0).fit())
+        scene.check(scene.trainer((1, 3), max_failures=0, max_preemption_failures=0).fit())
     assert scene.worlds() == [3, 2]
     assert scene.lost_steps() == [0]
     assert scene.kinds() == []
@@ -94,32 +94,6 @@ def test_a_fixed_group_moves_to_another_node(scene: Scene) -> None:
     assert scene.kinds() == []
 
 
-@pytest.mark.parametrize("allowed", [0, 1])
-def test_preemptions_have_a_budget_of_their_own(allowed: int, scene: Scene) -> None:
-    cluster = scene.cluster
-    cluster.add_node(cpus=1)
-    others = [cluster.add_node(cpus=1) for _ in range(allowed + 1)]
-
-    def drain() -> None:
-        for world, node in zip(range(allowed + 2, 1, -1), others, strict=True):
-            scene.await_steps(3, world=world)
-            cluster.drain_node(node, deadline_s=60)
-        scene.await_record("RunEnded")
-
-    with pytest.raises(train.PreemptionError) as caught, scene.meanwhile(drain):
-        scene.trainer((1, 4), max_failures=7, max_preemption_failures=allowed).fit()
-    info = caught.value.preemption_info
-    assert isinstance(info, train.PreemptionInfo)
-    assert info.preempted_node_ids == [others[-1]]
-    assert info.deadline_ms is not None
-    assert not caught.value.drain_timed_out
-    assert f"max_preemption_failures={allowed}" in str(caught.value)
-    assert "It can go on from checkpoint_" in str(caught.value)
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert (str(copy), copy.preemption_info) == (str(caught.value), info)
-    assert len(scene.worlds()) == allowed + 1
-
-
 def test_a_script_that_does_not_save_in_time(scene: Scene) -> None:
     """It is preempted: that has its own budget too, and its node was on notice."""
     cluster = scene.cluster
@@ -138,6 +112,7 @@ def test_a_script_that_does_not_save_in_time(scene: Scene) -> None:
 
 
 def test_a_script_that_does_not_save_in_time_and_has_no_budget(scene: Scene) -> None:
+    """Preemptions have a budget of their own."""
     cluster = scene.cluster
     cluster.add_node(cpus=1)
     second = cluster.add_node(cpus=1)
@@ -147,10 +122,17 @@ def test_a_script_that_does_not_save_in_time_and_has_no_budget(scene: Scene) -> 
         cluster.drain_node(second, deadline_s=1.5)
         scene.await_record("RunEnded")
 
+    config = {"every": 0, "asks": False}
     with pytest.raises(train.PreemptionError) as caught, scene.meanwhile(drain):
-        scene.trainer((1, 2), config={"every": 0, "asks": False}, max_preemption_failures=0).fit()
+        scene.trainer((1, 2), config=config, max_failures=7, max_preemption_failures=0).fit()
     assert caught.value.drain_timed_out
-    assert caught.value.preemption_info.preempted_node_ids == [second]
+    info = caught.value.preemption_info
+    assert isinstance(info, train.PreemptionInfo)
+    assert info.preempted_node_ids == [second]
+    assert info.deadline_ms is not None
+    assert "max_preemption_failures=0" in str(caught.value)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.preemption_info) == (str(caught.value), info)
 
 
 def test_sigterm_to_the_driver_is_a_notice(scene: Scene, tmp_path: Path) -> None:

@@ -133,9 +133,9 @@ def test_retention_by_score_keeps_the_best_and_the_latest(tmp_path: Path) -> Non
 
     config = train.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="score")
     result = fit(tmp_path, fn, workers=1, checkpoint_config=config)
-    assert ids(result) == ["checkpoint_000003", "checkpoint_000005"]
+    assert ids(result) == ["checkpoint_000005", "checkpoint_000003"], "the best is last"
     assert result.get_best_checkpoint("score", "max").path.endswith("checkpoint_000003")
-    assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir() if p.is_dir()) == ids(result)
+    assert {p.name for p in (tmp_path / "run" / "checkpoints").iterdir() if p.is_dir()} == set(ids(result))
 
 
 def test_names_of_checkpoints(tmp_path: Path) -> None:
@@ -294,8 +294,56 @@ def test_a_finished_train_function_waits_for_its_validations(tmp_path: Path) -> 
         save(1, validation=True)
 
     result = fit(tmp_path, fn, workers=1, checkpoint_config=config, validation_config=train.ValidationConfig(validate))
-    # The best by what validation found, and the latest, which is always kept.
-    assert [metrics["validated"] for _, metrics in result.best_checkpoints] == [70, 10]
+    # The best by what validation found, which is last, and the latest, which is always kept.
+    assert [metrics["validated"] for _, metrics in result.best_checkpoints] == [10, 70]
+    assert result.checkpoint == result.best_checkpoints[0][0]
+    assert result.metrics is not None
+    assert result.metrics["validated"] == 10
+    again = train.Result.from_path(result.path)
+    assert (again.best_checkpoints, again.checkpoint) == (result.best_checkpoints, result.checkpoint)
+
+
+def test_checkpoints_are_the_same_on_all_ranks_and_as_they_are_after_the_time(tmp_path: Path) -> None:
+    def fn() -> None:
+        rank = train.get_context().get_world_rank()
+        for step in (1, 2):
+            if rank == 0:
+                save(step, validation=train.ValidationTaskConfig(fn_kwargs={"how": "slowly"}))
+            else:
+                train.report({})
+            listed = train.get_all_reported_checkpoints(train.CheckpointConsistencyMode.COMMITTED)
+            assert len(listed) == step
+            if rank == 1:
+                time.sleep(0.3)  # the other one is ahead
+        listed = train.get_all_reported_checkpoints(timeout_s=0.1)
+        assert [item.status.value for item in listed] == ["PENDING_VALIDATION"] * 2
+
+    config = train.ValidationConfig(validate, train.ValidationTaskConfig(timeout_s=1.0))
+    assert len(fit(tmp_path, fn, validation_config=config).best_checkpoints) == 2
+
+
+def test_after_a_restart_no_more_checkpoints_are_kept_in_the_end(tmp_path: Path) -> None:
+    def fn() -> None:
+        checkpoint = train.get_checkpoint()
+        for step in range(1, 3) if checkpoint is None else range(3, 5):
+            save(step, metrics={"loss": step})
+        if checkpoint is None:
+            train.get_all_reported_checkpoints()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    result = fit(
+        tmp_path,
+        fn,
+        workers=1,
+        checkpoint_config=train.CheckpointConfig(num_to_keep=1),
+        failure_config=train.FailureConfig(max_failures=1),
+    )
+    assert ids(result) == ["checkpoint_000004"]
+
+
+def test_a_path_without_a_run_is_a_runtime_error(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no run"):
+        train.Result.from_path(str(tmp_path / "none"))
 
 
 def test_committed_checkpoints_without_waiting_for_validation(tmp_path: Path) -> None:

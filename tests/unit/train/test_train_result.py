@@ -72,6 +72,7 @@ def test_from_history(tmp_path: Path) -> None:
         metrics={"loss": 1},
         rows=[{"loss": 2}, {"loss": 1}],
         checkpoints=[("a", location / "a", {"loss": 2}), ("b", location / "b", {"loss": 1})],
+        newest=location / "b",
         config={"lr": 0.1},
         error=None,
         ledger="ledger",
@@ -92,7 +93,7 @@ def test_from_history(tmp_path: Path) -> None:
 
 
 def test_a_run_without_reports(tmp_path: Path) -> None:
-    empty: Any = SimpleNamespace(metrics=None, rows=[], checkpoints=[], config=None, error=None, ledger=None)
+    empty: Any = SimpleNamespace(metrics=None, rows=[], checkpoints=[], newest=None, config=None, error=None, ledger=0)
     result = Result.from_history(Location.parse("path", tmp_path), empty)
     assert (result.metrics, result.checkpoint, result.best_checkpoints, result.error) == (None, None, [], None)
     assert "error" not in repr(result)

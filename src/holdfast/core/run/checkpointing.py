@@ -220,7 +220,7 @@ def committed(turn: Turn, event: ev.Committed) -> str:
             turn.drop_pending(pending)
     if record.validation is ValidationStatus.PENDING and event.index >= 0:  # else DriverStarted, next, asks for it
         turn.do(do.Validate(record.id))
-    _retire(turn)
+    retire(turn)
     return f"{record.id} is durable"
 
 
@@ -232,9 +232,11 @@ def _is_known(durable: Durable, record: CheckpointRecord) -> bool:
     return False
 
 
-def _retire(turn: Turn) -> None:
+def retire(turn: Turn) -> None:
+    """Delete what retention does not keep. Workers may still read what they resumed from, until the run has ended."""
     known = turn.state.durable
-    gone = superseded(known.checkpoints, known.spec, pinned={known.resume} if known.resume else set())
+    pinned = {known.resume} if known.resume and known.outcome is None else set()
+    gone = superseded(known.checkpoints, known.spec, pinned)
     if gone:
         turn.record(checkpoints=tuple(c for c in known.checkpoints if c.id not in gone))
         turn.do(*(do.Delete(id) for id in gone))
@@ -246,5 +248,5 @@ def validated(turn: Turn, event: ev.Validated) -> str:
         return structs.replace(record, validation=event.status, score=score)
 
     turn.record(checkpoints=tuple(updated(c) if c.id == event.id else c for c in turn.state.checkpoints))
-    _retire(turn)
+    retire(turn)
     return f"validation of {event.id}: {event.status.value}"

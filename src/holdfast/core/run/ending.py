@@ -61,5 +61,6 @@ def run_ended(turn: Turn, event: ev.RunEnded) -> str:
     if event.group_gone:
         turn.record(leases={})
     turn.jump(Phase.ENDED)
+    checkpointing.retire(turn)
     turn.do(do.Finish(event.outcome, event.reason))
     return f"the run {event.outcome.value}: {event.reason}"

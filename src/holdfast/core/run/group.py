@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.core.run import checkpointing, hanging, scaling, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run import hanging, scaling, timers
 from holdfast.core.run.phases import end_group, move
 from holdfast.core.run.state import Attempt, Phase, Rank, Ranks, RankStatus
 from holdfast.core.run.turn import Turn
@@ -21,6 +21,7 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     turn.jump(Phase.STARTING)
     turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
+    checkpointing.retire(turn)  # what the group before had resumed from
     return f"group {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 

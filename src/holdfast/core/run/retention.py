@@ -13,10 +13,14 @@ def superseded(checkpoints: Sequence[CheckpointRecord], spec: RunSpec, pinned: C
     if spec.num_to_keep is None or len(checkpoints) <= spec.num_to_keep:
         return []
     by_age = sorted(checkpoints, key=lambda c: c.report)
-    ranked = sorted(by_age, key=lambda c: _worth(c, spec)) if spec.scored else by_age
-    keep = {c.id for c in ranked[-spec.num_to_keep :]} | {by_age[-1].id} | set(pinned)
+    keep = {c.id for c in ranked(checkpoints, spec)[-spec.num_to_keep :]} | {by_age[-1].id} | set(pinned)
     keep |= {c.id for c in checkpoints if c.validation is ValidationStatus.PENDING}
     return [c.id for c in by_age if c.id not in keep]
+
+
+def ranked(checkpoints: Sequence[CheckpointRecord], spec: RunSpec) -> list[CheckpointRecord]:
+    """The best last; without a score the newest."""
+    return sorted(checkpoints, key=lambda c: _worth(c, spec) if spec.scored else (True, 0.0, c.report))
 
 
 def _worth(checkpoint: CheckpointRecord, spec: RunSpec) -> tuple[bool, float, int]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from holdfast.core.failures import Evidence, FailureKind, describe
+from holdfast.core.failures import Evidence
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import failing, timers
 from holdfast.core.run.phases import end_group, stops_soon
-from holdfast.core.run.state import Failure, Handover, HandoverReason, Phase, RankStatus, Verdict
+from holdfast.core.run.state import Handover, HandoverReason, Phase, RankStatus, Verdict
 from holdfast.core.run.turn import Turn
 
 _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
@@ -83,12 +83,6 @@ def handed_over(turn: Turn, event: ev.HandedOver) -> str:
     if event.generation != turn.state.generation or not turn.state.group_lives:
         return "that group is gone"
     verdict = Verdict.STOP if event.reason is HandoverReason.STOP or stops_soon(turn.state) else Verdict.RETRY
-    if event.reason is HandoverReason.PREEMPTION:
-        failing.spend(turn, FailureKind.PREEMPTED)
-        if failing.is_spent(turn.state.durable, FailureKind.PREEMPTED):
-            text = describe(-1, Evidence(preempted=True, message="its nodes are taken away once more"))
-            turn.record(failure=Failure(event.generation, -1, FailureKind.PREEMPTED, text))
-            verdict = Verdict.FAIL
     turn.record(verdict=verdict)
     end_group(turn, "handed over", graceful=False)
     return f"group {event.generation} hands over: {event.reason.value}"
