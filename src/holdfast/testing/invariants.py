@@ -153,11 +153,12 @@ class Judge:
             had.pop(event.id, None)
         invented = has.keys() - had.keys()
         expect(not invented, "1 only what is committed is offered", f"{invented} came from nowhere")
-        pinned = self._group.resume if self._group is not None else None
+        pinned = self._group.resume if self._group is not None and after.outcome is None else None
+        pinned = event.resume if isinstance(event, ev.GroupStarted) else pinned
         for id in had.keys() - has.keys():
             held = _held_by(had[id], list(had.values()), after.spec, pinned)
             expect(held is None, "2 nothing committed is lost", f"{id} was dropped, and is {held}")
-        if isinstance(event, ev.Committed):
+        if isinstance(event, ev.Committed | ev.GroupStarted | ev.RunEnded):
             records = list(has.values())
             spare = [c.id for c in records if _held_by(c, records, after.spec, pinned) is None]
             expect(not spare, "2 retention keeps no more than it must", f"{spare} could go")
@@ -248,10 +249,11 @@ class Judge:
 
     def took_up(self, group: Group, failed: Collection[tuple[int, int]], state: Durable) -> None:
         """A driver is about to begin: what the ranks of the last attempt had all reported is safe, and so is what that
-        had resumed from."""
+        had resumed from, unless the run ended and retention gave that up."""
         newest = state.newest.report if state.newest is not None else 0
         resumed = self.fates.owner(group.resume)
-        if resumed is not None and resumed not in failed and group.resume not in state.damaged:
+        lives = state.outcome is None and group.resume not in state.damaged
+        if resumed is not None and resumed not in failed and lives:
             earlier = self._engine.groups[resumed[0]]
             if resumed[1] in earlier.gathered and earlier.has_staged(resumed[1]):
                 expect(newest >= group.base, "2 a report that returned on all ranks survives", f"{resumed}")
