@@ -66,9 +66,10 @@ def test_dataframe_without_pandas_names_the_remedy(monkeypatch: pytest.MonkeyPat
         _ = Result(rows=[{"a": 1}]).metrics_dataframe
 
 
-def test_from_history(tmp_path: Path) -> None:
+def test_from_a_reading(tmp_path: Path) -> None:
     location = Location.parse("path", tmp_path)
-    history: Any = SimpleNamespace(
+    stored: Any = SimpleNamespace(
+        run=SimpleNamespace(location=location),
         metrics={"loss": 1},
         rows=[{"loss": 2}, {"loss": 1}],
         checkpoints=[("a", location / "a", {"loss": 2}), ("b", location / "b", {"loss": 1})],
@@ -78,7 +79,7 @@ def test_from_history(tmp_path: Path) -> None:
         ledger="ledger",
     )
     failed = WorkerGroupError("rank 1 was killed\nmore lines", {})
-    result = Result.from_history(location, history, error=failed, return_value=7)
+    result = Result.from_reading(stored, error=failed, return_value=7)
     assert result.metrics == {"loss": 1}
     assert result.checkpoint == Checkpoint(tmp_path / "b")
     assert result.best_checkpoints == [
@@ -93,8 +94,10 @@ def test_from_history(tmp_path: Path) -> None:
 
 
 def test_a_run_without_reports(tmp_path: Path) -> None:
-    empty: Any = SimpleNamespace(metrics=None, rows=[], checkpoints=[], newest=None, config=None, error=None, ledger=0)
-    result = Result.from_history(Location.parse("path", tmp_path), empty)
+    run = SimpleNamespace(location=Location.parse("path", tmp_path))
+    nothing = dict.fromkeys(("metrics", "newest", "config", "error", "ledger"))
+    empty: Any = SimpleNamespace(run=run, rows=[], checkpoints=[], **nothing)
+    result = Result.from_reading(empty)
     assert (result.metrics, result.checkpoint, result.best_checkpoints, result.error) == (None, None, [], None)
     assert "error" not in repr(result)
 
