@@ -28,6 +28,7 @@ from types import TracebackType
 from holdfast.drill.stage import NodeShape, Stage, marked
 from holdfast.drill.starting import signals_held, start
 from holdfast.node.process_tree import ProcessTree
+from holdfast.platform import processes
 
 _HEAD = "drill-head"
 MARK = "HOLDFAST_DRILL_CLUSTER"  # in the environment of all that is started here, also if it is orphaned
@@ -129,7 +130,7 @@ class OwnCluster:
 
     def _of_runs(self) -> list[int]:
         there = [] if self._home is None else marked(MARK, self._mark)
-        return [pid for pid in there if _name(pid).startswith(_OURS)]
+        return [pid for pid in there if processes.name(pid).startswith(_OURS)]
 
     def _add(self, shape: NodeShape) -> None:
         """Have so many nodes of that kind."""
@@ -220,13 +221,6 @@ def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         servers = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
         return [server.getsockname()[1] for server in servers]
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text()
-    except OSError:
-        return ""
 
 
 def _end(pids: Sequence[int]) -> None:

@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.drill import cluster_request
 from holdfast.drill.faults import Fault
+from holdfast.platform import processes
 from holdfast.store.location import Location
 
 SETTING = "HOLDFAST_WRAPPER"
@@ -194,9 +195,4 @@ class Stage:
 def marked(variable: str, value: object) -> list[int]:
     """The living processes in whose environment the variable has the value; none where the system does not say."""
     mark = f"{variable}={value}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
+    return [pid for pid in processes.pids() if mark in processes.environment(pid)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast.drill.faults import Fault
 from holdfast.drill.stage import Stage
+from holdfast.platform import processes
 from holdfast.store.staging import files
 
 _FOR_EVER_S = 3600
@@ -60,8 +61,7 @@ def _run_out_of_memory(stage: Stage) -> None:
         while True:
             eaten.append(os.urandom(_BLOCK))
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
+    used = processes.memory_used(resident=False)
     resource.setrlimit(resource.RLIMIT_AS, (used + _ROOM, most))
     print("holdfast drill: no control group can be made here, so memory runs out by a limit", file=sys.stderr)
     bytearray(4 * _ROOM)
@@ -72,8 +72,7 @@ def _enter_memory_group(stage: Stage) -> bool:
     version1 = (top / "memory").is_dir()
     group = (top / "memory" if version1 else top) / f"holdfast-drill-{os.getpid()}"
     try:
-        with open("/proc/self/statm") as file:
-            used = int(file.read().split()[1]) * resource.getpagesize()
+        used = processes.memory_used(resident=True)
         group.mkdir()
         stage.note_memory_group(group)
         limit = group / ("memory.limit_in_bytes" if version1 else "memory.max")

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 
 from holdfast.node.process_tree import ProcessTree
-from holdfast.platform.processes import namespace
+from holdfast.platform import processes
 
 _PREFIX = b"of="
 _MODULE = b"holdfast.node.agent_entry"
@@ -40,23 +40,21 @@ def end_leftovers(own: str) -> None:
 
 
 def _earlier(own: str) -> Iterator[int]:
-    names = os.listdir("/proc") if os.path.isdir("/proc/self") else []
-    return (int(name) for name in names if name.isdigit() and _is_earlier(int(name), own))
+    return (pid for pid in processes.pids() if _is_earlier(pid, own))
 
 
 def _is_earlier(pid: int, own: str) -> bool:
+    arguments = processes.arguments(pid)
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            arguments = file.read().split(b"\0")
         found = next((argument for argument in arguments if argument.startswith(_PREFIX)), b"")
         run, _, epoch = own.encode().partition(b":")
         return (
             _MODULE in arguments
             and found.partition(b":")[0] == run
             and int(found.partition(b":")[2]) < int(epoch)
-            and os.stat(f"/proc/{pid}").st_uid == os.getuid()
+            and processes.is_ours(pid)
             # The same path is the same run, and the same machine, in the same namespaces alone.
-            and all(namespace(kind, pid) == namespace(kind) for kind in ("mnt", "net"))
+            and all(processes.namespace(kind, pid) == processes.namespace(kind) for kind in ("mnt", "net"))
         )
-    except (OSError, ValueError):  # it has ended, or is not ours
+    except ValueError:
         return False

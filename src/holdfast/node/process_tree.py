@@ -6,7 +6,6 @@ Linux only, as the rest of what keeps a tree together; elsewhere process groups 
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import select
 import signal
@@ -36,7 +35,7 @@ class ProcessTree:
     def add_children(self, pid: int) -> None:
         """Those of a root, so that they are known when it has ended and they are no longer its."""
         with self._lock:
-            for child in _children(pid) if pid in self._ends else ():
+            for child in processes.children(pid) if pid in self._ends else ():
                 self._open(child)
 
     def kill(self) -> None:
@@ -92,7 +91,7 @@ class ProcessTree:
         while True:
             self._forget_ended()
             still = [self._stop(pid) for pid in list(self._ends)]
-            found = [self._open(child) for pid in list(self._ends) for child in _children(pid)]
+            found = [self._open(child) for pid in list(self._ends) for child in processes.children(pid)]
             if (all(still) and not any(found)) or time.monotonic() > deadline:
                 return
             time.sleep(0.001)
@@ -108,11 +107,3 @@ def _has_ended(pidfd: int, within_s: float) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(within_s * 1000))
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        with contextlib.suppress(OSError), open(path) as file:
-            found.extend(int(child) for child in file.read().split())
-    return found

@@ -29,7 +29,7 @@ from multiprocessing import parent_process
 from typing import NoReturn
 
 from holdfast.node import zygote
-from holdfast.platform import process_control
+from holdfast.platform import process_control, processes
 
 _TORCH_DEFAULT_SEED = 67280421310721
 _WITHIN_S = 10.0
@@ -152,7 +152,7 @@ def _is_safe() -> bool:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return False
-    return len(os.listdir("/proc/self/task")) - 1 <= _fork_safe_threads()
+    return processes.thread_count() - 1 <= _fork_safe_threads()
 
 
 def _forget_half_imported() -> None:
@@ -167,9 +167,8 @@ def _forget_half_imported() -> None:
 
 def _fork_safe_threads() -> int:
     """The threads of OpenBLAS, which numpy starts at import; it stops and restarts them around a fork by itself."""
-    with open("/proc/self/maps") as maps:
-        mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "openblas" in line}
-    return sum(_openblas_threads(path) - 1 for path in mapped if ".so" in path)
+    libraries = [path for path in processes.mapped_files() if "openblas" in path and ".so" in path]
+    return sum(_openblas_threads(path) - 1 for path in libraries)
 
 
 def _openblas_threads(path: str) -> int:

@@ -55,7 +55,7 @@ class Subject:
             return _STATES[state]
         if not self.asked:
             return "the process has not come to the train function yet"
-        where = _kernel_function(self.pid)
+        where = processes.kernel_function(self.pid)
         return f"the process is in state {state}{f', in {where}' if where else ''}"
 
 
@@ -90,17 +90,4 @@ def _listens(pid: int) -> bool:
     """Whether the signal would be handled; one that is not would end the process."""
     if not process_control.LINUX:
         return True
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
-    except OSError:
-        return False
-    return bool(int(caught, 16) & (1 << (SIGNAL - 1)))
-
-
-def _kernel_function(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/wchan") as file:
-            return file.read().strip("0\n")
-    except OSError:
-        return ""
+    return processes.catches(pid, SIGNAL)

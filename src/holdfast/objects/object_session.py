@@ -20,7 +20,7 @@ from pathlib import Path
 
 from holdfast.errors import StorageFullError
 from holdfast.objects import packing
-from holdfast.platform.processes import ENDED, namespace, start_time, stat_fields, state
+from holdfast.platform.processes import ENDED, are_listed, namespace, start_time, stat_fields, state
 from holdfast.private_dirs import make_private
 
 _MEMORY = "/dev/shm"
@@ -146,7 +146,7 @@ def _name(pid: int) -> str:
 
 def _lives(name: str) -> bool:
     pid = int(name.split("-")[1])
-    if os.path.exists("/proc/self/stat"):
+    if are_listed():
         return name == _name(pid) and state(pid) not in ENDED
     try:
         os.kill(pid, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 ENDED = ("", "Z", "X")  # states of what is gone, or only waits to be reaped
@@ -12,10 +13,7 @@ _START = 19  # where the start time is, behind the name
 def stat_fields(pid: int) -> list[str]:
     """What /proc/PID/stat has behind the name: the state, the parent, ...; nothing if there is no such process, or the
     system has no such file."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
 
 
 def state(pid: int) -> str:
@@ -45,3 +43,82 @@ def namespace(kind: str, pid: int | str = "self") -> str:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:
         return ""
+
+
+def are_listed() -> bool:
+    """Whether the system says anything of other processes; else only a signal tells whether one lives."""
+    return os.path.isdir("/proc/self")
+
+
+def pids() -> list[int]:
+    """All processes that can be seen from here."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()] if are_listed() else []
+
+
+def children(pid: int) -> list[int]:
+    """Of all threads of the process."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, path.read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def name(pid: int) -> str:
+    """As ps shows it, 15 characters; empty if the process is gone."""
+    return _read(pid, "comm").decode(errors="replace").strip()
+
+
+def arguments(pid: int) -> list[bytes]:
+    return _read(pid, "cmdline").split(b"\0")
+
+
+def environment(pid: int) -> list[bytes]:
+    """``NAME=value`` as the process was started with; nothing of another user's."""
+    return _read(pid, "environ").split(b"\0")
+
+
+def is_ours(pid: int) -> bool:
+    """Whether it is a process of the same user."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal."""
+    lines = _read(pid, "status").decode().splitlines()
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) & (1 << (number - 1)))
+
+
+def kernel_function(pid: int) -> str:
+    """In which function of the kernel it waits; empty if that is not known."""
+    return _read(pid, "wchan").decode().strip("0\n")
+
+
+def thread_count() -> int:
+    """Of this process, those of libraries included."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def mapped_files() -> set[str]:
+    """The files that this process has mapped, libraries among them."""
+    lines = (line.split(maxsplit=5) for line in _read("self", "maps").decode().splitlines())
+    return {fields[5] for fields in lines if len(fields) > 5}
+
+
+def memory_used(resident: bool) -> int:
+    """Bytes of this process: in memory, or of its address space. An OSError where the system does not say."""
+    return int(Path("/proc/self/statm").read_text().split()[int(resident)]) * resource.getpagesize()
+
+
+def _read(pid: int | str, file: str) -> bytes:
+    """Nothing if the process is gone, is not ours to look at, or the system has no such file."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return b""

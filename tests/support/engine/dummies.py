@@ -6,27 +6,14 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 
+from holdfast.testing.engine_runs import wait_for_ever as wait_for_ever
+from holdfast.testing.engine_runs import wait_with_children as wait_with_children
 from holdfast.worker import session
 
 told = threading.Event()
-
-
-def wait_for_ever() -> None:
-    session.current().ready()
-    while True:
-        time.sleep(60)
-
-
-def wait_with_children() -> None:
-    """One forked, one in a session of its own."""
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    wait_for_ever()
 
 
 def hold_the_interpreter() -> None:

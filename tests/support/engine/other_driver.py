@@ -11,9 +11,9 @@ from pathlib import Path
 
 from holdfast.engine.local.agent_process import Network
 from holdfast.engine.local.local_cluster import LocalCluster
+from holdfast.testing.engine_runs import Watcher, configure
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import Watcher, configure
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from holdfast.train import RunConfig, ScalingConfig
 from holdfast.train.demand import demand_of
 from support.repository import EXAMPLES
 
-MANIFESTS = EXAMPLES / "cluster"
+CLUSTERS = EXAMPLES / "cluster"
 MANIFESTS = ("kuberay.yaml", "launcher.yaml")
 ANYTHING = "*"  # names of somebody's choice, or fields that are not KubeRay's
 # The fields of the RayCluster's definition that we use. Kubernetes drops others with a warning, and the autoscaler does
@@ -84,7 +84,7 @@ def unknown(written: Any, known: Mapping[str, Any] | None, path: str = "") -> It
 
 
 def manifest() -> dict[str, Any]:
-    written: dict[str, Any] = yaml.safe_load((MANIFESTS / "kuberay.yaml").read_text())
+    written: dict[str, Any] = yaml.safe_load((CLUSTERS / "kuberay.yaml").read_text())
     return written
 
 
@@ -102,7 +102,7 @@ def every_key(written: Any) -> Iterator[tuple[dict[str, Any], str]]:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_ray_reads_it_and_it_grows_from_the_fewest_to_the_most_workers(name: str) -> None:
-    found = room(read_config(MANIFESTS / name))
+    found = room(read_config(CLUSTERS / name))
     head, group = found.types
     assert (head.seats, head.most) == (0, 0), "no worker beside the driver"
     assert (group.seats, group.least, group.most) == (1, 1, 8)
@@ -113,13 +113,13 @@ def test_ray_reads_it_and_it_grows_from_the_fewest_to_the_most_workers(name: str
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_it_names_the_range_that_it_is_meant_for(name: str) -> None:
-    least, most = re.findall(r"num_workers=\((\d+), (\d+)\)", (MANIFESTS / name).read_text())[0]
+    least, most = re.findall(r"num_workers=\((\d+), (\d+)\)", (CLUSTERS / name).read_text())[0]
     assert (int(least), int(most)) == (demand().least, demand().most)
-    assert f"--workers {least}:{most} --gpus 1" in (MANIFESTS / name).read_text()
+    assert f"--workers {least}:{most} --gpus 1" in (CLUSTERS / name).read_text()
 
 
 def test_a_word_that_the_launcher_does_not_know_is_refused(tmp_path: Path) -> None:
-    written = yaml.safe_load((MANIFESTS / "launcher.yaml").read_text())
+    written = yaml.safe_load((CLUSTERS / "launcher.yaml").read_text())
     written["min_wrokers"] = 1
     (tmp_path / "launcher.yaml").write_text(yaml.safe_dump(written))
     with pytest.raises(ValueError, match="min_wrokers"):
@@ -166,7 +166,7 @@ def test_a_group_without_limits_has_those_of_kuberay(tmp_path: Path) -> None:
 
 
 def test_labels_of_a_node_type_are_those_of_its_nodes(tmp_path: Path) -> None:
-    written = yaml.safe_load((MANIFESTS / "launcher.yaml").read_text())
+    written = yaml.safe_load((CLUSTERS / "launcher.yaml").read_text())
     written["available_node_types"]["gpu_worker"]["labels"] = {"zone": "b"}
     (tmp_path / "launcher.yaml").write_text(yaml.safe_dump(written))
     labels = {group.name: group.labels for group in read_config(tmp_path / "launcher.yaml").groups}
@@ -174,7 +174,7 @@ def test_labels_of_a_node_type_are_those_of_its_nodes(tmp_path: Path) -> None:
 
 
 def test_nodes_of_which_the_launcher_asks_the_cloud_later_have_no_resources_yet(tmp_path: Path) -> None:
-    written = yaml.safe_load((MANIFESTS / "launcher.yaml").read_text())
+    written = yaml.safe_load((CLUSTERS / "launcher.yaml").read_text())
     del written["available_node_types"]["gpu_worker"]["resources"]
     (tmp_path / "launcher.yaml").write_text(yaml.safe_dump(written))
     found = room(read_config(tmp_path / "launcher.yaml"))
@@ -210,7 +210,7 @@ def test_the_launchers_own_file_is_that_of_the_cluster_whose_head_it_is_on(
     head: str, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "ray_bootstrap_config.yaml").write_text((MANIFESTS / "launcher.yaml").read_text())
+    (tmp_path / "ray_bootstrap_config.yaml").write_text((CLUSTERS / "launcher.yaml").read_text())
     monkeypatch.setattr(growth, "_said_by_ray", lambda: None)
     monkeypatch.setattr(growth, "own_address", lambda: "10.0.0.1")
     monkeypatch.setattr(growth, "cluster_address", lambda: head)

@@ -19,11 +19,11 @@ from holdfast.engine.ray.ray_engine import RayEngine
 from holdfast.errors import ControllerError
 from holdfast.runs.stored_experiment import load
 from holdfast.store.location import Location
+from holdfast.testing.engine_contract import ClusterContract
+from holdfast.testing.engine_runs import Watcher, parent
 from holdfast.wire import messages as wire
-from support.engine.nodes_at_work import Watcher, parent
 from support.object_stores.servers import s3_server
 from support.ray_clusters import driver_shell
-from support.ray_clusters.engine_contract import EngineContract
 from support.ray_clusters.ray_machines import (
     Machines,
     RayScene,
@@ -263,7 +263,7 @@ class RayLab:
         return next(id for id in self._machines.nodes if name_of(id) == node)
 
 
-class TestRayEngine(EngineContract):
+class TestRayEngine(ClusterContract):
     @pytest.fixture
     def lab(self, machines: Machines) -> RayLab:
         return RayLab(machines)

@@ -15,9 +15,9 @@ import pytest
 
 from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.local.local_cluster import LocalCluster
+from holdfast.testing.engine_runs import configure, is_gone, parent, wait_until
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import configure, is_gone, parent, wait_until
 
 STEPS = 25
 # What may come after what. A node that is lost while it joins was never ready.

@@ -18,9 +18,9 @@ import pytest
 from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.engine.local.local_engine import LocalEngine
 from holdfast.errors import HoldfastError
+from holdfast.testing.engine_runs import PATIENCE_S, Watcher, below, configure, is_gone, parent, wait_until
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import PATIENCE_S, Watcher, below, configure, is_gone, parent, wait_until
 from support.repository import SUPPORT
 
 OTHER_DRIVER = SUPPORT / "engine" / "other_driver.py"

@@ -1,13 +1,15 @@
-"""The embedded engine keeps the contract."""
+"""The engines of this machine keep the contract."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from holdfast.engine.local.local_cluster import LocalCluster
-from support.ray_clusters.engine_contract import EngineContract
+from holdfast.engine.local.local_engine import LocalEngine
+from holdfast.testing.engine_contract import ClusterContract, EngineContract
 
 
 class LocalLab:
@@ -23,8 +25,14 @@ class LocalLab:
         self.engine.drain_node(node, deadline_s)
 
 
-class TestLocalCluster(EngineContract):
+class TestLocalCluster(ClusterContract):
     @pytest.fixture
     def lab(self) -> Iterator[LocalLab]:
         with LocalCluster() as cluster:
             yield LocalLab(cluster)
+
+
+class TestLocalEngine(EngineContract):
+    @pytest.fixture
+    def lab(self) -> SimpleNamespace:
+        return SimpleNamespace(engine=LocalEngine())

@@ -17,10 +17,10 @@ from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.errors import TuneError
 from holdfast.platform import open_files
 from holdfast.platform.process_control import LINUX
+from holdfast.testing.engine_runs import PATIENCE_S, Watcher, configure, is_gone, parent
 from holdfast.tune.experiment.experiment_session import ExperimentSession
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import PATIENCE_S, Watcher, configure, is_gone, parent
 
 REMEDY = "ulimit -n"
 pytestmark = pytest.mark.skipif(not LINUX, reason="the limit of another process can be set on Linux alone")

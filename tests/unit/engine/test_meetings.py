@@ -14,9 +14,9 @@ from holdfast.engine.local.agent_process import Network
 from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
+from holdfast.testing.engine_runs import PATIENCE_S, Watcher, configure
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import PATIENCE_S, Watcher, configure
 from support.engine.two_machines import Cable, ip
 
 

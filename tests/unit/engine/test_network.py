@@ -15,9 +15,9 @@ import pytest
 from holdfast.engine.local.agent_process import Network
 from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.node.handshake import AgentListener
+from holdfast.testing.engine_runs import PATIENCE_S, Watcher, below, configure, is_gone, wait_until
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import PATIENCE_S, Watcher, below, configure, is_gone, wait_until
 from support.engine.two_machines import Cable
 from support.repository import SUPPORT
 

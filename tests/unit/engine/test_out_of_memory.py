@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.local.local_cluster import LocalCluster
+from holdfast.testing.engine_runs import PATIENCE_S, Watcher, configure, wait_until
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import PATIENCE_S, Watcher, configure, wait_until
 
 LIMIT = 256 << 20
 GROUPS = Path("/sys/fs/cgroup")

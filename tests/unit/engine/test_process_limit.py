@@ -14,10 +14,10 @@ import pytest
 from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.node.launch import SpawnLauncher
 from holdfast.platform.process_control import LINUX
+from holdfast.testing.engine_runs import PATIENCE_S, Watcher, configure, is_gone, parent, wait_until
 from holdfast.wire import messages as wire
 from holdfast.wire.zygote_messages import NotForked
 from support.engine import dummies
-from support.engine.nodes_at_work import PATIENCE_S, Watcher, configure, is_gone, parent, wait_until
 
 GROUPS = Path("/sys/fs/cgroup")
 WHY = "no process could be started for this worker: "

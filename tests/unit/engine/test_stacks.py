@@ -12,9 +12,9 @@ import pytest
 from holdfast.engine.local.in_process import InProcessEngine
 from holdfast.engine.local.local_cluster import LocalCluster
 from holdfast.platform import processes
+from holdfast.testing.engine_runs import Watcher, configure, is_gone, parent, wait_until
 from holdfast.wire import messages as wire
 from support.engine import dummies
-from support.engine.nodes_at_work import Watcher, configure, is_gone, parent, wait_until
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.ray import ray_session, trial_grants
 from holdfast.engine.ray.connection import LeftClusterError
 from holdfast.engine.ray.ray_session import RaySession
+from holdfast.testing.engine_runs import configure
 from support.engine import dummies
-from support.engine.nodes_at_work import configure
 
 
 @pytest.mark.parametrize(

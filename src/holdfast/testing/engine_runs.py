@@ -1,9 +1,10 @@
-"""A driver in miniature: takes in what an engine says, and waits, bounded, for what it should say."""
+"""A run in miniature on an engine: takes in what its nodes say, and waits, bounded, for what they should say."""
 
 from __future__ import annotations
 
 import os
 import queue
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ import cloudpickle
 from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.platform import processes
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Place
+from holdfast.worker import session
 
 M = TypeVar("M", bound=wire.Message)
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
 
 
 def configure(run_dir: Path, work: Callable[[], Any], **changes: Any) -> wire.Configure:
@@ -77,7 +80,7 @@ class Watcher:
 
     def start(self, node: str, generation: int = 1, ranks: int = 1) -> list[int]:
         """A group on the node; the workers' pids, once they have come to their train function."""
-        places = [wire.Place(rank, rank, ranks, 0) for rank in range(ranks)]
+        places = [Place(rank, rank, ranks, 0) for rank in range(ranks)]
         self.session.send(node, wire.StartWorkers(generation, ranks, 0, None, places))
         pids: dict[int, int] = {}
         ready: set[int] = set()
@@ -113,14 +116,21 @@ def parent(pid: int) -> int:
 
 def below(pid: int) -> list[int]:
     """All living descendants."""
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        for path in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            try:
-                children = [int(child) for child in path.read_text().split()]
-            except OSError:
-                continue
-            found += children
-            todo += children
+    found = processes.children(pid)
+    for child in found:
+        found += processes.children(child)
     return found
+
+
+def wait_for_ever() -> None:
+    """Work of a worker, as the next one."""
+    session.current().ready()
+    while True:
+        time.sleep(60)
+
+
+def wait_with_children() -> None:
+    """One forked, one in a session of its own."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    wait_for_ever()

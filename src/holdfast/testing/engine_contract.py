@@ -1,4 +1,8 @@
-"""What every engine promises its driver, whatever its nodes are. A subclass says what they are."""
+"""What every engine promises its driver, whatever its nodes are: an engine's tests subclass one of these classes.
+
+``EngineContract`` is for any engine, ``ClusterContract`` for one whose nodes come and go. The fixture ``lab`` gives the
+engine, with as many nodes as ``nodes`` says, each with capacity for one worker.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,34 @@ from typing import Any, Protocol
 import pytest
 
 from holdfast.engine.engine_interface import Engine
+from holdfast.testing.engine_runs import (
+    Watcher,
+    below,
+    configure,
+    is_gone,
+    wait_for_ever,
+    wait_until,
+    wait_with_children,
+)
 from holdfast.wire import messages as wire
-from support.engine import dummies, nodes_at_work
-from support.engine.nodes_at_work import Watcher, below, configure, is_gone, wait_until
-
-nodes_at_work.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
+from holdfast.wire.worker_messages import Place
 
 
 class Lab(Protocol):
-    """Two nodes, each with room for one worker."""
-
     engine: Engine
 
-    def kill(self, node: str) -> None: ...
-    def drain(self, node: str, deadline_s: float) -> None: ...
+    def kill(self, node: str) -> None:
+        """As a machine whose power goes."""
+
+    def drain(self, node: str, deadline_s: float) -> None:
+        """Say that the node will go."""
 
 
 class EngineContract:
+    """Subclass it as ``TestMyEngine``, and override the fixture ``lab``."""
+
+    nodes = 1
+
     @pytest.fixture
     def lab(self) -> Iterator[Lab]:
         raise NotImplementedError
@@ -40,18 +55,18 @@ class EngineContract:
         for run in opened:
             run.session.close()
 
-    def open(self, lab: Lab, runs: list[Watcher], home: Path, work: Any = dummies.wait_for_ever) -> tuple[Watcher, Any]:
-        """The run, and its two agents' processes by node."""
+    def open(self, lab: Lab, runs: list[Watcher], home: Path, work: Any = wait_for_ever) -> tuple[Watcher, Any]:
+        """The run, and its agents' processes by node."""
         run = Watcher(lab.engine, configure(home, work))
         runs.append(run)
-        ready = [run.take(wire.NodeReady), run.take(wire.NodeReady)]
+        ready = [run.take(wire.NodeReady) for _ in range(self.nodes)]
         return run, {message.node_id: message.pid for message in ready}
 
     def test_a_node_joins_before_it_is_ready_and_nothing_is_left_after_the_end(
         self, lab: Lab, runs: list[Watcher], tmp_path: Path
     ) -> None:
-        run, agents = self.open(lab, runs, tmp_path, dummies.wait_with_children)
-        assert len(agents) == 2
+        run, agents = self.open(lab, runs, tmp_path, wait_with_children)
+        assert len(agents) == self.nodes
         for node in agents:
             kinds = [type(message) for where, message in run.seen if where == node]
             assert kinds.index(wire.NodeJoining) < kinds.index(wire.NodeReady)
@@ -81,16 +96,22 @@ class EngineContract:
         node, old = next(iter(agents.items()))
         os.kill(old, signal.SIGKILL)
         wait_until(lambda: len(run.taken(wire.NodeReady, node)) == 2, "the next is ready")
-        run.session.send(node, wire.StartWorkers(1, 1, 0, None, [wire.Place(0, 0, 1, 0)]))
+        run.session.send(node, wire.StartWorkers(1, 1, 0, None, [Place(0, 0, 1, 0)]))
         run.session.accept(node, run.taken(wire.NodeReady, node)[-1].pid)
         run.session.send(node, wire.StopWorkers(2, False))
         run.take(wire.WorkersGone, node, generation=2)
         assert not run.taken(wire.WorkerStarted)
 
+
+class ClusterContract(EngineContract):
+    """For an engine whose nodes come and go: the lab can kill one, and say that one will go."""
+
+    nodes = 2
+
     def test_a_killed_node_is_lost_with_all_below_it_and_the_other_stays(
         self, lab: Lab, runs: list[Watcher], tmp_path: Path
     ) -> None:
-        run, agents = self.open(lab, runs, tmp_path, dummies.wait_with_children)
+        run, agents = self.open(lab, runs, tmp_path, wait_with_children)
         a, b = agents
         (lost,), (kept,) = run.start(a), run.start(b)
         wait_until(lambda: len(below(lost)) == 2, "the worker has its children")
