@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.node.driver_connection import Line, RunLine
+from holdfast.node.driver_connection import DriverConnection, RunConnection
 from holdfast.store import metrics
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
@@ -33,8 +33,8 @@ class StandIn:
 
     def __init__(self, world: World, driver: socket.socket) -> None:
         self._world = world
-        self.line = Line(driver, world.selector, self._obey)
-        self._say = RunLine(self.line, None)
+        self.line = DriverConnection(driver, world.selector, self._obey)
+        self._say = RunConnection(self.line, None)
         self.node, self.generation, self.ranks, self.reports = "", 0, [], 0
         self.stopped_at = 0.0
 

@@ -136,7 +136,7 @@ class Link:
                 self._answered, self._unanswered = message.number, 0
                 self.heard_at = time.monotonic()
             elif not _is_output(message) or inbox.qsize() + len(self._waiting) <= _MOST_WAITING:
-                self._waiting.append(message)  # what was printed and has no room is in the logs
+                self._waiting.extend(wire.parts(message))  # what was printed and has no room is in the logs
         self._held += len(data)
         return bool(data)
 

@@ -17,6 +17,7 @@ from holdfast.wire.channel import Unpacker, pack
 
 _BACKLOG = 16 << 20  # unsent bytes to the driver above which workers are not listened to
 _ORDERS_WITHIN_S = 120.0  # the first order may be large
+_TOGETHER_WITHIN_S = 0.01  # how long a report waits for those of the other workers
 _LOOK_EVERY_S = 1.0  # at the lease: a machine that was suspended slept through the end of its time-outs
 
 
@@ -113,17 +114,38 @@ class DriverConnection:
 
 
 class RunConnection:
-    """A run's share of the line: what it says bears its number, unless it is the agent's own run."""
+    """A run's share of the line: what it says bears its number, unless it is the agent's own run.
+
+    Workers of one job report at about the same time. Their reports wait for each other, for a moment, and go as one
+    message, so that a driver of many nodes hears each of them once.
+    """
 
     def __init__(self, line: DriverConnection, run: int | None) -> None:
         self._line, self._run = line, run
+        self._held: list[wire.Reports] = []
+        self.due: float | None = None  # when they go at the latest
 
     @property
     def listening(self) -> bool:
         return self._line.listening
 
     def say(self, message: wire.RunNews) -> None:
+        if not isinstance(message, wire.Output):  # which may come before a report that was made before it
+            self.flush()
         self._line.say(self.envelope(message))
+
+    def report(self, reports: wire.Reports, workers: int) -> None:
+        """``workers``: how many of the group may report here."""
+        self._held.append(reports)
+        if len({held.rank for held in self._held}) >= workers:
+            self.flush()
+        elif self.due is None:
+            self.due = time.monotonic() + _TOGETHER_WITHIN_S
+
+    def flush(self) -> None:
+        held, self._held, self.due = self._held, [], None
+        if held:
+            self._line.say(self.envelope(held[0] if len(held) == 1 else wire.NodeReports(held)))
 
     def envelope(self, message: wire.RunNews) -> wire.Message:
         return message if self._run is None else wire.OfRun(self._run, message)

@@ -227,7 +227,10 @@ class WorkerProcesses:
 
     def _pass_on(self, process: WatchedProcess, reports: list[Report]) -> list[Report]:
         if reports and not process.task:
-            self._line.say(wire.Reports(process.generation, process.rank, reports))
+            workers = sum(not p.returned for p in self._group(process.generation))
+            self._line.report(wire.Reports(process.generation, process.rank, reports), workers)
+            if self._line.due is not None:
+                self._has_deadline()
             self._pool.warm_soon()
         return []
 
@@ -313,9 +316,12 @@ class WorkerProcesses:
     def due(self) -> float | None:
         if self._raised:
             return time.monotonic() + 0.002
-        return min((p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid), default=None)
+        times = [p.kill_at for p in self._processes.values() if p.kill_at is not None and p.pid]
+        return min(times if self._line.due is None else [*times, self._line.due], default=None)
 
     def on_time(self, now: float) -> None:
+        if self._line.due is not None and self._line.due <= now:
+            self._line.flush()
         self._pass_exceptions_on()
         for process in self._processes.values():
             if process.kill_at is not None and process.kill_at <= now and process.pid:

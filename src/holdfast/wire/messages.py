@@ -7,6 +7,7 @@ metrics, a cloudpickle of an exception).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from .message import Message as Message
@@ -168,6 +169,12 @@ class Reports(Message, frozen=True, tag=True):
     reports: list[Report]
 
 
+class NodeReports(Message, frozen=True, tag=True):
+    """What several workers of a node reported at about the same time. The driver's end of the line takes it apart."""
+
+    of: list[Reports]
+
+
 class WorkerStarted(Message, frozen=True, tag=True):
     generation: int
     rank: int
@@ -310,6 +317,7 @@ RunOrder = (
 )
 RunNews = (
     Reports
+    | NodeReports
     | WorkerStarted
     | WorkerIsReady
     | WorkerHasReturned
@@ -354,6 +362,17 @@ class CloseRun(Message, frozen=True, tag=True):
 class OfRun(Message, frozen=True, tag=True):
     run: int
     message: RunNews
+
+
+def parts(message: Message) -> Iterator[Message]:
+    """The messages that it is made of; most are one."""
+    match message:
+        case NodeReports(of):
+            yield from of
+        case OfRun(run, NodeReports(of)):
+            yield from (OfRun(run, reports) for reports in of)
+        case _:
+            yield message
 
 
 class RunClosed(Message, frozen=True, tag=True):
