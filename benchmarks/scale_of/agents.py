@@ -28,19 +28,27 @@ CONTENT = b"weights"
 SETTLES_WITHIN_S = 120.0
 
 
+class CountingConnection(DriverConnection):
+    world: World
+
+    def say(self, message: wire.Message) -> None:
+        self.world.said += not isinstance(message, wire.Pong)
+        super().say(message)
+
+
 class StandIn:
     """One agent."""
 
     def __init__(self, world: World, driver: socket.socket) -> None:
         self._world = world
-        self.line = DriverConnection(driver, world.selector, self._obey)
-        self._say = RunConnection(self.line, None)
+        self.line = CountingConnection(driver, world.selector, self._obey)
+        self.line.world = world
+        self._run = RunConnection(self.line, None)
         self.node, self.generation, self.ranks, self.reports = "", 0, [], 0
         self.stopped_at = 0.0
 
     def say(self, message: Any) -> None:
-        self._world.said += 1
-        self._say.say(message)
+        self._run.say(message)
 
     def _obey(self, order: Any) -> None:
         world = self._world
@@ -74,7 +82,7 @@ class StandIn:
         """All its workers, one after the other, as those of one job do."""
         for rank in self.ranks:
             line = metrics.line(self.reports, time.time(), {"loss": 0.5, "step": self.reports})
-            self.say(wire.Reports(self.generation, rank, [Report(self.reports, line, staged)]))
+            self._run.report(wire.Reports(self.generation, rank, [Report(self.reports, line, staged)]), len(self.ranks))
             self._world.reported += 1
         self.reports += 1
 

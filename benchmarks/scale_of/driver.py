@@ -18,16 +18,16 @@ import msgspec
 from holdfast import train
 from holdfast.engine.agent_link import Link
 from holdfast.engine.engine_interface import Inbox
-from holdfast.engine.local.agent_process import Node
+from holdfast.engine.local.agent_process import LocalNode
 from holdfast.engine.local.local_cluster import ClusterSession, LocalCluster
-from holdfast.engine.node_member import Agent, Member
+from holdfast.engine.node_member import AgentHandle, Member
 from holdfast.wire import messages as wire
 
 WORKERS = 8  # of an agent
 
 
 class StandInAgent:
-    def __init__(self, node: Node, configure: wire.Configure, path: str) -> None:
+    def __init__(self, node: LocalNode, configure: wire.Configure, path: str) -> None:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(path)
         self._link = Link(sock, configure.node_timeout_s)
@@ -53,14 +53,14 @@ class StandInMember(Member):
         self._path = path
         super().__init__(*where)
 
-    def _start_agent(self) -> Agent:
+    def _start_agent(self) -> AgentHandle:
         return StandInAgent(self._node, self._configure, self._path)
 
 
 class StandInSession(ClusterSession):
     path = ""
 
-    def add(self, node: Node) -> None:
+    def add(self, node: LocalNode) -> None:
         member = StandInMember(self.path, node, self._configure, self._inbox, self._stays)
         self._members[node.id] = member
         self._all.append(member)
@@ -79,7 +79,7 @@ class StandIns(LocalCluster):
         session = StandInSession(configure, inbox, lambda _id: False, lambda _session: None)
         session.path = self._path
         for number in range(self._agents):
-            session.add(Node(f"node-{number:04d}", float(WORKERS)))
+            session.add(LocalNode(f"node-{number:04d}", float(WORKERS)))
         return session
 
 
