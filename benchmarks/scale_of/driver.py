@@ -99,7 +99,7 @@ class Gauge:
             self.samples.append((time.time(), time.process_time(), threading.active_count()))
 
     def _time_turns(self) -> None:
-        from holdfast.driver.loop import Driver
+        from holdfast.driver.runtime import Driver
 
         take_in = Driver.take_in
 

@@ -9,9 +9,9 @@ import msgspec
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
+from holdfast.core.run.backpressure import Behind
 from holdfast.core.run.state import Durable, Failure, HandoverReason
 from holdfast.driver.accounts import Accounts
-from holdfast.driver.lag import Behind
 from holdfast.store.journal import Record
 
 _PLANNED = {

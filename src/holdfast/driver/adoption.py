@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import Durable
+from holdfast.core.run.salvage import is_adoptable
+from holdfast.core.run.state import CheckpointRecord, Durable
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.runs.past import Past
 from holdfast.store.manifests import Manifest, parse_manifest_line
 from holdfast.wire import messages as wire
 
-from .fleet import Fleet
+from .effects import Adopt, Effect, NoteAdopted
 from .late_shards import LateShards
-from .remote_storage import RemoteStorage
+from .shard_registry import ShardRegistry
 
 
 @dataclass
@@ -39,18 +40,19 @@ class _Left:
 class Adoption:
     def __init__(
         self,
-        fleet: Fleet,
-        storage: RemoteStorage,
+        shards: ShardRegistry,
+        emit: Callable[[Effect], None],
         past: Past,
         state: Durable,
+        wall: float,
         then: Callable[[list[ev.Event]], None],
         warn: Callable[[str], None],
     ) -> None:
         """``state``: the past one, with what was found in storage. ``then`` is called when no more can be brought
         there, with what the machine is to know of it; again if a node brings more."""
-        self._fleet, self._storage, self._then, self._warn = fleet, storage, then, warn
+        self._shards, self._emit, self._then, self._warn = shards, emit, then, warn
         self._past, self._state = past, state
-        self._late = LateShards(fleet, past, state, self._gathered, warn)
+        self._late = LateShards(shards, past, state, wall, self._gathered, warn)
         self._open: dict[tuple[int, int], _Left] = {}
         self._done: list[ev.Committed] = []
         self._adopted: list[Manifest] = []
@@ -68,20 +70,24 @@ class Adoption:
             except CheckpointDamagedError:
                 continue  # half written: it was never whole
             if manifest.id in stored:
-                self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
-            elif _is_wanted(manifest, self._past, self._state):
+                self._shards.note_durable(manifest.generation, manifest.index, manifest.id)
+            elif self._is_wanted(manifest):
                 self._bring(manifest, {node})
             else:
-                self._fleet.forget(manifest)
+                self._shards.forget(manifest)
         self._late.add(node, left_there, [left.manifest for left in self._open.values()])
         self._finish_if_idle()
+
+    def _is_wanted(self, manifest: Manifest) -> bool:
+        record, where = CheckpointRecord(manifest.id, manifest.report), (manifest.generation, manifest.index)
+        return is_adoptable(self._state, record, where, self._past.given_up, self._past.valid_until)
 
     def _bring(self, manifest: Manifest, nodes: set[str]) -> _Left:
         left = self._open.setdefault((manifest.generation, manifest.index), _Left(manifest))
         left.uploading |= nodes
         left.lacks = ()
         for node in sorted(nodes):
-            self._fleet.upload_from(node, manifest)
+            self._shards.upload_from(node, manifest)
         return left
 
     def _gathered(self, manifest: Manifest, nodes: set[str]) -> None:
@@ -141,16 +147,16 @@ class Adoption:
         left.is_looked_at, left.is_looked_at_too_early = True, False
         of_last_attempt = left.manifest.generation == self._state.generation
         reports = self._late.reports if of_last_attempt else []
-        self._storage.adopt(left.manifest, reports, self._committed, self._lacks)
+        self._emit(Adopt(left.manifest, reports))
 
-    def _committed(self, event: ev.Committed, manifest: Manifest) -> None:
+    def take_committed(self, event: ev.Committed, manifest: Manifest) -> None:
         del self._open[manifest.generation, manifest.index]
         self._done.append(event)
         self._adopted.append(manifest)
-        self._fleet.is_durable(manifest.generation, manifest.index, manifest.id)
+        self._shards.note_durable(manifest.generation, manifest.index, manifest.id)
         self._finish_if_idle()
 
-    def _lacks(self, manifest: Manifest, paths: Sequence[str]) -> None:
+    def take_lacking(self, manifest: Manifest, paths: Sequence[str]) -> None:
         left = self._open[manifest.generation, manifest.index]
         left.is_looked_at = False
         if left.uploading:
@@ -162,18 +168,10 @@ class Adoption:
         if left.lost:
             self._warn(f"{left.name} is given up: {left.lost}")
             del self._open[manifest.generation, manifest.index]
-            self._fleet.forget(manifest)
+            self._shards.forget(manifest)
         self._finish_if_idle()
 
     def _finish_if_idle(self) -> None:
         if not self.is_busy:
-            self._storage.note_taken_up(self._adopted, self._state)
+            self._emit(NoteAdopted(list(self._adopted), self._state))
             self._then([*sorted(self._done, key=lambda event: event.record.report)])
-
-
-def _is_wanted(manifest: Manifest, past: Past, state: Durable) -> bool:
-    """Only what is ahead of storage, and only of the last attempt or what that was built on: after the others the run
-    has gone another way."""
-    ahead = state.newest is None or manifest.report > state.newest.report
-    given_up = (manifest.generation, manifest.index) in past.given_up or manifest.id in state.damaged
-    return manifest.report <= past.valid_until.get(manifest.generation, 0) and ahead and not given_up

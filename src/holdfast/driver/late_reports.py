@@ -56,7 +56,7 @@ def take_up(past: Past, state: Durable, store: CheckpointStore, layout: RunLayou
         shards = _shards(command, ranks, store, layout)
         if shards is not None:
             append_missing(layout, command.generation, ranks, command.index)
-            taken.append(store.commit(manifest_of(command, ranks), shards))
+            taken.append(store.commit(manifest_of(command, ranks, time.time()), shards))
     return taken
 
 
@@ -104,13 +104,13 @@ def _shards(
     return shards
 
 
-def manifest_of(command: do.Commit, ranks: Sequence[RankReports]) -> Manifest:
+def manifest_of(command: do.Commit, ranks: Sequence[RankReports], created: float) -> Manifest:
     """Of a checkpoint that was reported and not heard of, without its files."""
     where = (command.id, command.generation, command.index, command.report, command.world_size)
     asked = (ranks[rank].staged[command.index].validation for rank in command.ranks)
     validation = next((arguments for arguments in asked if arguments is not None), None)
     metrics = metrics_of(ranks[0], command.index)
-    return Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
+    return Manifest(FORMAT, *where, created=created, metrics=metrics, files=[], validation=validation)
 
 
 def metrics_of(reports: RankReports, index: int) -> dict[str, Any]:

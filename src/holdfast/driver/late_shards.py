@@ -18,8 +18,8 @@ from holdfast.store.manifests import FileEntry, Manifest, Shard, choose
 from holdfast.store.report_log import RankReports
 from holdfast.wire import messages as wire
 
-from .fleet import Fleet, with_files
 from .late_reports import log_of, manifest_of
+from .shard_registry import ShardRegistry, with_files
 
 
 @dataclass
@@ -35,13 +35,14 @@ class LateShards:
 
     def __init__(
         self,
-        fleet: Fleet,
+        shards: ShardRegistry,
         past: Past,
         state: Durable,
+        wall: float,
         gathered: Callable[[Manifest, set[str]], None],
         warn: Callable[[str], None],
     ) -> None:
-        self._fleet, self._past, self._state = fleet, past, state
+        self._shards, self._past, self._state, self._wall = shards, past, state, wall
         self._gathered, self._warn = gathered, warn
         self._left: dict[int, tuple[str, wire.LeftReports]] = {}  # by rank, with its node
         self._sealing: dict[int, _Sealing] = {}  # by index
@@ -85,7 +86,7 @@ class LateShards:
                 if stored:
                     self._sealing[command.index].shards[rank] = Shard(rank, "", stored)
                 else:
-                    self._fleet.seal(self._left[rank][0], command.generation, rank, command.index)
+                    self._shards.seal(self._left[rank][0], command.generation, rank, command.index)
             self._gather_if_sealed(command.index)
 
     def sealed(self, message: wire.Sealed) -> bool:
@@ -122,7 +123,7 @@ class LateShards:
             self._give_up(index, str(error))
             return
         del self._sealing[index]
-        manifest = with_files(manifest_of(sealing.command, self.reports), [entry for entry, _ in chosen])
+        manifest = with_files(manifest_of(sealing.command, self.reports, self._wall), [entry for entry, _ in chosen])
         self._gather(manifest, self._parts((entry.path, shard.rank) for entry, shard in chosen if not entry.at))
 
     def _complete(self, manifest: Manifest, ranks: list[RankReports]) -> None:
@@ -149,5 +150,5 @@ class LateShards:
 
     def _gather(self, manifest: Manifest, parts: dict[str, dict[int, list[str]]]) -> None:
         for node, by_rank in parts.items():
-            self._fleet.gather_on(node, manifest, by_rank)
+            self._shards.gather_on(node, manifest, by_rank)
         self._gathered(manifest, set(parts))

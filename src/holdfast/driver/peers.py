@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.wire import messages as wire
 
-from .roster import Roster
+from .placement import Placement
 
 _MOST = 8  # nodes that a new one meets: with many of them all pairs would be too many
 _ATTEMPTS = 2  # one may have been going away at the first
@@ -26,15 +26,15 @@ class _Meeting:
 
 
 class Peers:
-    def __init__(self, roster: Roster, send: Callable[[str, wire.Message], None]) -> None:
-        self._roster, self._send = roster, send
+    def __init__(self, nodes: Placement, send: Callable[[str, wire.Message], None]) -> None:
+        self._nodes, self._send = nodes, send
         self._arranged = 0
         self._meetings: dict[int, _Meeting] = {}  # by number, until their outcome is known
         self._strangers: set[frozenset[str]] = set()  # pairs that cannot talk
 
     def joined(self, node: str) -> None:
         self.lost(node)  # it may be back
-        for other in [id for id in self._roster.ids if id != node and not self._roster.is_draining(id)][-_MOST:]:
+        for other in [id for id in self._nodes.ids if id != node and not self._nodes.is_draining(id)][-_MOST:]:
             self._arrange(_Meeting(other, node))
             self._arrange(_Meeting(node, other))
 
@@ -42,7 +42,7 @@ class Peers:
         """What was found out about it counts no more."""
         self._meetings = {n: m for n, m in self._meetings.items() if node not in (m.host, m.guest)}
         self._strangers = {pair for pair in self._strangers if node not in pair}
-        self._roster.set_apart(self._to_be_set_apart())
+        self._nodes.set_apart(self._to_be_set_apart())
 
     def hear(self, node: str, message: wire.DoorOpen | wire.Met) -> str | None:
         """What a person should know, if the message makes a difference."""
@@ -50,7 +50,7 @@ class Peers:
         if meeting is None or node != (meeting.host if isinstance(message, wire.DoorOpen) else meeting.guest):
             return None
         if isinstance(message, wire.DoorOpen) and not message.error:
-            address = self._roster.address(meeting.host)
+            address = self._nodes.address(meeting.host)
             self._send(meeting.guest, wire.Meet(message.meeting, address, message.port, message.token))
             return None
         del self._meetings[message.meeting]
@@ -64,7 +64,7 @@ class Peers:
     def _arrange(self, meeting: _Meeting) -> None:
         self._arranged += 1
         self._meetings[self._arranged] = meeting
-        self._send(meeting.host, wire.OpenDoor(self._arranged, self._roster.address(meeting.host)))
+        self._send(meeting.host, wire.OpenDoor(self._arranged, self._nodes.address(meeting.host)))
 
     def _cannot_talk(self, meeting: _Meeting, why: str) -> str | None:
         pair = frozenset((meeting.host, meeting.guest))
@@ -72,16 +72,16 @@ class Peers:
             return None  # the other way is known
         self._strangers.add(pair)
         apart = self._to_be_set_apart()
-        self._roster.set_apart(apart)
+        self._nodes.set_apart(apart)
         left_out = meeting.guest if meeting.guest in apart else meeting.host
         return (
-            f"{meeting.guest} cannot talk to {meeting.host} at {self._roster.address(meeting.host)} ({why}): "
+            f"{meeting.guest} cannot talk to {meeting.host} at {self._nodes.address(meeting.host)} ({why}): "
             f"{left_out} is used only where the other nodes are not enough"
         )
 
     def _to_be_set_apart(self) -> set[str]:
         """As few as leave only nodes that can talk to each other: who has most pairs first, of equals the youngest."""
-        age = {id: place for place, id in enumerate(self._roster.ids)}
+        age = {id: place for place, id in enumerate(self._nodes.ids)}
         pairs, apart = set(self._strangers), set()
         while pairs:
             count = Counter(node for pair in pairs for node in pair)

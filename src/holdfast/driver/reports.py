@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from holdfast.store.layout import RunLayout
-from holdfast.store.metrics import MetricsWriter, parse_line
+from holdfast.store.metrics import parse_line
 from holdfast.wire.messages import Reports
+
+from .effects import CallBack, Effect, WriteReports
 
 # (the report's number in the run, the metrics by rank, the id of its checkpoint)
 Callback = Callable[[int, list[dict[str, Any]], str | None], None]
@@ -19,11 +20,8 @@ class ReportBook:
     """Keeps a rank's lines only as long as a checkpoint or a callback may still need them: beyond the end of its group,
     if a checkpoint of it is still on its way then."""
 
-    def __init__(self, home: Callable[[], RunLayout], on_report: Callback | None) -> None:
-        """``home`` is asked when the first report has come."""
-        self._home = home
-        self._writer: MetricsWriter | None = None
-        self._on_report = on_report
+    def __init__(self, emit: Callable[[Effect], None], calls_back: bool) -> None:
+        self._emit, self._calls_back = emit, calls_back
         self._groups = deque([_Group(0, 0, 0)])  # the last is the present one
 
     def begin(self, generation: int, world_size: int, base: int) -> None:
@@ -32,14 +30,13 @@ class ReportBook:
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
-        if self._writer is None:
-            self._writer = MetricsWriter(self._home())
-        self._writer.append(reports.generation, reports.rank, b"".join(r.line for r in reports.reports))
+        lines = b"".join([r.line for r in reports.reports])
+        self._emit(WriteReports(reports.generation, reports.rank, lines))
         rank, group = reports.rank, self._groups[-1]
         if reports.generation != group.generation:
             return None
         group.counts[rank] = reports.reports[-1].index + 1
-        if rank == 0 or self._on_report is not None:
+        if rank == 0 or self._calls_back:
             group.lines[rank].extend(r.line for r in reports.reports)
         return reports.reports[-1].line if rank == 0 else None
 
@@ -58,7 +55,7 @@ class ReportBook:
 
     def committed(self, generation: int, index: int, id: str) -> None:
         group = self._group(generation)
-        if group is not None and self._on_report is not None:
+        if group is not None and self._calls_back:
             group.checkpoints[index] = id
 
     def call_back(self, first_pending: Mapping[int, int]) -> None:
@@ -66,23 +63,24 @@ class ReportBook:
         ``first_pending``: by generation, the first report whose checkpoint is on its way."""
         while len(self._groups) > 1:
             group = self._groups[0]
-            group.tell(first_pending.get(group.generation, math.inf), self._on_report)
+            self._tell(group, first_pending.get(group.generation, math.inf))
             if group.generation in first_pending:
                 return
             self._groups.popleft()
         group = self._groups[-1]
-        group.tell(first_pending.get(group.generation, math.inf), self._on_report)
+        self._tell(group, first_pending.get(group.generation, math.inf))
+
+    def _tell(self, group: _Group, first_pending: float) -> None:
+        """All that is ready; then forget what nobody needs any more."""
+        told = math.inf
+        if self._calls_back:
+            for number, metrics, id in group.ready(first_pending):
+                self._emit(CallBack(number, metrics, id))
+            told = group.told
+        group.forget(min(first_pending, told))
 
     def _group(self, generation: int) -> _Group | None:
         return next((group for group in self._groups if group.generation == generation), None)
-
-    def sync(self) -> None:
-        if self._writer is not None:
-            self._writer.sync()
-
-    def close(self, sync: bool = True) -> None:
-        if self._writer is not None:
-            self._writer.close(sync)
 
 
 class _Group:
@@ -94,7 +92,7 @@ class _Group:
         self.counts: list[float] = [0] * world_size  # reports made; endless for a rank that has returned
         self.checkpoints: dict[int, str] = {}  # committed ones that the callback is still to be told of
         self._first = [0] * world_size  # the index of each rank's first line that is kept
-        self._told = 0  # reports already given to the callback
+        self.told = 0  # reports already given to the callback
 
     def metrics(self, rank: int, index: int) -> dict[str, Any]:
         if rank >= len(self.lines):
@@ -102,19 +100,19 @@ class _Group:
         at = index - self._first[rank]
         return metrics_in(self.lines[rank][at]) if 0 <= at < len(self.lines[rank]) else {}
 
-    def tell(self, first_pending: float, on_report: Callback | None) -> None:
-        """All that is ready; then forget what nobody needs any more."""
+    def ready(self, first_pending: float) -> Iterator[tuple[int, list[dict[str, Any]], str | None]]:
+        """What the callback is to be told now."""
         if not self.lines:
             return
-        if on_report is not None:
-            made = max(first + len(lines) for first, lines in zip(self._first, self.lines, strict=True))
-            while self._told < min(made, *self.counts, first_pending):
-                index, self._told = self._told, self._told + 1
-                metrics = [self.metrics(rank, index) for rank in range(len(self.lines))]
-                on_report(self._base + index + 1, metrics, self.checkpoints.pop(index, None))
-        self._forget(min(first_pending, *self.counts, self._told if on_report else math.inf))
+        made = max(first + len(lines) for first, lines in zip(self._first, self.lines, strict=True))
+        while self.told < min(made, *self.counts, first_pending):
+            index, self.told = self.told, self.told + 1
+            metrics = [self.metrics(rank, index) for rank in range(len(self.lines))]
+            yield self._base + index + 1, metrics, self.checkpoints.pop(index, None)
 
-    def _forget(self, before: float) -> None:
+    def forget(self, before: float) -> None:
+        """What nobody needs any more, and all ranks have made."""
+        before = min(before, *self.counts) if self.counts else before
         for rank, lines in enumerate(self.lines):
             while lines and self._first[rank] < before:
                 lines.popleft()

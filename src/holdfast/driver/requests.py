@@ -5,18 +5,19 @@ A request waits only as long as it can still be answered: a collective that a re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
 
+from holdfast.core.run.retention import ranked
 from holdfast.core.run.state import RankStatus, RunState, ValidationStatus
-from holdfast.errors import message_of
 from holdfast.wire.messages import Asked
 from holdfast.wire.worker_messages import Reply
 
-from .plan import ShardSource
+from .effects import Effect, GiveShard, ListCheckpoints
+from .outbox import Outbox
 
 _COLLECTIVES = ("barrier", "broadcast", "gather")
 _NOTHING = cloudpickle.dumps(None)
@@ -31,14 +32,13 @@ class _Waiting:
 class Requests:
     def __init__(
         self,
-        reply: Callable[[Reply], None],
-        list_checkpoints: Callable[[], list[dict[str, Any]]],
+        outbox: Outbox,
+        emit: Callable[[Effect], None],
         node_of: Callable[[int, int], str],
-        shards: ShardSource | None,
+        validated: Mapping[str, Any],
     ) -> None:
-        self._reply = reply
-        self._list_checkpoints = list_checkpoints
-        self._node_of, self._shards = node_of, shards
+        """``validated``: what validations found, by checkpoint."""
+        self._outbox, self._emit, self._node_of, self._validated = outbox, emit, node_of, validated
         self._collective: dict[int, Asked] = {}  # by rank
         self._waiting: list[_Waiting] = []
         self._generation = 0
@@ -50,13 +50,11 @@ class Requests:
         kind = asked.request.kind
         if kind in _COLLECTIVES:
             self._collective[asked.rank] = asked
-        elif kind == "checkpoints now":
-            self._answer(asked, cloudpickle.dumps(self._list_checkpoints()))
-        elif kind in ("checkpoints", "durable", "shard"):
+        elif kind in ("checkpoints", "checkpoints now", "durable", "shard"):
             body = cloudpickle.loads(asked.request.body) if kind == "checkpoints" else None
             self._waiting.append(_Waiting(asked, bool(body and body["validated"])))
         else:
-            self._answer(asked, b"", f"the driver does not know the request {kind!r}")
+            self.answer(asked, b"", f"the driver does not know the request {kind!r}")
 
     def settle(self, state: RunState) -> None:
         """Answer what can be answered now."""
@@ -83,44 +81,40 @@ class Requests:
         elif "gather" in kinds:
             body = cloudpickle.dumps([self._collective[rank].request.body for rank in range(len(state.ranks))])
         for asked in self._collective.values():
-            self._answer(asked, body, error)
+            self.answer(asked, body, error)
         self._collective = {}
 
     def _settled(self, waiting: _Waiting, state: RunState) -> bool:
         asked = waiting.asked
         if asked.request.kind == "shard":
-            self._give_shard(asked, len(state.ranks))
+            nodes = [self._node_of(asked.generation, rank) for rank in range(len(state.ranks))]
+            self._emit(GiveShard(asked, nodes))
             return True
-        reports = asked.request.index
-        if any(index < reports for index in state.pending):
+        if _waits_for_storage(asked, state):
             return False
-        if asked.request.kind == "checkpoints" and not state.complete(reports - 1):
+        if asked.request.kind == "checkpoints" and not state.complete(asked.request.index - 1):
             return False  # a rank that lags behind may still bring files, so that the answer would depend on who asks
         if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
             return False
-        if asked.request.kind == "checkpoints":
-            self._answer(asked, cloudpickle.dumps(self._list_checkpoints()))
+        if asked.request.kind in ("checkpoints", "checkpoints now"):
+            listed, found = ranked(state.checkpoints, state.spec), self._validated
+            self._emit(ListCheckpoints(asked, [(c.id, c.validation.value, found.get(c.id) or {}) for c in listed]))
         else:
-            self._answer(asked, _NOTHING, _not_durable(asked, state))
+            self.answer(asked, _NOTHING, _not_durable(asked, state))
         return True
 
-    def _give_shard(self, asked: Asked, world_size: int) -> None:
-        name, lost = cloudpickle.loads(asked.request.body)
-        nodes = [self._node_of(asked.generation, rank) for rank in range(world_size)]
-        try:
-            assert self._shards is not None
-            shard = self._shards.shard(name, asked.generation, asked.rank, nodes, lost)
-        except Exception as error:
-            self._answer(asked, b"", f"dataset {name!r} cannot be split: {type(error).__name__}: {message_of(error)}")
-        else:
-            self._answer(asked, cloudpickle.dumps(shard))
+    def answer(self, asked: Asked, body: bytes, error: str = "") -> None:
+        self._outbox.tell(Reply(asked.generation, asked.rank, asked.request.request, body, error))
 
-    def close(self) -> None:
-        if self._shards is not None:
-            self._shards.close()
 
-    def _answer(self, asked: Asked, body: bytes, error: str = "") -> None:
-        self._reply(Reply(asked.generation, asked.rank, asked.request.request, body, error))
+def _waits_for_storage(asked: Asked, state: RunState) -> bool:
+    """Commits are in the order of the reports. A checkpoint that is lost is waited for no longer, whatever the earlier
+    ones do."""
+    if asked.request.kind == "checkpoints now":
+        return False
+    if asked.request.kind == "durable":
+        return asked.request.index - 1 in state.pending
+    return any(index < asked.request.index for index in state.pending)
 
 
 def _not_durable(asked: Asked, state: RunState) -> str:

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 from holdfast.core.run import events as ev
+from holdfast.core.run.observer import Observer
 from holdfast.core.run.state import Outcome, Phase, RunState, Verdict
 
-from .desk import Desk
-from .plan import Ending
+from .display import Display
+from .effects import Stepped
+from .plan import Ending, Plan
 
 
-def show(desk: Desk, event: ev.Event, before: RunState, state: RunState) -> None:
-    """One step: it is journalled, and about to be acted on."""
-    display = desk.display
-    desk.observer.saw(event, before, state)
+def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> None:
+    """It is journalled, and about to be acted on."""
+    event, before, state = step.event, step.before, step.after
+    observer.saw(event, before, state)
     if state.failure is not None and state.failure is not before.failure:
-        display.failure(state.failure.text, desk.accounts.action(state.durable))
-        if desk.plan.on_failure is not None and not state.failure.instead:
-            desk.plan.on_failure(desk.accounts.exceptions())
+        display.failure(state.failure.text, step.action)
+        if plan.on_failure is not None and step.failures is not None:
+            plan.on_failure(dict(step.failures))
     if isinstance(event, ev.Committed) and event.index >= 0:
         display.checkpoint(event.record.id, event.record.report)
     if isinstance(event, ev.StorageLags):
-        desk.warn(_how_far_behind(str(desk.lag.behind), event.stalled, before.stalled))
+        text = _how_far_behind(str(step.behind), event.stalled, before.stalled)
+        display.warning(text)
+        observer.warned(text)
     if len(state.unsaved) != len(before.unsaved):
-        display.pending(len(state.unsaved), desk.lag.behind.bytes)
+        display.pending(len(state.unsaved), step.behind.bytes)
     if state.attempt is not None and state.ranks.statuses != before.ranks.statuses:
         display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
     if state.phase is not before.phase:
         display.state(state.phase.value, _detail(state))
 
 
-def closing_words(desk: Desk, ending: Ending) -> str:
-    newest = desk.state.newest
+def closing_words(plan: Plan, state: RunState, ending: Ending) -> str:
+    newest = state.newest
     saved = f"last checkpoint: {newest.id}" if newest else "no checkpoint was saved"
     if ending.outcome is Outcome.STOPPED:
-        return f"{saved}. To go on, {desk.plan.how_to_go_on}"
+        return f"{saved}. To go on, {plan.how_to_go_on}"
     if ending.error is not None:
         return str(ending.error).partition("\n")[0]
-    return f"{saved}; results in {desk.plan.location}"
+    return f"{saved}; results in {plan.location}"
 
 
 def _how_far_behind(behind: str, stalled: bool, stalled_before: bool) -> str:

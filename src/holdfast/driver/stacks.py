@@ -5,9 +5,7 @@ A rank that hangs makes its peers wait in a collective. So the cause is the one 
 
 from __future__ import annotations
 
-import contextlib
 import re
-from pathlib import Path
 
 from holdfast.core.run.state import RankStatus, RunState
 from holdfast.wire import messages as wire
@@ -42,10 +40,8 @@ class Stacks:
         running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}
         return running <= self._texts.keys()
 
-    def write(self, path: Path) -> None:
-        with contextlib.suppress(OSError):  # they are shown all the same
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("\n".join(f"rank {rank}\n{text.rstrip()}\n" for rank, text in sorted(self._texts.items())))
+    def text(self) -> str:
+        return "\n".join(f"rank {rank}\n{text.rstrip()}\n" for rank, text in sorted(self._texts.items()))
 
     def summary(self) -> list[str]:
         """One line a rank: where its main thread is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunState
@@ -10,43 +10,46 @@ from holdfast.errors import StorageError
 from holdfast.store.manifests import manifest_line
 from holdfast.wire import messages as wire
 
-from .fleet import Fleet
-from .remote_storage import RemoteStorage
-from .storage import DiskStorage
+from .effects import Effect, FindManifest, Verify
+from .outbox import Outbox
+from .shard_registry import ShardRegistry
 
 
 class Verification:
-    def __init__(self, fleet: Fleet, storage: DiskStorage | RemoteStorage) -> None:
-        self._fleet, self._storage = fleet, storage
+    def __init__(self, outbox: Outbox, shards: ShardRegistry, emit: Callable[[Effect], None], is_remote: bool) -> None:
+        self._outbox, self._shards, self._emit, self._is_remote = outbox, shards, emit, is_remote
         self._waiting: str | None = None  # until it is in storage, as some nodes have no part of it, or only a part
         self._staged: set[str] = set()  # what nodes look at that was not in storage when they were asked
 
     def begin(self, id: str, state: RunState) -> None:
         self._waiting = None
-        if isinstance(self._storage, DiskStorage):
-            self._storage.verify(id)
+        if not self._is_remote:
+            self._emit(Verify(id))
             return
-        manifest = self._fleet.manifest_of(id)
+        manifest = self._shards.manifest_of(id)
         if manifest is None:
-            self._storage.find_manifest(id, partial(self._fleet.fetch, id))
-        elif self._fleet.is_at_hand(manifest.generation, manifest.index):
+            self._emit(FindManifest(id))
+        elif self._shards.is_at_hand(manifest.generation, manifest.index):
             self._staged.add(id)
-            self._fleet.fetch(id, manifest_line(manifest), stored=False)
+            self._outbox.fetch(id, manifest_line(manifest), stored=False)
         elif all(pending.is_uploaded for pending in state.unsaved if pending.id == id):
             self._staged.add(id)
-            self._fleet.fetch(id, manifest_line(manifest))
+            self._outbox.fetch(id, manifest_line(manifest))
         else:
             self._waiting = id
 
-    def go_on(self, state: RunState) -> None:
+    def resume(self, state: RunState) -> None:
         """Something has been uploaded."""
         if self._waiting is not None:
             self.begin(self._waiting, state)
 
-    def fetched(self, node: str, message: wire.Fetched) -> ev.Event | None:
+    def take_manifest(self, id: str, line: bytes) -> None:
+        self._outbox.fetch(id, line)
+
+    def take_fetched(self, node: str, message: wire.Fetched) -> ev.Event | None:
         """What a node's answer means, when it decides the matter."""
         id, error = message.id, message.error
-        if not self._fleet.fetched(node, id, bool(error)):
+        if not self._outbox.take_fetched(node, id, bool(error)):
             return None
         staged = id in self._staged
         self._staged.discard(id)

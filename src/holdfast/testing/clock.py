@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-from holdfast.core.run.timers import Timer
+from holdfast.driver.effects import Now
 
 
 class Clock:
@@ -36,51 +36,24 @@ class Clock:
         return True
 
 
-class Timers:
-    """The timers of a driver. Its clock may jump, or stand still for a while, and never goes back."""
+class DriverClock:
+    """What a driver reads. It may jump, or stand still for a while, and never goes back; the wall clock may."""
 
-    def __init__(self, clock: Clock, fired: Callable[[Timer], None]) -> None:
-        self._clock, self._fired = clock, fired
-        self._due: dict[Timer, tuple[int, float]] = {}  # its number, and when it is due
-        self._count = 0
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._skew = 0.0
         self._now = 0.0
+        self.wall_skew = 0.0
 
-    @property
-    def pending(self) -> Set[Timer]:
-        return self._due.keys()
-
-    def tell(self) -> float:
-        """The time, as far as the driver knows."""
+    def tell(self) -> Now:
         self._now = max(self._now, self._clock.now + self._skew)
-        return self._now
+        return Now(self._now, self._clock.now + self.wall_skew)
 
-    def jump(self, seconds: float) -> None:
-        """Forward; or it stands still for so long."""
+    def when(self, due: float) -> float:
+        """In real time, as far as the clock does not jump again."""
+        return due - self._skew
+
+    def jump(self, seconds: float) -> float:
+        """Forward; or it stands still for so long. How far it jumped."""
         self._skew += seconds
-        for timer, (number, _) in self._due.items():
-            self._clock.after(0.0, self._fire, timer, number)
-
-    def set(self, timer: Timer, after_s: float) -> None:
-        # Never at once: in real time a timer that is due in no time is still later than now.
-        after_s = max(after_s, 0.001)
-        self._count += 1
-        self._due[timer] = (self._count, self.tell() + after_s)
-        self._clock.after(after_s, self._fire, timer, self._count)
-
-    def cancel(self, timer: Timer) -> bool:
-        """Whether it was set."""
-        return self._due.pop(timer, None) is not None
-
-    def clear(self) -> None:
-        self._due.clear()
-
-    def _fire(self, timer: Timer, number: int) -> None:
-        known, due = self._due.get(timer, (0, 0.0))
-        if known != number:
-            return
-        if due - self.tell() > 1e-6:
-            self._clock.at(due - self._skew, self._fire, timer, number)
-        else:
-            del self._due[timer]
-            self._fired(timer)
+        return seconds

@@ -13,8 +13,8 @@ from holdfast.core.run import timers
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
 
-from .fake_engine import FakeEngine
-from .fake_group import Worker
+from .simulated_group import Worker
+from .simulated_workers import Workers
 
 MOST_UPLOADS = 2
 Where = tuple[int, int]  # a checkpoint, by the generation and the index of its report
@@ -32,8 +32,8 @@ def expect(lawful: bool, invariant: str, what: str) -> None:
 
 
 class Fates:
-    def __init__(self, engine: FakeEngine) -> None:
-        self._engine = engine
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
         self._roots: dict[int, tuple[int, ...]] = {}  # by generation: the history that it started from
         self._owners: dict[str, Where] = {}  # by id
         self._generations: list[int] = []  # the driver's groups
@@ -69,7 +69,7 @@ class Fates:
 
     def waits(self, generation: int, rank: int) -> bool:
         """Whether the driver knows that the rank waits for storage."""
-        waiting = self._engine.groups[generation].waiting
+        waiting = self._workers.groups[generation].waiting
         return any((generation, index, rank) in self._waiters for index, ws in waiting.items() if _has(ws, rank))
 
     def owner(self, id: str | None) -> Where | None:
@@ -87,7 +87,7 @@ class Fates:
         return [
             (generation, index)
             for generation in self._generations
-            if (group := self._engine.groups.get(generation)) is not None
+            if (group := self._workers.groups.get(generation)) is not None
             for index in sorted(group.files)
             if (generation, index) not in self._settled and group.reported_by_all(index)
         ]
@@ -122,8 +122,8 @@ class Fates:
             self._committing.discard((event.generation, event.index))
         elif _ends_the_sync_period(event):
             self._synced = newest
-        elif isinstance(event, ev.StagedLost) and not any(p.id == event.id for p in after.unsaved):
-            self._lose(self._owners[event.id])
+        elif isinstance(event, ev.StagedLost) and event.id not in {p.id for p in after.unsaved}:
+            self._lose(self._owners.get(event.id))
 
     def name(self, id: str, where: Where, remote: bool) -> None:
         owner = self._owners.get(id, where)
@@ -131,7 +131,9 @@ class Fates:
         expect(not twice, "1 far away no name is used twice", f"{id} for {where}, and for {owner} before")
         self._owners[id] = where
 
-    def _lose(self, where: Where) -> None:
+    def _lose(self, where: Where | None) -> None:
+        if where is None:
+            return  # an earlier driver's, which nobody has named
         in_storage = where not in self._settled and self._uploading.get(where) == set()
         expect(not in_storage, "2 nothing whole is given up", f"{where} was lost when all of it was in storage")
         self.settle(where)
@@ -140,7 +142,8 @@ class Fates:
         where = (command.generation, command.index)
         expect(where not in self._settled, "1 only what is wanted is uploaded", str(command))
         expect(self._owners[command.id] == where, "1 far away no name is used twice", str(command))
-        self._uploading[where] = set(command.ranks)
+        there = {rank for p in after.unsaved if p.id == command.id for rank in p.uploaded}
+        self._uploading[where] = set(command.ranks) - there  # what came late of an earlier try is there
         busy = [where for where, ranks in self._uploading.items() if ranks]
         expect(len(busy) <= MOST_UPLOADS, "few uploads at once", f"{busy}")
         report = self.report(where)
@@ -178,7 +181,7 @@ class Fates:
         may_go = spec.remote and spec.num_to_keep is not None and not spec.scored and not wanted
         lawful = may_go and newer >= max(1, spec.num_to_keep or 0)
         expect(lawful, "2 nothing whole is given up", f"{command} with {newer} newer ones")
-        self._engine.count("a checkpoint was superseded before its upload")
+        self._workers.count("a checkpoint was superseded before its upload")
         self.settle(where)
 
     def remove(self, command: do.Discard) -> None:

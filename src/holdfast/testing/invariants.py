@@ -6,7 +6,7 @@ What is durable is judged on a replay that takes each record as it is journalled
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec import structs
 
@@ -16,25 +16,28 @@ from holdfast.core.run import step, timers
 from holdfast.core.run.phases import TRANSITIONS
 from holdfast.core.run.state import CheckpointRecord, Durable, Outcome, Phase, RunSpec, RunState, ValidationStatus
 from holdfast.core.run.timers import Timer
+from holdfast.runs.past import Past
+from holdfast.store.manifests import Manifest
 
 from .budgets import Budgets
-from .fake_engine import FakeEngine
-from .fake_group import Group, Status
-from .fake_store import FakeStore
 from .fates import Fates, Violation, expect
 from .room import Room
+from .simulated_group import Group, Status, Worker, rank_of
+from .simulated_storage import SimulatedStorage
+from .simulated_workers import Workers
 
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
 JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
 
 
 class Judge:
-    def __init__(self, engine: FakeEngine, store: FakeStore) -> None:
+    def __init__(self, workers: Workers, store: SimulatedStorage) -> None:
         self.shadow = Durable()  # the replay of the journal so far
-        self._engine, self._store, self.fates = engine, store, Fates(engine)
+        self._workers, self._store, self.fates = workers, store, Fates(workers)
         self._history: list[int] = []  # the generation that made each report that survives
         self._verified: set[str] = set()
-        self._budgets, self._room = Budgets(), Room(engine)
+        self._validating: set[str] = set()
+        self._budgets, self._room = Budgets(), Room(workers)
         self._group: ev.GroupStarted | None = None  # the driver's last one
         self._asked_to_stop = False
         self._at_once = False
@@ -51,6 +54,7 @@ class Judge:
     def recovered(self, state: Durable) -> None:
         _agree(state, self.shadow, "a replay of the whole journal")
         self._verified.clear()
+        self._validating.clear()
         self.fates.driver_begins()
 
     def journalled(self, event: ev.Event) -> None:
@@ -63,19 +67,19 @@ class Judge:
         expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
         self._budgets.journalled(before, event, after)
         if after.failure is not None and after.failure.instead and after.failure is not before.failure:
-            self._engine.count("a failure was laid to the loss of a node")
+            self._workers.count("a failure was laid to the loss of a node")
         self._judge_checkpoints(before, event, after)
         if isinstance(event, ev.DriverStarted):
             expect(event.epoch > before.epoch, "3 one driver", f"epoch {event.epoch} after {before.epoch}")
             self._group, self._asked_to_stop, self._at_once = None, False, False
         elif isinstance(event, ev.GroupStarted):
             self._judge_start(before, event)
-        elif isinstance(event, ev.WorkerFailed) and self._engine.group is not None:
-            where = self._engine.node_of(event.generation, event.rank)
+        elif isinstance(event, ev.WorkerFailed) and self._workers.group is not None:
+            where = self._workers.node_of(event.generation, event.rank)
             expect(event.node == where, "failures are counted by node", f"{event} was on {where}")
             hung = event.evidence.stalled_s is not None and not event.evidence.message
             waits = hung and self.fates.waits(event.generation, event.rank)
-            stuck = any(w.stuck for w in self._engine.group.workers)
+            stuck = any(w.stuck for w in self._workers.group.workers)
             expect(stuck or not waits, "to wait for storage is no hang", str(event))
             watched = before.spec.hang_timeout_s or (60.0 if before.spec.learns_hangs else math.inf)
             early = hung and event.evidence.started and (event.evidence.stalled_s or 0.0) < watched
@@ -108,6 +112,8 @@ class Judge:
             self._verified.add(event.id)
         elif isinstance(event, ev.StagedLost | ev.Damaged):
             self._verified.discard(event.id)
+        elif isinstance(event, ev.Validated):
+            self._validating.discard(event.id)
         for command in commands:
             if isinstance(command, do.Delete):
                 held = any(c.id == command.id for c in after.checkpoints)
@@ -120,12 +126,22 @@ class Judge:
                 verified = command.resume is None or command.resume in self._verified
                 expect(verified, "1 only what was verified is offered", str(command))
                 self._verified.clear()
+                self._judge_group_start(command)
             elif isinstance(command, do.Upload):
                 self.fates.upload(command, after)
+            elif isinstance(command, do.Gather):
+                self._judge_whole(command)
+            elif isinstance(command, do.Commit):
+                self._judge_commit(command)
+            elif isinstance(command, do.Validate):
+                expect(command.id not in self._validating, "a checkpoint is validated once", str(command))
+                self._validating.add(command.id)
             elif isinstance(command, do.SetTimer) and command.timer == timers.HANG:
                 expect(command.after_s > 0, "the watch for hangs does not burn a core", str(command))
-            elif isinstance(command, do.Discard) and not self._at_once:
-                self.fates.discard(command, after, self._group.resume if self._group is not None else None)
+            elif isinstance(command, do.Discard):
+                self.fates.remove(command)
+                if not self._at_once:
+                    self.fates.discard(command, after, self._group.resume if self._group is not None else None)
 
     def _judge_phase(self, before: RunState, event: ev.Event, after: RunState) -> None:
         was, now = before.phase, after.phase
@@ -184,25 +200,25 @@ class Judge:
         """What the groups made complete is durable before the run goes on, or storage failed on it. Where storage is
         far away it need only be hashed before the next group starts; at the end, it is durable too."""
         for where in self.fates.unsettled():
-            group = self._engine.groups[where[0]]
+            group = self._workers.groups[where[0]]
             on_its_way = self.shadow.spec.remote and not at_the_end and group.is_whole(where[1])
             kept = on_its_way or (self._budgets.cut_off and where[1] not in group.discarded)
             expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
 
     def _judge_end(self, event: ev.RunEnded, after: Durable) -> None:
         if not self._at_once:
-            gone = not self._engine.group_lives
+            gone = not self._workers.group_lives
             expect(gone, "4 no process outlives its run", f"group {after.generation} lives at the end")
             self._judge_left_behind(at_the_end=True)
         if event.outcome is Outcome.FINISHED:
-            group = self._engine.group
+            group = self._workers.group
             done = group is not None and all(w.status is Status.RETURNED for w in group.workers)
             expect(done, "9 finished means that every rank returned", f"group {after.generation} did not")
             self._judge_result()
 
     def _judge_result(self) -> None:
         """A run that finished has the last checkpoint that it made."""
-        group = self._engine.group
+        group = self._workers.group
         assert group is not None
         last = (group.generation, max(group.files)) if group.files else self.fates.owner(group.resume)
         had = last is None or not self.fates.is_of_this_driver(last) or self.fates.is_committed(last)
@@ -213,9 +229,9 @@ class Judge:
         self.fates.rests(state, waited_for)
         self._room.rests(state, waited_for)
 
-    def starts_group(self, command: do.StartGroup) -> None:
-        alive = [w for g in self._engine.groups.values() if g.generation > command.generation - 4 for w in g.workers]
-        gone = not self._engine.group_lives and not any(worker.lives for worker in alive)
+    def _judge_group_start(self, command: do.StartGroup) -> None:
+        alive = [w for g in self._workers.groups.values() if g.generation > command.generation - 4 for w in g.workers]
+        gone = not self._workers.group_lives and not any(worker.lives for worker in alive)
         expect(gone, "4 the old group is gone before the next starts", str(command))
         expect(command.generation == self.shadow.generation, "4 generations are new", str(command))
         if command.resume is None:
@@ -228,44 +244,53 @@ class Judge:
             same = list(lineage) == self._history
             expect(same, "7 history is contiguous", f"{lineage} is not {self._history}")
 
-    def gathers(self, command: do.Gather) -> None:
-        self._judge_whole(command)
+    def adopts(self, manifest: Manifest) -> None:
+        """A checkpoint of a driver that has died, from its nodes: judged by what the workers did."""
+        group, invariant = self._workers.groups[manifest.generation], "1 a committed checkpoint is complete"
+        made = all(w.reports > manifest.index or w.status is Status.RETURNED for w in group.workers)
+        expect(made, invariant, f"not all ranks have made report {manifest.index}: {manifest.id}")
+        ranks = {rank_of(entry.path) for entry in manifest.files}
+        expect(ranks == group.staged[manifest.index], invariant, f"{ranks} of {group.staged[manifest.index]}")
+        there = {rank for _, rank in self._store.files.get(manifest.id, set())}
+        expect(ranks == there, invariant, f"{there} of {ranks} in storage: {manifest.id}")
+        self.fates.name(manifest.id, (manifest.generation, manifest.index), self.shadow.spec.remote)
 
-    def adopts(self, found: do.Gather) -> tuple[int, ...]:
-        return self.fates.lineage((found.generation, found.index))
-
-    def takes_up(self, command: do.Commit) -> tuple[int, ...]:
-        """A checkpoint of a driver that has died: judged by what the workers did, and not by what anybody heard."""
-        group, invariant = self._engine.groups[command.generation], "1 a committed checkpoint is complete"
+    def takes_up(self, command: do.Commit) -> None:
+        """The same on a disk that the driver reaches, by what nobody may have heard."""
+        group, invariant = self._workers.groups[command.generation], "1 a committed checkpoint is complete"
         made = all(w.reports > command.index or w.status is Status.RETURNED for w in group.workers)
         expect(made, invariant, f"not all ranks have made report {command.index}: {command}")
         expect(set(command.ranks) == group.staged[command.index], invariant, f"ranks are missing: {command}")
-        there = self._store.has_shard(group, command.index)
+        there = not any(group.lacks_shard(group.workers[rank], command.index) for rank in command.ranks)
         expect(there, invariant, f"shards are not on disk: {command}")
         expect(command.report == group.base + command.index + 1, "7 history is contiguous", str(command))
-        where = command.generation, command.index
-        self.fates.name(command.id, where, self.shadow.spec.remote)
-        return self.fates.lineage(where)
+        self._judge_name(command)
 
-    def took_up(self, group: Group, failed: Collection[tuple[int, int]], state: Durable) -> None:
-        """A driver is about to begin: what the ranks of the last attempt had all reported is safe, and so is what that
-        had resumed from, unless the run ended and retention gave that up."""
+    def _judge_name(self, command: do.Commit) -> None:
+        free = command.id not in self._store.manifests
+        expect(free, "1 a committed checkpoint is never written into again", str(command))
+        self.fates.name(command.id, (command.generation, command.index), self.shadow.spec.remote)
+
+    def took_up(self, past: Past, state: Durable, is_reachable: Callable[[Worker], bool]) -> None:
+        """A driver begins: what the ranks of the last attempt had all reported is safe, and so is what that had resumed
+        from, as far as the nodes that have it came in time."""
         newest = state.newest.report if state.newest is not None else 0
-        resumed = self.fates.owner(group.resume)
-        lives = state.outcome is None and group.resume not in state.damaged
-        if resumed is not None and resumed not in failed and lives:
-            earlier = self._engine.groups[resumed[0]]
-            if resumed[1] in earlier.gathered and earlier.has_staged(resumed[1]):
-                expect(newest >= group.base, "2 a report that returned on all ranks survives", f"{resumed}")
+        group = self._workers.groups.get(past.last_group.generation) if past.last_group is not None else None
+        if group is None or past.last_group is None or len(group.workers) < past.last_group.world_size:
+            return  # the driver died before it had started all of it
+        here = all(is_reachable(worker) and not worker.log_is_lost for worker in group.workers)
+        if past.state.spec.remote and not here:
+            return
         for index in group.staged:
             made = all(w.reports > index or w.status is Status.RETURNED for w in group.workers)
-            wanted = made and (group.generation, index) not in failed and self._store.has_shard(group, index)
-            if wanted and all(group.is_reachable(w, self._engine.now) or not state.spec.remote for w in group.workers):
+            lacks = any(group.lacks_shard(group.workers[rank], index) for rank in group.staged[index])
+            refused = (group.generation, index) in past.given_up or index in group.unsealable | group.clashing
+            if made and not refused and not lacks:
                 safe = newest >= group.base + index + 1
                 expect(safe, "2 a report that returned on all ranks survives", f"report {index} of {group.generation}")
 
-    def commits(self, command: do.Commit) -> tuple[int, ...]:
-        """Judge a commit by what the workers really did; returns the generations that made its history."""
+    def _judge_commit(self, command: do.Commit) -> None:
+        """By what the workers really did."""
         invariant = "1 a committed checkpoint is complete"
         group = self._judge_whole(command)
         if self.shadow.spec.remote:
@@ -273,13 +298,12 @@ class Judge:
             uploaded = there == {(command.generation, rank) for rank in command.ranks}
             expect(uploaded, invariant, f"{command} with {there} in storage")
         else:
-            expect(group is self._engine.group, invariant, f"{command} of a group that is gone")
+            expect(group is self._workers.group, invariant, f"{command} of a group that is gone")
             expect(command.index not in group.discarded, invariant, f"shards are not on disk: {command}")
         self.fates.commit(command)
-        return self.fates.lineage((command.generation, command.index))
 
     def _judge_whole(self, command: do.Gather | do.Commit) -> Group:
-        group = self._engine.groups.get(command.generation)
+        group = self._workers.groups.get(command.generation)
         index, invariant = command.index, "1 a committed checkpoint is complete"
         if group is None or not self.fates.is_of_this_driver((command.generation, index)):
             raise Violation(invariant, f"{command} of a group that is gone")
@@ -289,9 +313,6 @@ class Judge:
         expect(command.world_size == len(group.workers), "5 the world is what was asked for", str(command))
         expect(command.report == group.base + index + 1, "7 history is contiguous", str(command))
         return group
-
-    def validates(self, id: str) -> None:
-        expect(id not in self._store.validating, "a checkpoint is validated once", f"{id} is being validated already")
 
 
 def _agree(live: Durable, replayed: Durable, when: str) -> None:

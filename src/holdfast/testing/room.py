@@ -9,8 +9,8 @@ from holdfast.core.run import timers
 from holdfast.core.run.state import Durable, HandoverReason, Phase, RankStatus, RunSpec, RunState
 from holdfast.core.run.timers import Timer
 
-from .fake_engine import FakeEngine
 from .fates import Fates, expect
+from .simulated_workers import Workers
 
 _COUNTED = {
     HandoverReason.RESIZE: "a group was handed over to resize",
@@ -20,8 +20,8 @@ _COUNTED = {
 
 
 class Room:
-    def __init__(self, engine: FakeEngine) -> None:
-        self._engine = engine
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
         self._slots: int | None = None  # as the driver was told; None: without limit
         self._point: int | None = None  # the report index that was fixed last for the group's end
         self._handed: tuple[int, int] | None = None  # the checkpoint that the last group ended at
@@ -34,7 +34,7 @@ class Room:
         elif isinstance(event, ev.DriverStarted):
             self._handed = None
         elif isinstance(event, ev.CapacityLacking):
-            self._engine.count("a run waited for room")
+            self._workers.count("a run waited for room")
         elif isinstance(event, ev.HandoverSet) and after.handover is not None and after.handover.index == event.index:
             self._point = event.index
         elif isinstance(event, ev.Progressed | ev.ShardStaged) and event.generation == after.generation:
@@ -57,13 +57,13 @@ class Room:
     def handed_over(self, event: ev.HandedOver, fates: Fates) -> None:
         """There is a checkpoint at or behind the point, whole, and those who wait there have made no other report;
         or nothing was reported at all."""
-        group = self._engine.groups.get(event.generation)
+        group = self._workers.groups.get(event.generation)
         if group is None or event.generation != self._generation:  # there was no room for it, or it is gone
             return
         if event.reason is HandoverReason.RESIZE and not self._has_begun:
-            self._engine.count("a group was handed over before it began")
+            self._workers.count("a group was handed over before it began")
             return
-        self._engine.count(_COUNTED[event.reason])
+        self._workers.count(_COUNTED[event.reason])
         point = self._point
         expect(point is not None, "7 a group is handed over at a checkpoint", f"{event} without a point")
         assert point is not None

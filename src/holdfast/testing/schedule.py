@@ -38,7 +38,10 @@ MEAN_CHANCE = {
     "bug at one report": 1.5,
     "clock jumps": 25.0,
     "clock stands still": 25.0,
+    "wall clock jumps": 10.0,
+    "storage slow": 4.0,
 }
+MEAN_CHANCE_HERE = {"agent killed": 15.0}  # where this machine is the only node
 TOGETHER = {  # rarely by chance
     "bug at one report": "torn journal tail",
     "stop asked with grace": "commit failure",
@@ -52,6 +55,8 @@ MEAN_CHANCE_REMOTE = {
     "staged lost": 3.0,
     "commit out of reach": 2.0,
     "commit out of reach after the manifest": 2.0,
+    "storage away when a checkpoint is read": 3.0,
+    "clean-up failure": 3.0,
 }
 MEAN_CHANCE_NODES = {
     "node lost": 15.0,
@@ -60,8 +65,10 @@ MEAN_CHANCE_NODES = {
     "node joins": 12.0,
     "node cannot talk to others": 3.0,
     "driver killed while a node is cut off": 1.5,
+    "node not fit to train on": 3.0,
 }
-KINDS = (*MEAN_CHANCE, *MEAN_CHANCE_REMOTE, *MEAN_CHANCE_NODES)
+CHANCES = {**MEAN_CHANCE, **MEAN_CHANCE_HERE, **MEAN_CHANCE_REMOTE, **MEAN_CHANCE_NODES}
+KINDS = tuple(CHANCES)
 OCCASIONS = (  # not planned: they come with the faults
     "staged files were lost when they were verified",
     "a group resumed from what was staged",
@@ -73,7 +80,6 @@ OCCASIONS = (  # not planned: they come with the faults
     "a group was handed over to resize",
     "a group was handed over before its node went",
     "a group was handed over to stop",
-    "no room was left when a group was to start",
     "a run waited for room",
     "a failure was laid to the loss of a node",
     "a node rested",
@@ -82,6 +88,7 @@ OCCASIONS = (  # not planned: they come with the faults
     "a worker outlived its driver",
     "a driver waited for the end of what it could not reach",
     "a node came back while it was waited for",
+    "a driver could not continue without storage",
 )
 MAX_WORLD = 4
 FENCE_S = 15.0  # how long a node that is cut off lives on
@@ -113,6 +120,9 @@ class Workload(Struct, frozen=True):
     def validates(self, report: int) -> bool:
         return self.validate_every > 0 and report % self.validate_every == 0
 
+    def score(self, report: int) -> float | None:
+        return self.scores[report] if report < len(self.scores) else None
+
     def is_urgent(self, report: int) -> bool:
         return self.urgent_every > 0 and report % self.urgent_every == 0
 
@@ -123,6 +133,7 @@ class Schedule(Struct, frozen=True):
     faults: dict[str, frozenset[int]]
     worlds: tuple[int, ...]  # the number of workers that each driver asks for; the last one repeats
     most_waiting: int  # checkpoints that may wait for storage before workers do
+    free_space: int  # bytes
     revivals: int  # how often a person starts the run again after its end
     nodes: tuple[tuple[int, float], ...]  # the room of each, and when it joins; none: room does not matter
 
@@ -184,7 +195,8 @@ def draw(rng: Random) -> Schedule:
     faults = _draw_faults(rng, remote, with_nodes)
     workload, revivals = _draw_workload(rng, remote, with_nodes), rng.choice((0, 0, 1, 2))
     nodes = _draw_nodes(rng, max(worlds)) if with_nodes else ()
-    return Schedule(spec, workload, faults, tuple(worlds), most_waiting, revivals, nodes)
+    free_space = rng.choice((4 << 20, 1 << 50)) if remote else 1 << 50
+    return Schedule(spec, workload, faults, tuple(worlds), most_waiting, free_space, revivals, nodes)
 
 
 def _draw_nodes(rng: Random, room: int) -> tuple[tuple[int, float], ...]:
@@ -224,9 +236,10 @@ def _draw_faults(rng: Random, remote: bool, with_nodes: bool) -> dict[str, froze
         kinds += rng.sample(list(MEAN_CHANCE_REMOTE), rng.randint(1, 3))
     if with_nodes:
         kinds += rng.sample(list(MEAN_CHANCE_NODES), rng.randint(1, 4))
+    elif rng.random() < 0.3:
+        kinds += MEAN_CHANCE_HERE
     kinds += [TOGETHER[kind] for kind in kinds if kind in TOGETHER]
     for _ in range(rng.choice((0, 1, 2, 3, 5, 8, 12)) + (3 if remote else 0) + (3 if with_nodes else 0)):
         kind = rng.choice(kinds)
-        mean = MEAN_CHANCE.get(kind) or MEAN_CHANCE_REMOTE.get(kind) or MEAN_CHANCE_NODES[kind]
-        planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / mean)))
+        planned.setdefault(kind, set()).add(1 + int(rng.expovariate(1.0 / CHANCES[kind])))
     return {kind: frozenset(chances) for kind, chances in planned.items()}

@@ -1,4 +1,4 @@
-"""Drive the machine of core/ through seeded fault schedules and check the invariants after every step.
+"""Drive the real kernel of driver/ through seeded fault schedules and check the invariants after every step.
 
 ``python -m holdfast.testing.simulator --seeds 20000`` tries as many; a seed that breaks an invariant is printed, and
 ``--seed K --trace`` plays it again, exactly.
@@ -22,12 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from .clock import Clock
-from .fake_cluster import FakeCluster
-from .fake_driver import REVIVED_AFTER_S, DriverKilled, FakeDriver
-from .fake_engine import FakeEngine
-from .fake_store import FakeStore
 from .fates import Violation
 from .schedule import KINDS, OCCASIONS, Faults, Schedule, draw
+from .simulated_runtime import REVIVED_AFTER_S, DriverKilled, SimulatedRuntime
 
 MOST_TURNS = 20_000
 CHUNK = 250
@@ -64,10 +61,7 @@ def simulate(seed: int, trace: list[str] | None = None) -> Tally:
     rng = Random(seed)
     schedule = draw(rng)
     clock, faults = Clock(), Faults(schedule.faults)
-    engine = FakeEngine(clock, rng, faults, schedule.workload)
-    store = FakeStore(clock, rng, faults, schedule.workload)
-    cluster = FakeCluster(clock, rng, faults, schedule, engine) if schedule.nodes else None
-    driver = FakeDriver(clock, rng, faults, schedule, engine, store, cluster)
+    driver = SimulatedRuntime(clock, rng, faults, schedule)
     driver.trace = trace
     if trace is not None:
         trace.append(f"{schedule}")

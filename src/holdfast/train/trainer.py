@@ -17,8 +17,8 @@ from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.driver import stop_requests
-from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
+from holdfast.driver.runtime import Driver
 from holdfast.engine import choose
 from holdfast.errors import StorageError, StorageUnavailableError, message_of
 from holdfast.platform import interrupt

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.core.run import checkpointing, ending, failing, hanging, starting, step
+from holdfast.core.run import checkpointing, ending, failing, hanging, salvage, starting, step
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Pending, Phase, RunState, Verdict
-from holdfast.testing import fake_driver
+from holdfast.driver import late_shards
+from holdfast.runs import past
 
 
 @contextmanager
@@ -263,45 +264,51 @@ def goes_back_to_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "newest", property(lambda _self: None))
 
 
+def _committable(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
+    """On disk, and on nodes with storage that is remote."""
+    monkeypatch.setattr(salvage, "committable", broken)
+    monkeypatch.setattr(late_shards, "committable", broken)
+
+
 def takes_up_nothing_that_a_driver_did_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_driver, "committable", lambda *_: [])
+    _committable(monkeypatch, lambda *_: [])
 
 
 def takes_up_what_not_all_ranks_have_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: Any, logs: Any, *others: Any) -> Any:
         return good(state, [structs.replace(log, returned=True) for log in logs], *others)
 
-    good = fake_driver.committable
-    monkeypatch.setattr(fake_driver, "committable", broken)
+    good = salvage.committable
+    _committable(monkeypatch, broken)
 
 
 def takes_up_files_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: Any, logs: Any, *others: Any) -> Any:
         return good(state, [structs.replace(log, lost=frozenset()) for log in logs], *others)
 
-    good = fake_driver.committable
-    monkeypatch.setattr(fake_driver, "committable", broken)
+    good = salvage.committable
+    _committable(monkeypatch, broken)
 
 
 def takes_up_the_files_of_some_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*situation: Any) -> Any:
         return [structs.replace(command, ranks=command.ranks[:1]) for command in good(*situation)]
 
-    good = fake_driver.committable
-    monkeypatch.setattr(fake_driver, "committable", broken)
+    good = salvage.committable
+    _committable(monkeypatch, broken)
 
 
 def gives_what_it_takes_up_a_name_that_storage_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = fake_driver.committable
-    monkeypatch.setattr(fake_driver, "committable", lambda state, logs, failed, _stored: good(state, logs, failed, ()))
+    good = salvage.committable
+    _committable(monkeypatch, lambda state, logs, given_up, _stored: good(state, logs, given_up, ()))
 
 
 def forgets_what_earlier_groups_left_to_upload(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_driver, "valid_until", lambda _before, event: {event.generation: math.inf})
+    monkeypatch.setattr(past, "valid_until", lambda _before, event: {event.generation: math.inf})
 
 
 def adopts_what_the_run_has_not_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_driver, "valid_until", lambda before, event: {**before, event.generation: math.inf})
+    monkeypatch.setattr(past, "valid_until", lambda before, event: {**before, event.generation: math.inf})
 
 
 MUTANTS = [

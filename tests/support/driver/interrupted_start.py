@@ -17,7 +17,7 @@ from holdfast import train, tune
 POINTS = 40
 PATIENCE_S = 10.0
 TICKS = 3000
-STARTED = {"training": "carry_out", "tuning": "fill", "in_process": "perform"}  # the function that ends the start
+STARTED = {"training": "_start_group", "tuning": "fill", "in_process": "perform"}  # the function that ends the start
 
 
 def train_fn(config: dict[str, Any]) -> None:

@@ -159,7 +159,7 @@ def test_no_pickle_is_read_from_storage(storage: Path) -> None:
     script = f"""
 import io, pickle, sys
 import cloudpickle
-from holdfast.driver.loop import Driver
+from holdfast.driver.runtime import Driver
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.lease import Lease
 from holdfast.store.layout import RunLayout

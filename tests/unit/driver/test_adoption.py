@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec, RunState
+from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec
 from holdfast.driver.adoption import Adoption
-from holdfast.driver.beginning import NODES_JOIN, Beginning
-from holdfast.driver.ears import Ears
-from holdfast.driver.fleet import Fleet
-from holdfast.driver.remote_storage import RemoteStorage
+from holdfast.driver.effects import Adopt, Begin, Effect, Journal, Lacking, NodesAnnounced, Now, Send
+from holdfast.driver.kernel import Kernel
+from holdfast.driver.plan import Plan
+from holdfast.driver.site import Site
 from holdfast.runs.past import Past
+from holdfast.store.location import Location
 from holdfast.store.manifests import FORMAT, Manifest, manifest_line
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.store.report_log import RankReports
 from holdfast.store.staging import FileEntry
 from holdfast.testing.fake_objects import FakeObjects
 from holdfast.wire import messages as wire
@@ -29,31 +29,21 @@ MANIFEST = Manifest(FORMAT, "a", 1, 0, 1, 2, 0.0, {}, [FileEntry("n1", 1, "00"),
 
 
 class Told:
-    """A fleet that only notes what it is asked for, and a storage whose looks are taken when the test says so."""
+    """A registry that only notes what it is asked for, and a storage whose looks are taken when the test says so."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.looks: deque[Callable[[], None]] = deque()
+        self.looks: deque[tuple[Manifest, list[str]]] = deque()  # with what is missing
         self.stored: set[str] = set()
         self.warnings: list[str] = []
-
-    def note_taken_up(self, manifests: list[Manifest], state: Durable) -> None:
-        """Nothing is told of it here."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: self.calls.append(name)
 
-    def adopt(
-        self,
-        manifest: Manifest,
-        ranks: Sequence[RankReports],
-        then: Callable[[ev.Committed, Manifest], None],
-        lacks: Callable[[Manifest, Sequence[str]], None],
-    ) -> None:
-        record = CheckpointRecord(manifest.id, manifest.report)
-        missing = [entry.path for entry in manifest.files if entry.path not in self.stored]
-        committed = ev.Committed(record, manifest.generation, -1)
-        self.looks.append(lambda: lacks(manifest, missing) if missing else then(committed, manifest))
+    def emit(self, effect: Effect) -> None:
+        if isinstance(effect, Adopt):
+            missing = [entry.path for entry in effect.manifest.files if entry.path not in self.stored]
+            self.looks.append((effect.manifest, missing))
 
 
 class Nodes:
@@ -62,10 +52,10 @@ class Nodes:
     def __init__(self) -> None:
         self.told = Told()
         self.ended: list[list[str]] = []
-        fleet: Any = self.told
+        shards: Any = self.told
         state = Durable(generation=1)
         past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
-        self.adoption = Adoption(fleet, fleet, past, state, self._end, self.told.warnings.append)
+        self.adoption = Adoption(shards, self.told.emit, past, state, 0.0, self._end, self.told.warnings.append)
 
     def _end(self, events: list[Any]) -> None:
         self.ended.append([event.record.id for event in events])
@@ -80,7 +70,12 @@ class Nodes:
         return self.adoption.uploaded(name, 1, 0, "")
 
     def look(self) -> None:
-        self.told.looks.popleft()()
+        manifest, missing = self.told.looks.popleft()
+        if missing:
+            self.adoption.take_lacking(manifest, missing)
+        else:
+            record = CheckpointRecord(manifest.id, manifest.report)
+            self.adoption.take_committed(ev.Committed(record, manifest.generation, -1), manifest)
 
 
 @pytest.fixture
@@ -95,7 +90,7 @@ def test_it_is_committed_when_the_last_of_its_nodes_has_uploaded(nodes: Nodes) -
     nodes.upload("n2")
     nodes.look()
     assert nodes.ended == [["a"]]
-    assert nodes.told.calls.count("is_durable") == 1
+    assert nodes.told.calls.count("note_durable") == 1
 
 
 def test_a_node_that_comes_late_completes_it(nodes: Nodes) -> None:
@@ -103,7 +98,7 @@ def test_a_node_that_comes_late_completes_it(nodes: Nodes) -> None:
     nodes.upload("n1")
     nodes.look()
     assert nodes.ended == [[]], "the run may begin without, if nobody else is on the way"
-    assert "is_durable" not in nodes.told.calls
+    assert "note_durable" not in nodes.told.calls
     nodes.come("n2")
     nodes.upload("n2")
     nodes.look()
@@ -130,7 +125,7 @@ def test_without_the_other_node_it_is_not_used(nodes: Nodes) -> None:
     assert nodes.told.warnings == [
         "a, which was not in storage yet when the last driver ended, is not used: a node that has n2 has not come back"
     ]
-    assert not {"is_durable", "forget"} & {*nodes.told.calls}
+    assert not {"note_durable", "forget"} & {*nodes.told.calls}
 
 
 def test_a_node_that_is_lost_on_the_way(nodes: Nodes) -> None:
@@ -180,67 +175,55 @@ def test_a_node_that_comes_back_after_that_is_told_that_it_is_stored(nodes: Node
     nodes.look()
     nodes.told.calls.clear()
     nodes.come("n2")
-    assert nodes.told.calls == ["is_durable"]
+    assert nodes.told.calls == ["note_durable"]
     assert not nodes.upload("n2")
     assert not nodes.told.looks
 
 
 class Start:
-    """A driver's beginning with real ears and a real fleet, whose nodes only listen."""
+    """A driver's start by the real kernel, with two nodes on their way that only listen."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        plan: Any = SimpleNamespace(
-            spec=RunSpec(num_workers=1, remote=True), cpus_per_worker=1, gpus_per_worker=0, placement="PACK"
-        )
-        plan.on_report = None
-        engine: Any = SimpleNamespace(grows=True, is_this_machine=False)
-        configuration: Any = SimpleNamespace(run_dir="run", storage=b"storage", node_timeout_s=10.0)
-        fleet: Any = Fleet(plan, engine, configuration)
-        fleet._session = SimpleNamespace(accept=lambda *_: None, send=lambda *_: None)
-        self.looks: list[Callable[[], None]] = []
-        storage: Any = object.__new__(RemoteStorage)
-        monkeypatch.setattr(storage, "collect", lambda **_: None, raising=False)
-        monkeypatch.setattr(
-            storage, "adopt", lambda m, _ranks, _then, lacks: self.looks.append(lambda: lacks(m, ["n1"]))
-        )
+    def __init__(self) -> None:
+        location = Location.parse("path", Path("run"))
+        plan = Plan("run", location, RunSpec(num_workers=1, remote=True), b"", {})
         state = Durable(generation=1)
-        self.desk: Any = SimpleNamespace(
-            fleet=fleet, storage=storage, timers={}, state=RunState(state), queue=deque(), plan=plan
-        )
-        self.desk.past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
-        self.desk.epoch, self.desk.stored, self.desk.warn = 2, set, lambda _: None
-        self.beginning = Beginning(self.desk, lambda: None)
-        self.ears = Ears(self.desk, self.beginning, lambda: None)
-        self.beginning.start(lambda: None)
-        for node in ("n1", "n2"):
-            self.ears.hear(node, wire.NodeJoining(node))
+        past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
+        site = Site(True, False, True, Path("run"), lambda *_: "")
+        self.kernel = Kernel(plan, site, past, epoch=2)
+        self.now = 0.0
+        self.hear(Begin(), *((node, wire.NodeJoining(node)) for node in ("n1", "n2")), NodesAnnounced())
 
-    def ready(self, node: str, *unsaved: bytes) -> None:
-        self.ears.hear(node, wire.NodeReady(node, 1, 4.0, list(unsaved)))
+    def hear(self, *inputs: Any) -> list[Effect]:
+        return self.kernel.handle(inputs, Now(self.now, 0.0))
 
-    def time_passes(self) -> None:
-        del self.desk.timers[NODES_JOIN]
-        self.beginning.time_is_up()
+    def ready(self, node: str, *unsaved: bytes) -> list[Effect]:
+        return self.hear((node, wire.NodeReady(node, 1, 4.0, list(unsaved))))
 
 
-def test_a_run_does_not_begin_while_the_node_that_came_last_brings_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Start(monkeypatch)
-    start.ready("n2")
+def begins(effects: list[Effect]) -> bool:
+    entries = [entry for effect in effects if isinstance(effect, Journal) for entry in effect.entries]
+    return "DriverStarted" in dict(entries)
+
+
+def test_a_run_does_not_begin_while_the_node_that_came_last_brings_what_it_has() -> None:
+    start = Start()
+    assert not begins(start.ready("n2"))
+    effects = start.ready("n1", manifest_line(MANIFEST))
+    assert not begins(effects)
+    assert Send("n1", wire.Upload("a", 1, 0, [])) in effects
+    assert [effect.manifest.id for effect in start.hear(("n1", wire.Uploaded(1, 0, []))) if isinstance(effect, Adopt)]
+
+
+def test_a_run_begins_without_a_node_that_is_lost_while_it_brings_what_it_has() -> None:
+    start = Start()
     start.ready("n1", manifest_line(MANIFEST))
-    assert not start.beginning.is_over
-    assert start.beginning.uploaded("n1", 1, 0, "")
-
-
-def test_a_run_begins_without_a_node_that_is_lost_while_it_brings_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Start(monkeypatch)
-    start.ready("n1", manifest_line(MANIFEST))
     start.ready("n2")
-    start.ears.hear("n1", wire.NodeLost("n1"))
-    start.time_passes()
-    assert not start.beginning.is_over, "storage is being looked at"
-    start.looks.pop()()
-    assert start.beginning.is_over
-    assert start.beginning.left_on_nodes
+    effects = start.hear(("n1", wire.NodeLost("n1")))
+    assert any(isinstance(effect, Adopt) for effect in effects)
+    start.now = 60.0
+    assert not begins(start.hear()), "storage is being looked at"
+    assert begins(start.hear(Lacking(MANIFEST, ["n1"])))
+    assert start.kernel.left_on_nodes
 
 
 def test_what_storage_has_not_in_full_is_missing() -> None:

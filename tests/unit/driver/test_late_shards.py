@@ -22,7 +22,7 @@ PAST = Past(state=STATE, last_group=ev.GroupStarted(2, 2, None, 0))
 
 
 class Told:
-    """A fleet that only notes what it is asked for."""
+    """A registry that only notes what it is asked for."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -36,8 +36,8 @@ class Nodes:
         self.told = Told()
         self.gathered: list[tuple[str, set[str]]] = []
         self.warnings: list[str] = []
-        fleet: Any = self.told
-        self.late = LateShards(fleet, PAST, STATE, self._gathered, self.warnings.append)
+        shards: Any = self.told
+        self.late = LateShards(shards, PAST, STATE, 0.0, self._gathered, self.warnings.append)
 
     def _gathered(self, manifest: Manifest, nodes: set[str]) -> None:
         self.gathered.append((manifest.id, nodes))

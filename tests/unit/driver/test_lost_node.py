@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.run.state import RunSpec
-from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Plan
+from holdfast.driver.runtime import Driver
 from holdfast.settings import Settings
 from holdfast.store.location import Location
 from holdfast.wire import messages as wire

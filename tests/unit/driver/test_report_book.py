@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.driver.effects import CallBack, Effect, WriteReports
 from holdfast.driver.reports import ReportBook
-from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import line as metrics_line
 from holdfast.wire import messages as wire
 
@@ -21,8 +20,19 @@ def told() -> Told:
 
 
 @pytest.fixture
-def book(tmp_path: Path, told: Told) -> ReportBook:
-    book = ReportBook(lambda: RunLayout(tmp_path), lambda *report: told.append(report))
+def written() -> list[WriteReports]:
+    return []
+
+
+@pytest.fixture
+def book(told: Told, written: list[WriteReports]) -> ReportBook:
+    def emit(effect: Effect) -> None:
+        if isinstance(effect, CallBack):
+            told.append((effect.number, effect.metrics, effect.checkpoint))
+        elif isinstance(effect, WriteReports):
+            written.append(effect)
+
+    book = ReportBook(emit, calls_back=True)
     book.begin(1, 1, base=0)
     return book
 
@@ -40,7 +50,6 @@ def test_reports_wait_for_the_first_checkpoint_that_is_on_its_way(book: ReportBo
     book.committed(1, 1, "a")
     book.call_back({})
     assert told[1:] == [(2, [{"value": 1}], "a"), (3, [{"value": 2}], None)]
-    book.close()
 
 
 def test_a_checkpoint_that_outlives_its_group_keeps_its_metrics_and_its_place(book: ReportBook, told: Told) -> None:
@@ -57,13 +66,13 @@ def test_a_checkpoint_that_outlives_its_group_keeps_its_metrics_and_its_place(bo
     book.call_back({})
     assert told == [(1, [{"value": 10}], "a"), (2, [{"value": 11}], None), (2, [{"value": 20}], None)]
     assert book.metrics_of(1, 0) == {}, "what nobody needs any more is forgotten"
-    book.close()
 
 
-def test_a_late_report_of_a_group_that_is_gone_is_written_down(book: ReportBook, told: Told, tmp_path: Path) -> None:
+def test_a_late_report_of_a_group_that_is_gone_is_written_down(
+    book: ReportBook, told: Told, written: list[WriteReports]
+) -> None:
     book.begin(2, 1, base=0)
     report(book, 1, 0, 10)
     book.call_back({})
     assert told == []
-    book.close()
-    assert RunLayout(tmp_path).metrics_file(1, 0).read_bytes() == metrics_line(0, 0.0, {"value": 10})
+    assert written == [WriteReports(1, 0, metrics_line(0, 0.0, {"value": 10}))]

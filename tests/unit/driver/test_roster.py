@@ -2,12 +2,12 @@
 
 import pytest
 
-from holdfast.driver.roster import Roster
+from holdfast.driver.placement import Placement
 from holdfast.wire.messages import NodeReady
 
 
-def roster(cpus: float, gpus: float, *, node_cpus: float = 100.0, node_gpus: float = 0.0) -> Roster:
-    made = Roster(cpus, gpus, "PACK", 1)
+def roster(cpus: float, gpus: float, *, node_cpus: float = 100.0, node_gpus: float = 0.0) -> Placement:
+    made = Placement(cpus, gpus, "PACK", 1)
     made.ready(NodeReady("a", 1, node_cpus, gpus=node_gpus))
     return made
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Durable, RunState
-from holdfast.driver.ears import Ears
+from holdfast.driver.effects import CallBack, Effect, ReadLogs
+from holdfast.driver.inbound import Inbound
 from holdfast.driver.reports import ReportBook
+from holdfast.store import report_log
 from holdfast.store.layout import RunLayout
 from holdfast.store.metrics import line
 from holdfast.store.report_log import ReportLog
@@ -20,22 +22,25 @@ from holdfast.wire.worker_messages import Report
 
 def test_a_rank_that_had_returned_holds_up_no_callback(tmp_path: Path) -> None:
     layout = RunLayout(tmp_path)
-    told: list[int] = []
-    book = ReportBook(lambda: layout, lambda number, *_: told.append(number))
+    effects: list[Effect] = []
+    book = ReportBook(effects.append, calls_back=True)
     book.begin(1, 2, 0)
     book.add(wire.Reports(1, 0, [Report(index, line(index, 1.0, {})) for index in range(3)]))
     log = ReportLog(layout.report_log(1, 1))
     log.append(line(0, 1.0, {}))
     log.returned()
     log.close()
-    fleet = SimpleNamespace(report_log=layout.report_log, node_of=lambda *_: "node")
-    desk: Any = SimpleNamespace(fleet=fleet, book=book, queue=deque(), state=RunState(Durable(generation=1)))
-    desk.display = SimpleNamespace(progress=lambda *_: None)
-    beginning: Any = None
-    ears = Ears(desk, beginning, lambda: None)
-    ears._unheard = {(1, 1)}
-    ears._hear_group_end(1)
+    attempts = SimpleNamespace(report_log=layout.report_log, node_of=lambda *_: "node")
+    known: Any = SimpleNamespace(
+        attempts=attempts, book=book, queue=deque(), run=RunState(Durable(generation=1)), effects=effects
+    )
+    startup: Any = None
+    inbound = Inbound(known, startup, lambda: None)
+    inbound._unheard = {(1, 1)}
+    inbound._hear_group_end(1)
+    assert ReadLogs(1, {1: layout.report_log(1, 1)}) in effects
+    assert not known.queue, "the group is not gone before its logs are read"
+    inbound.take_logs(1, {1: report_log.parse(report_log.read(layout.report_log(1, 1)))})
     book.call_back({})
-    book.close()
-    assert told == [1, 2, 3]
-    assert list(desk.queue) == [ev.Progressed(1, 1, 1), ev.WorkerReturned(1, 1), ev.GroupGone(1)]
+    assert [effect.number for effect in effects if isinstance(effect, CallBack)] == [1, 2, 3]
+    assert list(known.queue) == [ev.Progressed(1, 1, 1), ev.WorkerReturned(1, 1), ev.GroupGone(1)]

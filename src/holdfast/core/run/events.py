@@ -25,6 +25,7 @@ class DriverStarted(Event, frozen=True):
     spec: RunSpec
     clear: tuple[str, ...] = ()  # nodes on which nothing of an earlier group lives
     waited_s: float = 0.0  # since no earlier driver lives
+    stops: bool = False  # a stop was asked for before: it follows, and nothing is started
 
 
 class GroupStarted(Event, frozen=True):

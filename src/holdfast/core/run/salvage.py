@@ -10,7 +10,7 @@ from msgspec import Struct
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.checkpointing import free_id
-from holdfast.core.run.state import Durable
+from holdfast.core.run.state import CheckpointRecord, Durable
 
 
 class RankLog(Struct, frozen=True):
@@ -59,3 +59,17 @@ def _id_of(durable: Durable, names: Collection[str], name: str | None, report: i
     if durable.spec.remote and name is not None:
         return f"{name}-g{durable.generation}-r{report}"
     return free_id(durable, names, name, report)
+
+
+def is_adoptable(
+    state: Durable,
+    found: CheckpointRecord,
+    where: tuple[int, int],
+    given_up: Collection[tuple[int, int]],
+    valid_until: Mapping[int, float],
+) -> bool:
+    """Whether what nodes had gathered under an earlier driver is brought to storage: only what is ahead of that, and
+    only of the last attempt or what that was built on. After the others the run has taken another way."""
+    ahead = state.newest is None or found.report > state.newest.report
+    unwanted = where in given_up or found.id in state.damaged
+    return found.report <= valid_until.get(where[0], 0) and ahead and not unwanted

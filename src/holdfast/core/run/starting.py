@@ -25,6 +25,8 @@ def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
         end_run(turn, Outcome.FAILED, failure.text)
         return "an earlier driver died before it could say that the run had failed"
     turn.record(failure=None, verdict=None)
+    if event.stops:
+        return "a driver took the run over, and is to stop"
     turn.do(*(do.Validate(c.id) for c in was.checkpoints if c.validation is ValidationStatus.PENDING))
     restore(turn)
     return "a driver took the run over" if was.epoch > 0 else "the run begins"

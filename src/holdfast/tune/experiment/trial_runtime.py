@@ -13,8 +13,8 @@ from holdfast.core.experiment.trial import Trial
 from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.driver.configuration import configuration, configured_for
 from holdfast.driver.display import Display
-from holdfast.driver.loop import Driver
 from holdfast.driver.plan import Plan
+from holdfast.driver.runtime import Driver
 from holdfast.driver.storage_place import storage_of
 from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.errors import TuneError

@@ -13,9 +13,9 @@ import msgspec
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunSpec
-from holdfast.driver.ears import Ears
+from holdfast.driver.inbound import Inbound
+from holdfast.driver.placement import Placement
 from holdfast.driver.plan import Plan
-from holdfast.driver.roster import Roster
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
@@ -102,13 +102,12 @@ def test_a_node_that_was_lost_is_not_said_to_be_clear_until_it_is_back() -> None
 
 
 def test_a_driver_that_hears_so_doubts_that_node_no_longer() -> None:
-    roster, heard = Roster(1.0, 0.0, "PACK", 1), deque[ev.Event]()
-    state = SimpleNamespace(doubted=frozenset({"n1@m"}))
-    desk: Any = SimpleNamespace(fleet=SimpleNamespace(roster=roster), state=state, queue=heard)
-    beginning: Any = None
-    Ears(desk, beginning, lambda: None).hear("", wire.PlacesClear(["n1@m", "n2@m"]))
+    nodes, heard = Placement(1.0, 0.0, "PACK", 1), deque[ev.Event]()
+    known: Any = SimpleNamespace(nodes=nodes, run=SimpleNamespace(doubted=frozenset({"n1@m"})), queue=heard)
+    startup: Any = None
+    Inbound(known, startup, lambda: None).hear("", wire.PlacesClear(["n1@m", "n2@m"]))
     assert list(heard) == [ev.NodeClear("n1@m")]
-    assert roster.clear_among(["n1@m", "n3@m"]) == ["n1@m"], "what a driver that starts only now is told"
+    assert nodes.clear_among(["n1@m", "n3@m"]) == ["n1@m"], "what a driver that starts only now is told"
 
 
 def test_a_trial_that_closes_gets_no_more_room() -> None:

@@ -32,7 +32,7 @@ def place_of(message: NodeReady) -> str:
     return f"{message.node_id}@{message.machine}" if message.machine else ""
 
 
-class Roster:
+class Placement:
     def __init__(self, cpus_per_worker: float, gpus_per_worker: float, strategy: str, least: int) -> None:
         self._cpus, self._gpus = cpus_per_worker, gpus_per_worker
         self._spread = strategy in _SPREADS
@@ -80,7 +80,7 @@ class Roster:
         if id in self._nodes:
             self._nodes[id].resting = on
 
-    def is_unfit(self, id: str) -> None:
+    def mark_unfit(self, id: str) -> None:
         if id in self._nodes:
             self._nodes[id].unfit = True
 
@@ -98,6 +98,11 @@ class Roster:
         """How many workers there is room for; it may be endless."""
         return sum(self._room(node) for node in self._usable())
 
+    def slots_up_to(self, most: int) -> int:
+        """The same, as far as it is wanted."""
+        slots = self.slots()
+        return most if math.isinf(slots) else int(slots)
+
     def usable(self) -> list[str]:
         return [node.id for node in self._usable()]
 
@@ -106,7 +111,7 @@ class Roster:
         clear = self._clear | {node.place for node in self._nodes.values() if node.clear}
         return [place for place in places if place in clear]
 
-    def are_clear(self, places: Iterable[str]) -> None:
+    def mark_clear(self, places: Iterable[str]) -> None:
         self._clear.update(places)
 
     def leased(self, world_size: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from msgspec import structs
@@ -11,34 +10,36 @@ from holdfast.core.run import events as ev
 from holdfast.wire import messages as wire
 
 from .adoption import Adoption
-from .desk import Desk
-from .remote_storage import RemoteStorage
+from .driver_state import DriverState
+from .effects import AdoptedHere, Collect, Lacking, TellLateReports
 
 NODES_JOIN = "nodes join"  # a timer of the driver's own: nodes that are there at the start are waited for
 _NODES_JOIN_WITHIN_S = 10.0
 
 
-class Beginning:
-    def __init__(self, desk: Desk, work_off: Callable[[], None]) -> None:
-        self._desk, self._work_off = desk, work_off
+class Startup:
+    def __init__(self, known: DriverState, work_off: Callable[[], None]) -> None:
+        self._known, self._work_off = known, work_off
+        self._adopter: Adoption | None = None  # also when it is no longer waited for
         self._adoption: Adoption | None = None
         self._found: list[ev.Event] | None = None  # what an earlier driver left, when that is known
         self.is_over = False
         self.left_on_nodes = False  # something that an earlier driver had there, for the next one
 
-    def start(self, hear_first: Callable[[], None]) -> None:
-        """``hear_first`` takes in what the engine has said at once: which nodes are on their way."""
-        desk = self._desk
-        self._since = time.monotonic()
-        if desk.fleet.grows:
-            desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
-        if isinstance(desk.storage, RemoteStorage):
+    def begin(self) -> None:
+        """The nodes are asked for."""
+        known = self._known
+        self._since = known.now.monotonic
+        if known.site.grows:
+            known.timers[NODES_JOIN] = self._since + _NODES_JOIN_WITHIN_S
+        if known.site.is_remote:
             self._work_off()  # what was found in storage is known before nodes say what they have
-            self._adoption = Adoption(
-                desk.fleet, desk.storage, desk.past, desk.state.durable, self._took_stock, desk.warn
-            )
-        else:
-            hear_first()
+            told = (known.past, known.run.durable, known.now.wall, self._took_stock, known.warn)
+            self._adopter = self._adoption = Adoption(known.shards, known.emit, *told)
+
+    def nodes_announced(self) -> None:
+        """Those that are on their way are known."""
+        if not self._known.site.is_remote:
             self._took_stock([])
 
     def heard_of_a_node(self) -> None:
@@ -47,12 +48,12 @@ class Beginning:
 
     def take_over(self, node: wire.NodeReady) -> None:
         """What a node has that is not in storage, as far as it knows."""
-        desk = self._desk
+        known = self._known
         if self._adoption is not None:
             self._found = None
             self._adoption.begin(node.node_id, node.unsaved, node.left)
         elif not self.left_on_nodes:
-            desk.fleet.sort_out(node.unsaved, desk.stored())
+            known.shards.sort_out(node.unsaved, known.stored())
 
     def sealed(self, message: wire.Sealed) -> bool:
         """Whether it was something that an earlier driver left."""
@@ -67,26 +68,26 @@ class Beginning:
         return self._adoption is not None and self._adoption.staged_lost(node, id, why)
 
     def node_lost(self, node: str) -> None:
-        if self._adoption is not None and not self._desk.fleet.keeps_files:  # else another agent does that
+        if self._adoption is not None and not self._known.site.keeps_files:  # else another agent does that
             self._adoption.node_lost(node)
 
     def time_is_up(self) -> None:
         """Nodes are long in coming. What one that is there has is still brought into storage first."""
-        desk = self._desk
-        if self._found is None and (desk.fleet.roster.ids or (self._adoption is not None and self._adoption.is_busy)):
-            desk.timers[NODES_JOIN] = time.monotonic() + _NODES_JOIN_WITHIN_S
+        known = self._known
+        if self._found is None and (known.nodes.ids or (self._adoption is not None and self._adoption.is_busy)):
+            known.timers[NODES_JOIN] = known.now.monotonic + _NODES_JOIN_WITHIN_S
             return
         self._go_without_the_rest()
 
-    def cut_short(self) -> None:
+    def cut_short(self, stop: ev.StopAsked) -> None:
         """The run is to stop before it has begun. What is on nodes stays there for the next driver."""
         self.left_on_nodes = True
-        self._end()
+        self._end(stop)
 
     def _took_stock(self, found: list[ev.Event]) -> None:
         """What an earlier driver left is known; nodes that are on their way are waited for."""
         self._found = found
-        if not self.is_over and (self._desk.fleet.roster.is_settled or not self._desk.fleet.grows):
+        if not self.is_over and (self._known.nodes.is_settled or not self._known.site.grows):
             self._go_without_the_rest()
 
     def _go_without_the_rest(self) -> None:
@@ -94,22 +95,29 @@ class Beginning:
         self.left_on_nodes = self._found is None or given_up
         self._end()
 
-    def _end(self) -> None:
+    def _end(self, stop: ev.StopAsked | None = None) -> None:
         """The machine takes over."""
-        desk = self._desk
+        known = self._known
         self.is_over, self._adoption = True, None
-        desk.timers.pop(NODES_JOIN, None)
-        desk.queue.extend(self._found or [])
-        if isinstance(desk.storage, RemoteStorage):
-            desk.storage.collect(keep=desk.stored())
+        known.timers.pop(NODES_JOIN, None)
+        known.queue.extend(self._found or [])
+        known.effects.append(TellLateReports())  # before an attempt of this driver makes others
+        if known.site.is_remote:
+            known.effects.append(Collect(known.stored()))
             if not self.left_on_nodes:
-                desk.fleet.tell(wire.Sweep(desk.state.generation))
-        if desk.fleet.grows:
-            desk.queue.append(ev.Capacity(desk.fleet.slots()))
-        spec = structs.replace(desk.plan.spec, lease_s=desk.fleet.lease_s)
-        clear = tuple(desk.fleet.roster.clear_among(desk.state.durable.leases))
-        desk.queue.append(ev.DriverStarted(desk.epoch, spec, clear, time.monotonic() - self._since))
-        if desk.plan.on_report is not None:
-            for late in desk.storage.late_reports():  # before an attempt of this driver makes others
-                desk.plan.on_report(*late)
+                known.outbox.tell(wire.Sweep(known.run.generation))
+        known.tell_of_room()
+        spec = structs.replace(known.plan.spec, lease_s=known.site.lease_s)
+        clear = tuple(known.nodes.clear_among(known.run.durable.leases))
+        since_s, stops = known.now.monotonic - self._since, stop is not None
+        known.queue.append(ev.DriverStarted(known.epoch, spec, clear, since_s, stops))
+        known.queue.extend(filter(None, [stop]))
         self._work_off()
+
+    def take_adopted(self, answer: AdoptedHere | Lacking) -> None:
+        """Storage has looked at something that an earlier driver left."""
+        assert self._adopter is not None
+        if isinstance(answer, AdoptedHere):
+            self._adopter.take_committed(*answer)
+        else:
+            self._adopter.take_lacking(*answer)

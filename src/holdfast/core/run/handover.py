@@ -1,0 +1,33 @@
+"""Where a planned end of an attempt lies, and when an attempt that has made nothing yet is placed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import HandoverReason, RankStatus, RunState
+
+
+def handover_point(state: RunState, reports: Mapping[int, int]) -> int | None:
+    """The first report that no rank can have made, when all ranks know of the end that have not returned.
+
+    ``reports``: by rank, how many it had made when it learnt of it.
+    """
+    if not reports or not state.group_lives:
+        return None
+    running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}
+    return max(reports.values()) + 1 if running <= reports.keys() else None
+
+
+def place_again(state: RunState, is_well_placed: bool) -> ev.HandedOver | None:
+    """Some nodes are not to be used any more. An attempt on them continues if it has begun, or if the others are not
+    enough; else its ranks may wait for each other for long, and have nothing to lose."""
+    has_begun = any(rank.reports for rank in state.ranks)
+    if state.group_lives and state.world_size is not None and not has_begun and not is_well_placed:
+        return ev.HandedOver(state.generation, HandoverReason.RESIZE)
+    return None
+
+
+def not_started(generation: int) -> ev.HandedOver:
+    """A node was lost between the decision to start an attempt and its start: it is decided again."""
+    return ev.HandedOver(generation, HandoverReason.RESIZE)

@@ -1,0 +1,75 @@
+"""All that a driver knows of its run: the machine's state, and what lies beside it. Only the kernel steps it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import RunState
+from holdfast.core.run.timers import Timer
+from holdfast.runs.past import Past
+from holdfast.store.layout import RunLayout
+
+from .accounts import Accounts
+from .attempts import Attempts
+from .backpressure import StorageLag
+from .effects import Effect, Now, Warn
+from .handover import HandoverNotices
+from .outbox import Outbox
+from .peers import Peers
+from .placement import Placement
+from .plan import Plan
+from .reports import ReportBook
+from .requests import Requests
+from .shard_registry import ShardRegistry
+from .site import Site
+from .stacks import Stacks
+from .verification import Verification
+
+
+class DriverState:
+    def __init__(self, plan: Plan, site: Site, past: Past, epoch: int) -> None:
+        self.plan, self.site, self.past, self.epoch = plan, site, past, epoch
+        self.run = RunState(past.state)
+        self.now = Now(0.0, 0.0)
+        self.effects: list[Effect] = []  # of the inputs that are being handled
+        self.queue: deque[ev.Event] = deque()  # what the machine has to step next
+        self.timers: dict[Timer | str, float] = {}  # when they are due, by the monotonic clock
+        self.arguments: dict[tuple[int, int], Any] = {}  # of validations, by (generation, index)
+        self.returned: dict[int, bytes] = {}
+        self.stacks = Stacks()
+        layout, emit = RunLayout(site.run_dir), self.emit
+        least = plan.spec.min_workers or plan.spec.num_workers
+        self.nodes = Placement(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least)
+        self.outbox = Outbox(self.nodes, emit, site.is_remote, site.keeps_files)
+        self.peers = Peers(self.nodes, self.outbox.send)
+        self.attempts = Attempts(self.nodes, self.outbox, layout, site)
+        self.shards = ShardRegistry(self.nodes, self.outbox, self.attempts, layout, site)
+        self.book = ReportBook(emit, plan.on_report is not None)
+        self.accounts = Accounts(site.log_address)
+        self.requests = Requests(self.outbox, emit, self.attempts.node_of, past.validated)
+        self.verification = Verification(self.outbox, self.shards, emit, site.is_remote)
+        self.handover = HandoverNotices(self.nodes, self.outbox, self.attempts)
+        self.lag = StorageLag(site.staging_limit_gb, self.shards.size, site.most_waiting)
+
+    @property
+    def emit(self) -> Callable[[Effect], None]:
+        return lambda effect: self.effects.append(effect)
+
+    def warn(self, text: str) -> None:
+        self.effects.append(Warn(text))
+
+    def stored(self) -> set[str]:
+        """The ids of the committed checkpoints, and of those that have just been found."""
+        found = (event.record.id for event in self.queue if isinstance(event, ev.Committed))
+        return {c.id for c in self.run.checkpoints}.union(found)
+
+    def slots(self) -> int:
+        """How many workers there is room for."""
+        return self.nodes.slots_up_to(self.plan.spec.num_workers)
+
+    def tell_of_room(self) -> None:
+        if self.site.grows:
+            self.queue.append(ev.Capacity(self.slots()))

@@ -1,0 +1,45 @@
+"""How the ranks of an attempt come to know, all at the same place in their loops, that it is about to end."""
+
+from __future__ import annotations
+
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.handover import handover_point
+from holdfast.core.run.state import HandoverReason, RunState
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import HandoverAt, Notice
+
+from .attempts import Attempts
+from .outbox import Outbox
+from .placement import Placement
+
+
+class HandoverNotices:
+    def __init__(self, nodes: Placement, outbox: Outbox, attempts: Attempts) -> None:
+        self._nodes, self._outbox, self._attempts = nodes, outbox, attempts
+        self.notice: Notice | None = None  # the last one
+        self._number = 0
+        self._reports: dict[int, int] = {}  # that each rank had made when it heard of it
+        self._generation = 0  # whose end is open; else 0
+
+    def ask(self, command: do.AskHandover, wall: float) -> None:
+        self._reports, self._number, self._generation = {}, command.number, command.generation
+        deadline_ms = None if command.deadline_s is None else int((wall + command.deadline_s) * 1000)
+        nodes = command.nodes if command.reason is HandoverReason.PREEMPTION else ()
+        if command.reason is HandoverReason.STOP:
+            nodes = tuple(self._nodes.ids)
+        self.notice = Notice(command.generation, deadline_ms, self._attempts.ranks_on(command.generation, nodes))
+        self._outbox.tell(self.notice)
+
+    def take_noticed(self, message: wire.WorkerNoticed, state: RunState) -> None:
+        if message.generation == self._generation == state.generation:
+            self._reports[message.rank] = message.reports
+
+    def settle(self, state: RunState) -> ev.HandoverSet | None:
+        """Fix the point as soon as all ranks know."""
+        index = handover_point(state, self._reports) if self._generation == state.generation else None
+        if index is None:
+            return None
+        self._generation = 0
+        self._outbox.tell(HandoverAt(state.generation, index))
+        return ev.HandoverSet(state.generation, index, self._number)

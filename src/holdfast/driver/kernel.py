@@ -1,0 +1,257 @@
+"""The driver without its contacts to the world: ``handle(inputs, now) -> effects``. No thread, socket, clock or file.
+
+What must survive the driver is journalled before it is acted on: a step's effects are returned only when all that was
+to be journalled up to it is known to be so. Starting and recovering are the same: replay, then continue.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import step as core
+from holdfast.core.run.state import RunState
+from holdfast.core.run.timers import Timer
+from holdfast.runs.past import Past
+from holdfast.wire.worker_messages import GoOn
+
+from . import effects as fx
+from .driver_state import DriverState
+from .inbound import Inbound
+from .outbound import Outbound
+from .plan import Plan
+from .site import Site
+from .startup import Startup
+
+log = logging.getLogger(__name__)
+
+
+class Turn(NamedTuple):
+    """One step of the machine."""
+
+    event: ev.Event
+    before: RunState
+    after: RunState
+    commands: list[do.Command]
+
+
+class Kernel:
+    """``audit``, if given, sees every step when it is about to be acted on; the simulator judges there."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        site: Site,
+        past: Past,
+        epoch: int,
+        found: Iterable[ev.Event] = (),
+        audit: Callable[[Turn], None] | None = None,
+    ) -> None:
+        """``found``: what makes the journal's view agree with what is stored."""
+        self.known = DriverState(plan, site, past, epoch)
+        self.known.queue.extend(found)
+        self._audit = audit
+        self._startup = Startup(self.known, self._work_off)
+        self._inbound = Inbound(self.known, self._startup, self._work_off)
+        self._outbound = Outbound(self.known, self._startup)
+        self._asked = self._journalled = 0  # numbers of what was to be journalled, and of what is known to be
+        self._waiting: deque[tuple[int, list[Turn]]] = deque()  # steps, and what must be journalled before them
+        self._measured = (0, 0)  # what was staged when the free space was asked for
+
+    @property
+    def state(self) -> RunState:
+        return self.known.run
+
+    @property
+    def finish(self) -> do.Finish | None:
+        """The machine's last command, when the run is over."""
+        return self._outbound.finish
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether nodes are there, and the machine has taken over."""
+        return self._startup.is_over
+
+    @property
+    def left_on_nodes(self) -> bool:
+        """Whether nodes have something of an earlier driver's, for the next one."""
+        return self._startup.left_on_nodes
+
+    @property
+    def waiting(self) -> list[Turn]:
+        """Steps that are to be acted on when they are journalled."""
+        return [turn for _, turns in self._waiting for turn in turns]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether all that was to be journalled is."""
+        return self._asked == self._journalled
+
+    def due(self) -> float:
+        """When ``handle`` is to be called even without inputs, by the monotonic clock; endless for never."""
+        return min(self.known.timers.values(), default=math.inf)
+
+    def handle(self, inputs: Iterable[fx.Input], now: fx.Now) -> list[fx.Effect]:
+        known = self.known
+        known.now, known.effects = now, []
+        for item in inputs:
+            if type(item) is tuple:
+                self._inbound.hear(*item)
+            elif isinstance(item, ev.Event):
+                self._take_event(item)
+            else:
+                _TAKE[type(item)](self, item)
+        self._fire_timers()
+        self._work_off()
+        return known.effects
+
+    def let_go_on(self, report: int) -> list[fx.Effect]:
+        """In lockstep: the workers may continue behind this report of the run."""
+        known = self.known
+        known.effects = []
+        index = report - known.run.base - 1
+        for rank in range(len(known.run.ranks)):
+            known.outbox.tell(GoOn(known.run.generation, rank, index))
+        return known.effects
+
+    def _take_event(self, event: ev.Event) -> None:
+        if isinstance(event, ev.StopAsked) and not self._startup.is_over:
+            self._startup.cut_short(event)
+        else:
+            self.known.queue.append(event)
+
+    def _take_journalled(self, answer: fx.Journalled) -> None:
+        assert self._journalled < answer.number <= self._asked, f"{answer} after {self._journalled} of {self._asked}"
+        self._journalled = answer.number
+        while self._waiting and self._waiting[0][0] <= self._journalled:
+            self._act(*self._waiting.popleft())
+
+    def _take_measured(self, answer: fx.DiskMeasured) -> None:
+        self.known.lag.free = answer.free
+
+    def _fire_timers(self) -> None:
+        timers, now = self.known.timers, self.known.now.monotonic
+        for timer in [timer for timer, due in timers.items() if due <= now]:
+            del timers[timer]
+            if isinstance(timer, Timer):
+                self.known.queue.append(ev.TimerFired(timer))
+            else:
+                self._startup.time_is_up()
+
+    # The machine
+
+    def _work_off(self) -> None:
+        """Step what has come in, have it journalled together, and only then act on it."""
+        known = self.known
+        while True:
+            turns: list[Turn] = []
+            while known.queue:
+                self._step(known.queue.popleft(), turns)
+            if turns:
+                self._journal(turns)
+            if self._inbound.has_uploaded:
+                self._inbound.has_uploaded = False
+                known.verification.resume(known.run)
+            news = (known.lag.look(known.run, known.now.monotonic), known.handover.settle(known.run))
+            known.queue.extend(event for event in news if event is not None)
+            if not known.queue:
+                break
+        self._measure_disk()
+        known.requests.settle(known.run)
+
+    def _measure_disk(self) -> None:
+        lag = self.known.lag
+        staged = lag.behind.checkpoints, lag.behind.bytes
+        if lag.wants_free_space and staged != self._measured:
+            self._measured = staged
+            self.known.effects.append(fx.MeasureDisk())
+
+    def _step(self, event: ev.Event, turns: list[Turn]) -> None:
+        """One event, and the decisions that the core takes on it: nothing else may come in between."""
+        known = self.known
+        before = known.run
+        known.run, commands, reason = core.step(before, event, known.now.monotonic)
+        log.debug("%s: %s", type(event).__name__, reason)
+        turns.append(Turn(event, before, known.run, commands))
+        for command in commands:
+            if isinstance(command, do.Decide):
+                self._step(self._located(command.event), turns)
+
+    def _located(self, event: ev.Event) -> ev.Event:
+        """The core knows ranks alone; a group that it starts, a failure that it declares, is on nodes all the same."""
+        if isinstance(event, ev.GroupStarted):
+            return msgspec.structs.replace(event, leased=tuple(self.known.nodes.leased(event.world_size)))
+        if not isinstance(event, ev.WorkerFailed):
+            return event
+        return msgspec.structs.replace(event, node=self.known.attempts.node_of(event.generation, event.rank))
+
+    def _journal(self, turns: list[Turn]) -> None:
+        entries = [journalled(turn.event) for turn in turns if turn.event.durable]
+        if entries:
+            self._asked += 1
+            self.known.effects.append(fx.Journal(self._asked, entries))
+        if self.is_written:
+            self._act(self._asked, turns)
+        else:
+            self._waiting.append((self._asked, turns))
+
+    def _act(self, number: int, turns: list[Turn]) -> None:
+        assert number <= self._journalled, "a step is acted on before it is journalled"
+        for turn in turns:
+            if self._audit is not None:
+                self._audit(turn)
+            if isinstance(turn.event, ev.Committed):
+                self._note_durable(turn.event)
+            self._show(turn)
+            for command in turn.commands:
+                self._outbound.carry_out(command)
+        self.known.book.call_back(self._first_on_their_way(turns[-1].after))
+
+    def _show(self, turn: Turn) -> None:
+        known, failure = self.known, turn.after.failure
+        action, failures = "", None
+        if failure is not None and failure is not turn.before.failure:
+            action = known.accounts.action(turn.after.durable)
+            failures = None if failure.instead else known.accounts.exceptions()
+        known.effects.append(fx.Stepped(turn.event, turn.before, turn.after, known.lag.behind, action, failures))
+
+    def _first_on_their_way(self, acted_on: RunState) -> dict[int, int]:
+        """By generation, the first report whose checkpoint is pending. The state acted on may be older than the present
+        one, because remote storage writes the journal behind the loop, and reports may wait to be stepped."""
+        known = self.known
+        queued = [(e.generation, e.index) for e in known.queue if isinstance(e, ev.ShardStaged)]
+        unsaved = [(p.generation, p.index) for p in (*acted_on.unsaved, *known.run.unsaved)]
+        return dict(sorted({*queued, *unsaved}, reverse=True))
+
+    def _note_durable(self, event: ev.Committed) -> None:
+        known = self.known
+        if event.validation is not None:
+            known.past.validations[event.record.id] = event.validation
+        if event.index < 0:
+            return
+        known.shards.note_durable(event.generation, event.index, event.record.id)
+        known.book.committed(event.generation, event.index, event.record.id)
+
+
+_TAKE: dict[type, Callable[[Kernel, Any], None]] = {
+    fx.Begin: lambda kernel, _: kernel._startup.begin(),
+    fx.NodesAnnounced: lambda kernel, _: kernel._startup.nodes_announced(),
+    fx.Journalled: Kernel._take_journalled,
+    fx.LogsRead: lambda kernel, answer: kernel._inbound.take_logs(answer.generation, answer.logs),
+    fx.DiskMeasured: Kernel._take_measured,
+    fx.ManifestFound: lambda kernel, answer: kernel.known.verification.take_manifest(answer.id, answer.line),
+    fx.AdoptedHere: lambda kernel, answer: kernel._startup.take_adopted(answer),
+    fx.Lacking: lambda kernel, answer: kernel._startup.take_adopted(answer),
+    fx.Answered: lambda kernel, answer: kernel.known.requests.answer(*answer),
+}
+
+
+def journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:
+    return type(event).__name__, msgspec.to_builtins(event)

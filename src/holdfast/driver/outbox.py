@@ -1,0 +1,132 @@
+"""What nodes were asked for and have not done yet: with a lost node none of that is forgotten.
+
+An order belongs to the node that has what it is about, and is given again when that node comes back. On a disk that all
+nodes reach, any of them can do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Pressure
+
+from .effects import Effect, Send
+from .placement import Placement
+
+Report = tuple[int, int]  # (generation, index)
+_NOBODY = ""  # the node of an order that any node may carry out, and none is there
+
+
+class Kind(Enum):
+    SEAL = "seal"  # about (generation, rank, index)
+    GATHER = "gather"  # about a report
+    UPLOAD = "upload"  # about a report
+    FETCH = "fetch"  # about a checkpoint's id
+    TASK = "task"  # about its name
+
+
+class Outbox:
+    def __init__(
+        self, nodes: Placement, emit: Callable[[Effect], None], is_remote: bool = False, keeps_files: bool = False
+    ) -> None:
+        """``is_remote``: each node has what its workers staged for itself. ``keeps_files``: a node that is lost comes
+        back with its files."""
+        self._nodes, self._emit = nodes, emit
+        self._is_remote, self._keeps_files = is_remote, keeps_files
+        self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and what they are about
+        self._fetches: dict[str, wire.Fetch] = {}
+        self._stalled = False
+
+    def send(self, node: str, message: wire.Message) -> None:
+        self._emit(Send(node, message))
+
+    def tell(self, message: wire.Message) -> None:
+        for node in self._nodes.ids:
+            self._emit(Send(node, message))
+
+    def order(self, node: str, kind: Kind, about: Any, order: wire.Message) -> None:
+        self._orders[node, kind, about] = order
+        if node != _NOBODY:
+            self.send(node, order)
+
+    def order_any(self, kind: Kind, about: Any, order: wire.Message) -> None:
+        """Have any node do it, as soon as there is one."""
+        self.order(next(iter(self._nodes.usable()), _NOBODY), kind, about, order)
+
+    def finish(self, kind: Kind, about: Any, node: str | None = None) -> bool:
+        """Forget an order that is carried out; whether it was still open."""
+        found = [key for key in self._about(kind, about) if node in (None, key[0])]
+        for key in found:
+            del self._orders[key]
+        return bool(found)
+
+    def holders(self, kind: Kind, about: Any) -> set[str]:
+        return {node for node, _, _ in self._about(kind, about)}
+
+    def _about(self, kind: Kind, about: Any) -> Iterator[tuple[str, Kind, Any]]:
+        return (key for key in self._orders if key[1] is kind and key[2] == about)
+
+    # Nodes come and go
+
+    def node_ready(self, node: str) -> None:
+        """It takes over what is open."""
+        for (owner, kind, about), order in list(self._orders.items()):
+            if owner == _NOBODY:
+                del self._orders[owner, kind, about]
+                self.order(node, kind, about, order)
+            elif owner == node:
+                self.send(node, order)
+        for id, fetch in self._fetches.items():
+            self.order(node, Kind.FETCH, id, fetch)
+        if self._stalled:
+            self.send(node, Pressure(True))
+
+    def node_lost(self, node: str) -> list[Report]:
+        """The reports of which it had what is not in storage, if that does not come back with it."""
+        left_with: set[Report] = set()
+        for owner, kind, about in [key for key in self._orders if key[0] == node]:
+            if kind in (Kind.UPLOAD, Kind.GATHER):
+                left_with.add(about)
+            elif kind is Kind.SEAL:
+                left_with.add((about[0], about[2]))
+            if kind is Kind.TASK or (kind is Kind.SEAL and not self._is_remote):
+                self.order_any(kind, about, self._orders.pop((owner, kind, about)))
+            elif kind is Kind.FETCH or not self._keeps_files:
+                del self._orders[owner, kind, about]
+        for id, fetch in self._fetches.items():
+            if not self.holders(Kind.FETCH, id):
+                self._fetch_everywhere(id, fetch)  # who has it says so at once
+        return sorted(left_with) if self._is_remote and not self._keeps_files else []
+
+    # What all nodes do
+
+    def fetch(self, id: str, manifest: bytes, stored: bool = True) -> None:
+        """Have a checkpoint verified where workers may read it. ``stored``: what a node lacks can be downloaded."""
+        self._fetches[id] = wire.Fetch(id, manifest, stored)
+        self._fetch_everywhere(id, self._fetches[id])
+
+    def _fetch_everywhere(self, id: str, fetch: wire.Fetch) -> None:
+        for node in self._nodes.usable():
+            self.order(node, Kind.FETCH, id, fetch)
+
+    def take_fetched(self, node: str, id: str, failed: bool) -> bool:
+        """Whether that decides it: one has failed, or it was the last one."""
+        if id not in self._fetches:
+            return False
+        self.finish(Kind.FETCH, id, node)
+        if not failed and self.holders(Kind.FETCH, id):
+            return False
+        self.finish(Kind.FETCH, id)
+        del self._fetches[id]
+        return True
+
+    def stall(self, on: bool) -> None:
+        self._stalled = on
+        self.tell(Pressure(on))
+
+    def run_task(self, task: str, payload: bytes, timeout_s: float | None) -> None:
+        """Beside the workers."""
+        self.order_any(Kind.TASK, task, wire.RunTask(task, payload, timeout_s))

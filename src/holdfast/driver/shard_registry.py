@@ -1,0 +1,152 @@
+"""What ranks staged and nodes gathered, until it is in storage or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import structs
+
+from holdfast.core.run import commands as do
+from holdfast.errors import CheckpointDamagedError
+from holdfast.store.layout import RunLayout
+from holdfast.store.manifests import (
+    FileEntry,
+    Manifest,
+    Shard,
+    choose,
+    is_user_metadata,
+    manifest_line,
+    parse_manifest_line,
+)
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Durable
+
+from .attempts import Attempts
+from .outbox import Kind, Outbox, Report
+from .placement import Placement
+from .site import Site
+
+
+class ShardRegistry:
+    def __init__(self, nodes: Placement, outbox: Outbox, attempts: Attempts, layout: RunLayout, site: Site) -> None:
+        self._nodes, self._outbox, self._attempts, self._layout, self._site = nodes, outbox, attempts, layout, site
+        self._shards: dict[Report, dict[int, Shard]] = {}  # by rank, sealed
+        self._gathered: dict[Report, Manifest] = {}  # whole, and not known to be in storage
+
+    def seal(self, node: str, generation: int, rank: int, index: int) -> None:
+        """Have a staged shard hashed, and forced to disk where that makes it durable."""
+        about, order = (generation, rank, index), wire.Seal(generation, rank, index)
+        if not self._site.is_remote and node not in self._nodes.ids:
+            self._outbox.order_any(Kind.SEAL, about, order)
+        else:
+            self._outbox.order(node, Kind.SEAL, about, order)
+
+    def take_sealed(self, message: wire.Sealed) -> None:
+        generation, rank, index = message.generation, message.rank, message.index
+        self._outbox.finish(Kind.SEAL, (generation, rank, index))
+        if not message.error:
+            directory = str(self._layout.shard_dir(generation, index, rank))
+            shard = Shard(rank, directory, [FileEntry(*entry) for entry in message.files])
+            self._shards.setdefault((generation, index), {})[rank] = shard
+
+    def shards(self, command: do.Commit | do.Gather) -> list[Shard]:
+        found = self._shards[command.generation, command.index]
+        return [found[rank] for rank in command.ranks]
+
+    def size(self, generation: int, index: int) -> int:
+        """How many bytes are staged for that report, as far as they are counted."""
+        shards = self._shards.get((generation, index), {}).values()
+        return sum(entry.size for shard in shards for entry in shard.files)
+
+    def lost_with(self, command: do.Gather) -> str | None:
+        """A node that had a part of it, and was lost before it was asked to gather that."""
+        homes = {self._attempts.node_of(command.generation, rank) for rank in command.ranks}
+        return None if self._site.keeps_files else next(iter(sorted(homes - set(self._nodes.ids))), None)
+
+    def gather(self, command: do.Gather, manifest: Manifest) -> None:
+        """Have a whole checkpoint put together, each node what its own workers saved."""
+        chosen = choose(command.id, self.shards(command))
+        manifest = with_files(manifest, [entry for entry, _ in chosen])
+        parts: dict[str, dict[int, list[str]]] = {}
+        for rank in command.ranks:
+            parts.setdefault(self._attempts.node_of(command.generation, rank), {})[rank] = []
+        for entry, shard in chosen:
+            if not entry.at:  # else it is in storage already
+                parts[self._attempts.node_of(command.generation, shard.rank)][shard.rank].append(entry.path)
+        self._gathered[command.generation, command.index] = manifest
+        for node, by_rank in parts.items():
+            self.gather_on(node, manifest, by_rank)
+
+    def gather_on(self, node: str, manifest: Manifest, parts: Mapping[int, list[str]]) -> None:
+        """``parts``: by rank, the files that this node is to put together."""
+        report = manifest.generation, manifest.index
+        order = wire.Gather(manifest.id, *report, manifest_line(manifest), list(parts.items()))
+        self._outbox.order(node, Kind.GATHER, report, order)
+
+    def gathered(self, generation: int, index: int) -> Manifest:
+        return self._gathered[generation, index]
+
+    def manifest_of(self, id: str) -> Manifest | None:
+        """Of a checkpoint that is on its way to storage."""
+        return next((manifest for manifest in self._gathered.values() if manifest.id == id), None)
+
+    def is_at_hand(self, generation: int, index: int) -> bool:
+        """Whether all of a gathered checkpoint is on the only node that the next attempt can be on."""
+        holders = self._outbox.holders(Kind.GATHER, (generation, index))
+        return len(holders) == 1 and (not self._site.grows or holders == set(self._nodes.usable()))
+
+    def upload(self, manifest: Manifest, ranks: Sequence[int]) -> None:
+        homes = {self._attempts.node_of(manifest.generation, rank) for rank in ranks}
+        for node, there in self._attempts.ranks_on(manifest.generation, sorted(homes)).items():
+            self._upload(node, manifest, [rank for rank in there if rank in ranks])
+
+    def upload_from(self, node: str, manifest: Manifest) -> None:
+        """Of what an earlier driver left there."""
+        self._upload(node, manifest, [])
+
+    def _upload(self, node: str, manifest: Manifest, ranks: list[int]) -> None:
+        report = manifest.generation, manifest.index
+        self._outbox.order(node, Kind.UPLOAD, report, wire.Upload(manifest.id, *report, ranks))
+
+    def take_uploaded(self, node: str, message: wire.Uploaded) -> None:
+        self._outbox.finish(Kind.UPLOAD, (message.generation, message.index), node)
+
+    # The end of a checkpoint's way
+
+    def note_durable(self, generation: int, index: int, id: str) -> None:
+        """It is committed."""
+        self._drop(generation, index)
+        self._outbox.tell(Durable(generation, id, index))
+
+    def forget(self, manifest: Manifest) -> None:
+        self._outbox.tell(wire.Forget(manifest.generation, manifest.index, manifest.id))
+
+    def discard(self, generation: int, index: int) -> None:
+        """Nobody wants that report's files any more."""
+        manifest = self._gathered.get((generation, index))
+        self._drop(generation, index)
+        if self._site.is_remote:
+            self._outbox.tell(wire.Forget(generation, index, manifest.id if manifest else ""))
+
+    def sort_out(self, unsaved: Sequence[bytes], stored: Collection[str]) -> None:
+        """What a node that was lost has not heard: which of its checkpoints are in storage, and which are given up."""
+        for line in unsaved:
+            try:
+                manifest = parse_manifest_line(line)
+            except CheckpointDamagedError:
+                continue  # half written: it is gathered again
+            if manifest.id in stored:
+                self.note_durable(manifest.generation, manifest.index, manifest.id)
+            elif (manifest.generation, manifest.index) not in self._gathered:
+                self.forget(manifest)
+
+    def _drop(self, generation: int, index: int) -> None:
+        report = generation, index
+        self._shards.pop(report, None)
+        self._gathered.pop(report, None)
+        self._outbox.finish(Kind.GATHER, report)
+        self._outbox.finish(Kind.UPLOAD, report)
+
+
+def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:
+    return structs.replace(manifest, files=[entry for entry in files if not is_user_metadata(entry.path)])

@@ -1,0 +1,19 @@
+"""Where a run lives, as far as the kernel has to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Site:
+    grows: bool  # nodes come and go, so that there may be too little room
+    keeps_files: bool  # a node that is lost comes back with its files, which are on this machine
+    is_remote: bool  # storage is not on a disk that the driver reaches: each node has what its workers staged
+    run_dir: Path  # of the run, or with remote storage where nodes have theirs for it; nothing is read or written here
+    log_address: Callable[[int, int], str]  # of a generation and a rank
+    lease_s: float = 0.0  # how long workers across a network may live when their driver has died
+    staging_limit_gb: float = 0.0  # 0: half of the free space
+    most_waiting: int = 64  # checkpoints that may wait for storage before workers do

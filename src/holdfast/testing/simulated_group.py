@@ -1,0 +1,157 @@
+"""An attempt's workers and nodes as they really are: where each rank runs, what it did, and what is heard of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cache
+
+from holdfast.store import values
+from holdfast.store.metrics import line
+from holdfast.store.report_log import _RETURNED, RankReports, StagedReport, _staged_line
+from holdfast.store.staging import FileEntry
+from holdfast.wire.worker_messages import Report
+
+from .schedule import Workload
+
+FILE_SIZE = 1 << 20  # bytes
+VALIDATION = values.encode({})
+
+
+class Status(Enum):
+    STARTING = "starting"
+    TRAINING = "training"
+    RETURNED = "returned"
+    DEAD = "dead"
+
+
+class Machine:
+    """What outlives agents and drivers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.unsaved: dict[str, bytes] = {}  # by id, the manifests of what was gathered here
+        self.gathered: dict[str, tuple[int, int, list[int]]] = {}  # by id: generation, index and ranks
+        self.swept = 0  # attempts up to this one have left nothing
+
+    def has_gathered(self, generation: int, index: int) -> bool:
+        return any(where[:2] == (generation, index) for where in self.gathered.values())
+
+
+class Node:
+    """An agent on a machine, from one start of it to its end."""
+
+    def __init__(self, id: str, room: float, machine: Machine) -> None:
+        self.id, self.room, self.machine = id, room, machine
+        self.lives = True
+        self.is_known = False  # the driver has heard that it is ready, and not that it is lost
+        self.is_mute = False  # it cannot talk to other nodes
+        self.draining = False
+        self.stalled = False  # reports with files wait
+        self.cut_until = 0.0  # endless: nothing gets through any more
+        self.lost_at = 0.0  # when the driver hears of it
+
+    def is_cut_off(self, now: float) -> bool:
+        return self.lives and self.cut_until > now
+
+
+class Worker:
+    def __init__(self, rank: int, node: Node) -> None:
+        self.rank, self.node = rank, node
+        self.status = Status.STARTING
+        self.reports = 0
+        self.stuck = False  # hung for good, or stopped until somebody lets it go on
+        self.unsent: list[Report] = []  # made, and not said yet
+        self.frozen = False  # stopped: it does not even listen
+        self.heard_until = 0.0
+        self.told = 0  # the reports that the driver hears of
+        self.is_silent = False  # nothing that it says arrives any more
+        self.is_logged = False  # what it reported is read from its log, if its node is lost
+        self.log_is_lost = False  # with its machine
+        self.ends_at = 0.0  # by itself, when it has outlived its driver
+        self.notice_waits = False
+        self.noticed = False  # it knows that its group is about to end
+        self.handover_at: int | None = None
+        self.is_parked = False  # until it knows where
+        self.waits_at: int | None = None  # for the end, or for a later point
+
+    @property
+    def lives(self) -> bool:
+        return self.status in (Status.STARTING, Status.TRAINING)
+
+    def has_reported(self, index: int) -> bool:
+        """Whether the driver hears of that report, sooner or later."""
+        if self.is_silent and not self.is_logged:
+            return self.told > index
+        return self.reports > index or self.status is Status.RETURNED
+
+
+class Group:
+    def __init__(self, generation: int, base: int, resume: str | None) -> None:
+        self.generation, self.base, self.resume = generation, base, resume
+        self.workers: list[Worker] = []  # by rank
+        self.staged: dict[int, set[int]] = {}  # index -> the ranks that brought files
+        self.files: dict[int, set[int]] = {}  # those of them that the driver can hear of
+        self.sealed: set[tuple[int, int]] = set()  # (rank, index)
+        self.discarded: set[int] = set()
+        self.gathered: set[int] = set()  # on one node at least
+        self.merged: set[int] = set()  # what was moved into a checkpoint on the disk that all reach
+        self.lost: set[int] = set()  # what the nodes have no more
+        self.unsealable: set[int] = set()  # what could not be hashed
+        self.clashing: set[int] = set()  # ranks bring files that do not go together
+        self.waiting: dict[int, list[Worker]] = {}  # index -> those that wait until it is durable
+
+    @property
+    def lives(self) -> bool:
+        return any(worker.lives for worker in self.workers)
+
+    def reported_by_all(self, index: int) -> bool:
+        return all(worker.has_reported(index) for worker in self.workers)
+
+    def is_whole(self, index: int) -> bool:
+        return self.reported_by_all(index) and all((rank, index) in self.sealed for rank in self.files[index])
+
+    def has_staged(self, index: int) -> bool:
+        return index not in self.lost and index not in self.discarded
+
+    def lacks_shard(self, worker: Worker, index: int) -> bool:
+        """Whether what the rank staged for that report does not lie where it staged it any more."""
+        gathered = worker.node.machine.has_gathered(self.generation, index)
+        return gathered or index in self.merged or not self.has_staged(index)
+
+    def log_of(self, worker: Worker, workload: Workload) -> RankReports:
+        """What the rank logged."""
+        lines = {index: report_line(index, workload.score(self.base + index + 1)) for index in range(worker.reports)}
+        staged = {}
+        for index in lines:
+            number = self.base + index + 1
+            if workload.has_files(worker.rank, number):
+                files = [FileEntry(path, size, "") for path, size, _, _ in files_of(self, worker.rank, index)]
+                staged[index] = StagedReport(
+                    index, files, workload.name(number), {} if workload.validates(number) else None
+                )
+        return RankReports(lines, staged, worker.status is Status.RETURNED)
+
+
+def files_of(group: Group, rank: int, index: int) -> list[tuple[str, int, str, str]]:
+    files = [(f"rank-{rank}", FILE_SIZE, "00", "")]
+    if index in group.clashing:
+        files.append((f"same-{rank}" if rank < 2 else "same-0/below", 1, "00", ""))
+    return files
+
+
+def rank_of(path: str) -> int:
+    return int(path.partition("-")[2].partition("/")[0])
+
+
+def logged(reports: RankReports) -> bytes:
+    """As it is in a file."""
+    parts = [
+        (_staged_line(reports.staged[index]) if index in reports.staged else b"") + line
+        for index, line in sorted(reports.lines.items())
+    ]
+    return b"".join([*parts, _RETURNED if reports.returned else b""])
+
+
+@cache
+def report_line(index: int, score: float | None) -> bytes:
+    return line(index, 0.0, {} if score is None else {"score": score})
