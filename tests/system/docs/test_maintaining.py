@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from pathlib import Path
 
 import pytest
+
 from support.repository import ROOT
 
 SRC = ROOT / "src/holdfast"
