@@ -93,6 +93,10 @@ class WorkerGroupError(TrainingFailedError):
         return type(self), (self.error_message, self.worker_failures)
 
 
+class NCCLHangError(WorkerGroupError):
+    """For ``except`` clauses of scripts from Ray. Here a hang is a ``WorkerGroupError`` with all ranks' stacks."""
+
+
 class ControllerError(TrainingFailedError):
     """The driver itself could not go on: storage, a user's callback, an engine that cannot start."""
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import ControllerError, PreemptionError, PreemptionInfo, TrainingFailedError, WorkerGroupError
+from holdfast.errors import (
+    ControllerError,
+    NCCLHangError,
+    PreemptionError,
+    PreemptionInfo,
+    TrainingFailedError,
+    WorkerGroupError,
+)
 from holdfast.train.api import (
     checkpoint_requested,
     get_all_reported_checkpoints,
@@ -53,6 +60,7 @@ __all__ = [
     "DataShard",
     "FailureConfig",
     "LoggingConfig",
+    "NCCLHangError",
     "PreemptionError",
     "PreemptionInfo",
     "ReportedCheckpoint",

@@ -13,7 +13,7 @@ from holdfast.store.layout import check_name
 from holdfast.train import uploads
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_type
-from holdfast.train.context import TrainContext
+from holdfast.train.context import get_context as get_context
 from holdfast.train.data import shard_of
 from holdfast.train.ray_data import RayData
 from holdfast.train.reported import (
@@ -114,11 +114,6 @@ def get_checkpoint() -> Checkpoint | None:
         initial: Checkpoint | None = session.initial
         return initial
     return Checkpoint.held(session.location / "checkpoints" / offer.id, offer.directory)
-
-
-def get_context() -> TrainContext:
-    """Who this worker is: its ranks, the world size, the run."""
-    return TrainContext(session_for("get_context"))
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> Any:

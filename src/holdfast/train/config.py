@@ -10,7 +10,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, ClassVar, Literal
@@ -156,16 +156,33 @@ class LoggingConfig:
 
 
 class BackendConfig:
-    """What a framework needs around the train function. A subclass overrides ``wrap``. ``essential`` names the modules
-    that are imported before the first worker starts, ``preload`` those that are imported behind the first report, for
-    all workers that start later. A name that cannot be imported is skipped."""
+    """What a framework needs around the train function. A subclass overrides ``wrap``, or, as with Ray, ``backend_cls``
+    and ``train_func_context``. ``essential`` names the modules that are imported before the first worker starts,
+    ``preload`` those that are imported behind the first report, for all workers that start later. A name that cannot be
+    imported is skipped."""
 
     essential: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         """A picklable callable that a worker calls instead of ``train_fn``, with the same arguments."""
-        return train_fn
+        from holdfast.train.backend import Backend, InBackend
+
+        if self.backend_cls is Backend and self.train_func_context is nullcontext:
+            return train_fn
+        return InBackend(self, train_fn)
+
+    @property
+    def backend_cls(self) -> type[Any]:
+        """A ``holdfast.train.backend.Backend``, whose hooks are called around the train function."""
+        from holdfast.train.backend import Backend
+
+        return Backend
+
+    @property
+    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Makes a context in which the train function is called."""
+        return nullcontext
 
     def to_dict(self) -> dict[str, Any]:
         return {}

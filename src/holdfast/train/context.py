@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.store.layout import check_name
+
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
 
@@ -26,6 +28,12 @@ class StorageContext:
     @property
     def experiment_fs_path(self) -> str:
         return self.run_dir
+
+    def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
+        """Where a checkpoint of your own may be saved in the run's storage, to be reported with NO_UPLOAD. In an object
+        store it is without the scheme, as with Ray: write ``f"s3://{path}"``."""
+        check_name(checkpoint_name, "build_checkpoint_path_from_name(checkpoint_name")
+        return f"{self.run_dir.partition('://')[2] or self.run_dir}/{checkpoint_name}"
 
 
 TRIAL = "holdfast.trial"  # among the metadata: what tuning says of the trial
@@ -89,3 +97,10 @@ class TrainContext:
     def _trial(self) -> dict[str, Any]:
         trial: dict[str, Any] = self._session.metadata.get(TRIAL, {})
         return trial
+
+
+def get_context() -> TrainContext:
+    """Who this worker is: its ranks, the world size, the run."""
+    from holdfast.train.api import session_for
+
+    return TrainContext(session_for("get_context"))

@@ -64,9 +64,13 @@ class Files:
         return self.directory is None and not self.elsewhere
 
 
+class SessionMisuseError(RuntimeError):
+    """A function of training was called outside of a train function."""
+
+
 def current(what: str = "this function") -> Session:
     if _current is None:
-        raise RuntimeError(
+        raise SessionMisuseError(
             f"{what} works only inside a train function: call it in the function that you pass to a trainer, "
             "in the process and at the time that Holdfast runs it."
         )

@@ -32,6 +32,7 @@ TRAIN = {
     "relax_collectives_on_preemption=False, preemption_grace_s=0.0, hang_timeout_s=None, backoff_s=0.5, "
     "max_backoff_s=60.0, max_hang_failures=None, max_same_errors=0)",
     "LoggingConfig": "(log_level='INFO')",
+    "NCCLHangError": "error",
     "PreemptionError": "(preemption_info, drain_timed_out=False)",
     "PreemptionInfo": "(deadline_ms, preempted_node_to_ranks)",
     "ReportedCheckpoint": "(checkpoint, metrics, status)",
@@ -73,6 +74,7 @@ TORCH = {
     "RunConfig": TRAIN["RunConfig"],
     "ScalingConfig": TRAIN["ScalingConfig"],
     "SeededDataset": "(dataset, seed=0)",
+    "TorchCheckpoint": "(path, filesystem=None)",
     "TorchConfig": "(backend=None, init_method='env', timeout_s=1800)",
     "TorchTrainer": "(train_loop_per_worker, *, train_loop_config=None, torch_config=None, scaling_config=None, "
     "run_config=None, datasets=None, dataset_config=None, validation_config=None, metadata=None, "

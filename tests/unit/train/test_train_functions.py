@@ -19,6 +19,7 @@ from holdfast.train import (
     ValidationTaskConfig,
     collective,
 )
+from holdfast.train.context import StorageContext
 from holdfast.train.data import Whole
 from holdfast.wire.worker_messages import Offer
 from holdfast.worker.session import Files
@@ -225,6 +226,9 @@ def test_context(session: Any) -> None:
     assert context.get_metadata() == {"owner": "tests"}
     storage = context.get_storage()
     assert storage.experiment_fs_path == os.path.join(storage.storage_path, storage.experiment_dir_name)
+    assert storage.build_checkpoint_path_from_name("epoch-1") == f"{storage.experiment_fs_path}/epoch-1"
+    far_away = StorageContext("s3://bucket/runs/one")
+    assert far_away.build_checkpoint_path_from_name("epoch-1") == "bucket/runs/one/epoch-1"
 
 
 def test_all_reported_checkpoints(session: Any) -> None:

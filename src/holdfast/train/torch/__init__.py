@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.train.torch.rng import SeededDataset, rng_state, seed_rng, set_rng_state
     from holdfast.train.torch.sampler import ElasticSampler
     from holdfast.train.torch.stream import ElasticStream
+    from holdfast.train.torch.torch_checkpoint import TorchCheckpoint
     from holdfast.train.torch.trainer import TorchTrainer
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "RunConfig",
     "ScalingConfig",
     "SeededDataset",
+    "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
     "accelerate",
@@ -59,6 +61,7 @@ _MODULES = {
     "ElasticSampler": "sampler",
     "ElasticStream": "stream",
     "SeededDataset": "rng",
+    "TorchCheckpoint": "torch_checkpoint",
     "TorchTrainer": "trainer",
     "rng_state": "rng",
     "seed_rng": "rng",

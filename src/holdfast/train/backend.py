@@ -1,0 +1,65 @@
+"""How a framework is added as Ray Train does it: a ``Backend`` whose hooks run around the train function.
+
+Ray calls the hooks once, in its controller. Here every worker calls them, and the group that they get does on each rank
+what is asked of all or one of them, so that all ranks see the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.train.config import BackendConfig as BackendConfig
+from holdfast.train.rendezvous import gather
+from holdfast.worker.session import Session, current
+
+
+class BackendGroup:
+    """The workers of an attempt, as the hooks of a ``Backend`` see them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __len__(self) -> int:
+        return self._session.world_size
+
+    def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Call it on every rank; the results in the order of the ranks."""
+        return gather(self._session, func(*args, **kwargs))
+
+    def execute_single(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call it on one rank; its result."""
+        is_here = self._session.rank == worker_index
+        return gather(self._session, func(*args, **kwargs) if is_here else None)[worker_index]
+
+
+class Backend:
+    """Set-up and clean-up of a framework around the train function. Name the class in ``BackendConfig.backend_cls``."""
+
+    def on_start(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
+        """Before the train function."""
+
+    def on_training_start(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
+        """Right before it, behind ``on_start``."""
+
+    def on_shutdown(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
+        """When it has returned. After a failure nobody waits for other ranks, and this is not called."""
+
+
+@dataclass(frozen=True)
+class InBackend:
+    """Calls a train function between the hooks of a backend."""
+
+    config: BackendConfig
+    train_fn: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        session = current()
+        backend, group = self.config.backend_cls(), BackendGroup(session)
+        backend.on_start(group, self.config)
+        backend.on_training_start(group, self.config)
+        with self.config.train_func_context():
+            result = self.train_fn(*args)
+        session.at_end(lambda: backend.on_shutdown(group, self.config))
+        return result

@@ -1,0 +1,55 @@
+"""A checkpoint that holds a torch model's weights."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from holdfast.train.checkpoint import Checkpoint
+
+_DDP = "module."
+T = TypeVar("T", bound="TorchCheckpoint")
+
+
+class TorchCheckpoint(Checkpoint):
+    """A checkpoint with a state dict, or a whole model, in ``model.pt``."""
+
+    MODEL_FILENAME = "model.pt"
+
+    @classmethod
+    def from_state_dict(cls: type[T], state_dict: dict[str, Any]) -> T:
+        """Save it into a new temporary directory, under the names that it has outside of DDP."""
+        bare = {name.removeprefix(_DDP): value for name, value in state_dict.items()}
+        return cls._saved(bare)
+
+    @classmethod
+    def from_model(cls: type[T], model: torch.nn.Module) -> T:
+        """Save the whole model, as a pickle. Prefer ``from_state_dict``, which anybody can load safely."""
+        return cls._saved(model)
+
+    @classmethod
+    def _saved(cls: type[T], what: Any) -> T:
+        directory = tempfile.mkdtemp()
+        torch.save(what, os.path.join(directory, cls.MODEL_FILENAME))
+        return cls(directory)
+
+    def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
+        """The model with the weights of the checkpoint. A whole model is unpickled only if no ``model`` is passed: that
+        runs code, so the checkpoint must be of somebody you trust."""
+        with self.as_directory() as directory:
+            file = Path(directory, self.MODEL_FILENAME)
+            if not file.exists():
+                raise RuntimeError(
+                    f"{self!r} has no {self.MODEL_FILENAME}: make it with TorchCheckpoint.from_state_dict()"
+                )
+            saved = torch.load(file, map_location="cpu", weights_only=model is not None)
+        if isinstance(saved, torch.nn.Module):
+            return saved
+        if model is None:
+            raise ValueError("get_model(): the checkpoint has a state dict; pass the model to load it into")
+        model.load_state_dict({name.removeprefix(_DDP): value for name, value in saved.items()})
+        return model
