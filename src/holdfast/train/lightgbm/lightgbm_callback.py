@@ -34,7 +34,7 @@ class LightGBMReportCallback:
         results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         self._reports = RoundReports(
-            lambda model, path: model.save_model(path),
+            _save,
             metrics,
             filename,
             frequency,
@@ -57,6 +57,13 @@ class LightGBMReportCallback:
                 results[f"{data}-{name}"] = value
         rounds = env.iteration + 1
         self._reports.after_round(env.model, rounds, results, is_last=rounds == env.end_iteration)
+
+
+def _save(model: Any, path: str) -> None:
+    """Without the addresses of this attempt, which LightGBM writes among the parameters."""
+    lines = model.model_to_string().splitlines(keepends=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(line for line in lines if not line.startswith(("[machines:", "[local_listen_port:")))
 
 
 RayTrainReportCallback = LightGBMReportCallback  # as a script that moves from Ray calls it

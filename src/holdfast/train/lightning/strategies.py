@@ -8,8 +8,8 @@ import torch
 
 from holdfast.train.api import get_context
 from holdfast.train.lightning.lightning_modules import LightningEnvironment, pl
-from holdfast.train.lightning.resumable import make_resumable
 from holdfast.train.torch.loop import get_device
+from holdfast.train.torch.resumable import make_resumable
 
 
 class _WorkerStrategy:

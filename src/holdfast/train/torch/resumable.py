@@ -50,7 +50,6 @@ class _SkippingSampler:
 
     def __iter__(self) -> Iterator[Any]:
         elements = islice(iter(self._sampler), self.skip, None)
-        self.skip = 0
         return chain(list(islice(elements, 1)), elements)
 
 
@@ -72,14 +71,20 @@ class _Position:
         if start is not None:
             set_rng_state(start)
         self._begun, self._consumed = rng_state(), skip
-        if self._sampler is not None:
-            self._sampler.skip, skip = skip, 0
-        batches = islice(iterate(), skip, None)
+        batches = self._after(skip, iterate)
         if self._consumed and resumed is not None:
             set_rng_state(resumed)
         for batch in batches:
             self._consumed += 1
             yield batch
+
+    def _after(self, skip: int, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if self._sampler is None:
+            return islice(iterate(), skip, None)
+        self._sampler.skip = skip
+        batches = iterate()  # with loader processes, it asks the sampler twice
+        self._sampler.skip = 0
+        return batches
 
     def save(self) -> dict[str, Any]:
         if self._epoch_is_over():
