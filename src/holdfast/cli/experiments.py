@@ -8,13 +8,13 @@ from typing import Any
 
 from holdfast.cli import output
 from holdfast.core.metric_names import metric_number
-from holdfast.driver.display_picture import ago, headline, value_text
 from holdfast.printable import printable
 from holdfast.runs.experiments import ENDED, ExperimentRecord, TrialRecord
 from holdfast.runs.stored_experiment import StoredExperiment
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.interfaces import LivingDriver
 from holdfast.store.sealed import Damage
+from holdfast.ui.display_picture import ago, headline, value_text
 
 LIST_HEADER = ("EXPERIMENT", "STATE", "TRIALS", "RESULTS", "LAST CHANGE", "BEST")
 _WORDS = {"RUNNING": "running", "PAUSED": "paused", "PENDING": "waiting", "ERROR": "failed", "TERMINATED": "done"}

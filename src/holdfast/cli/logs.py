@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 
 from holdfast.cli import experiments, output, paths
-from holdfast.driver.display_picture import clean
 from holdfast.runs.stored_run import StoredRun
+from holdfast.ui.display_picture import clean
 
 _POLL_S = 0.2
 _REMOTE_POLL_S = 2.0

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.driver.display_picture import pick_metrics, value_text
 from holdfast.printable import duration, printable, printable_json, printable_lines
 from holdfast.store.sealed import Damage
 from holdfast.store.times import is_time
+from holdfast.ui.display_picture import pick_metrics, value_text
 
 _SHOWN_METRICS = 6
 

@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.cli import experiments, output, paths, timeline
 from holdfast.cli.checkpoints import listing as checkpoints
-from holdfast.driver.display_picture import ago, headline
 from holdfast.printable import printable
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.reading import Reading
 from holdfast.runs.stored_experiment import StoredExperiment
 from holdfast.store.sealed import Damage
+from holdfast.ui.display_picture import ago, headline
 
 _SHOWN_CHECKPOINTS = 10
 

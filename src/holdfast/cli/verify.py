@@ -13,7 +13,6 @@ from holdfast.cli import output, paths
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.state import CheckpointRecord
-from holdfast.driver.display_picture import headline
 from holdfast.driver.recovery import reconcile
 from holdfast.errors import CheckpointDamagedError
 from holdfast.runs.stored_experiment import StoredExperiment
@@ -22,6 +21,7 @@ from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.interfaces import Judge
 from holdfast.store.manifests import Manifest
 from holdfast.store.sealed import Damage
+from holdfast.ui.display_picture import headline
 
 
 @dataclass

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli import experiments, output, paths, timeline
-from holdfast.driver.display_picture import Rate, ago, headline, rate_text
 from holdfast.errors import StorageUnavailableError
 from holdfast.printable import printable
 from holdfast.runs.reading import Reading
 from holdfast.runs.stored_run import StoredRun
+from holdfast.ui.display_picture import Rate, ago, headline, rate_text
 
 _EVERY_S = 1.0
 _REMOTE_EVERY_S = 5.0

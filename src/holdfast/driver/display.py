@@ -1,30 +1,9 @@
-"""What a person sees of a run. A display is told what happens; it decides nothing, and no trouble in it hurts the run.
-
-The driver's loop only notes down what it is told here. A thread of the display's own writes it out, at most eight times
-a second, so that a terminal that is slow, stopped (Ctrl+S) or gone never holds up training.
-"""
+"""What the driver tells whoever shows a run to a person. It decides nothing, and knows no terminal: see ``ui/``."""
 
 from __future__ import annotations
 
-import atexit
-import os
-import sys
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TextIO
-
-from holdfast.driver.display_live import LivePainter
-from holdfast.driver.display_picture import Failure, Line, Notice, Picture
-from holdfast.driver.display_plain import PlainPainter
-from holdfast.driver.display_streams import Redirect, Sink, is_foreground, is_terminal
-from holdfast.printable import printable
-
-KINDS = ("auto", "live", "plain", "off")
-PAINTS_PER_SECOND = 8
-MAX_WAITING = 10_000  # lines that may wait for a slow terminal; further ones are dropped, the logs have them all
-FINISH_TIMEOUT_S = 5.0  # how long a terminal that takes no output may hold up the end of a run
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 
 class Display(Protocol):
@@ -64,26 +43,6 @@ class Display(Protocol):
         """The run is "finished", "failed" or "stopped". Gives the terminal back; later calls do nothing."""
 
 
-class Painter(Protocol):
-    """Writes a picture and what happened since the last one. Used by one thread only."""
-
-    def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None: ...
-
-
-def make(kind: str = "auto", stream: TextIO | None = None) -> Display:
-    """A display of the kind that ``settings.display`` names; "auto" is live on a terminal and plain elsewhere."""
-    if kind not in KINDS:
-        raise ValueError(f"HOLDFAST_DISPLAY={kind!r} is not one of {', '.join(KINDS)}")
-    out, err = (stream or sys.stdout), (stream or sys.stderr)
-    if kind == "off" or out is None or err is None:
-        return OffDisplay()
-    if kind == "auto":
-        kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
-    if kind == "live":
-        return BackgroundDisplay(lambda: LivePainter(Sink(out)), redirect=stream is None)
-    return BackgroundDisplay(lambda: PlainPainter(Sink(out), Sink(err)))
-
-
 class OffDisplay:
     """Shows nothing."""
 
@@ -98,145 +57,3 @@ class OffDisplay:
     def warning(self, text: str) -> None: ...
     def output(self, rank: int, line: str) -> None: ...
     def finish(self, outcome: str, text: str) -> None: ...
-
-
-class BackgroundDisplay:
-    """Notes down what it is told, and has a painter write it from a thread that lives from start to finish.
-
-    The thread reads the picture while the loop changes it: every field is replaced whole, never changed in place.
-    """
-
-    noun = "run"
-
-    def __init__(
-        self,
-        make_painter: Callable[[], Painter],
-        *,
-        redirect: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._make_painter = make_painter
-        self._redirect = redirect
-        self._clock = clock
-        self._picture = Picture()
-        self._news: deque[Line | Notice] = deque()
-        self._dropped = 0
-        self._done = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._restore: list[Callable[[], None]] = []
-        self._pid = os.getpid()
-        self.error: BaseException | None = None  # why the display went dark, should it have
-
-    def start(self, run_name: str, path: str, resumed: str | None) -> None:
-        if self._thread is not None or self._done.is_set():
-            return
-        picture = self._picture
-        picture.name, picture.path, picture.resumed = run_name, path, resumed
-        picture.started = picture.state_since = self._clock()
-        where = f"{self.noun} {printable(run_name)} in {printable(path)}"
-        self._tell("start", where + (f", goes on from {printable(resumed)}" if resumed else ""))
-        thread = threading.Thread(target=self._run, name="holdfast-display", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            self._go_dark(error)
-            return
-        self._thread = thread
-        atexit.register(self._close)
-        if self._redirect:
-            self._restore = Redirect.install(self._print, lambda: not self._done.is_set())
-
-    def state(self, name: str, detail: str = "") -> None:
-        picture = self._picture
-        if name != picture.state:
-            picture.state_since = self._clock()
-        picture.state, picture.detail = name, detail
-        self._tell("state", f"{name}: {detail}" if detail else name)
-
-    def group(self, generation: int, world_size: int) -> None:
-        self._picture.generation, self._picture.world_size = generation, world_size
-        self._tell("group", f"group {generation} with {world_size} worker{'' if world_size == 1 else 's'}")
-
-    def workers(self, status: Mapping[int, str]) -> None:
-        self._picture.workers = dict(status)
-
-    def progress(self, reports: int, metrics: Mapping[str, Any] | None) -> None:
-        picture = self._picture
-        picture.reports = reports
-        if metrics is not None:
-            picture.metrics = metrics
-
-    def checkpoint(self, id: str, report: int) -> None:
-        self._picture.checkpoint = (id, report, self._clock())
-
-    def pending(self, count: int, size: int = 0) -> None:
-        self._picture.pending, self._picture.pending_bytes = int(count), int(size)
-
-    def failure(self, text: str, action: str) -> None:
-        picture = self._picture
-        picture.failure_count += 1
-        picture.failures = (*picture.failures, Failure(self._clock(), text, action))[-3:]
-        self._tell("failure", f"{text}: {action}" if action else text)
-
-    def warning(self, text: str) -> None:
-        self._tell("warning", f"warning: {text}")
-
-    def output(self, rank: int, line: str) -> None:
-        self._note(Line(rank, line))
-
-    def finish(self, outcome: str, text: str) -> None:
-        if self._done.is_set():
-            return
-        self._picture.state_since = self._clock()
-        self._picture.state, self._picture.detail = outcome, ""
-        self._tell("finish", f"{outcome}: {text}" if text else outcome)
-        self._picture.last_words = text
-        self._close()
-        atexit.unregister(self._close)
-
-    def _tell(self, kind: str, text: str) -> None:
-        self._note(Notice(self._clock(), kind, text))
-
-    def _print(self, line: str) -> None:
-        self._note(Line(None, line))
-
-    def _note(self, item: Line | Notice) -> None:
-        if self._done.is_set():
-            return
-        if isinstance(item, Line) and len(self._news) >= MAX_WAITING:
-            self._dropped += 1
-            return
-        self._news.append(item)
-
-    def _run(self) -> None:
-        try:
-            painter = self._make_painter()
-            final = False
-            while not final:
-                final = self._done.wait(1 / PAINTS_PER_SECOND)
-                painter.paint(self._picture, self._take_news(), self._clock(), final)
-        except Exception as error:
-            self._go_dark(error)
-
-    def _take_news(self) -> list[Line | Notice]:
-        dropped, self._dropped = self._dropped, 0
-        news = [self._news.popleft() for _ in range(len(self._news))]
-        if dropped:
-            text = f"warning: {dropped:,} lines came too fast to be shown; the run's logs have them"
-            news.append(Notice(self._clock(), "warning", text))
-        return news
-
-    def _close(self) -> None:
-        if os.getpid() != self._pid:  # a fork's copy has no thread, and the terminal is not its own
-            return
-        for restore in self._restore:
-            restore()
-        self._restore = []
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join(FINISH_TIMEOUT_S)
-
-    def _go_dark(self, error: BaseException) -> None:
-        self.error = error
-        self._done.set()
-        self._news.clear()

@@ -45,7 +45,6 @@ class Plan:
     validation: Validator | None = None
     on_report: Callback | None = None
     on_failure: Callable[[dict[int, Exception]], None] | None = None
-    display: str = "auto"
     shards: ShardSource | None = None
     like: Configure | None = None  # what other runs of this process were configured with: the rest is the same
     lockstep: bool = False  # report() returns when the driver says so

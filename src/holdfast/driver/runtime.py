@@ -30,9 +30,9 @@ from holdfast.runs.stored_run import closing_account
 from holdfast.settings import Settings
 from holdfast.store.runfile import id_of
 
-from . import display as displays
 from . import effects as fx
 from .configuration import configuration, configured_for
+from .display import Display, OffDisplay
 from .executor import Executor
 from .kernel import Kernel, journalled
 from .plan import Ending, Plan
@@ -58,7 +58,7 @@ class Driver:
         *,
         inbox: Inbox | None = None,
         storage: DiskStorage | RemoteStorage | None = None,
-        display: displays.Display | None = None,
+        display: Display | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._plan, self._engine, self._settings = plan, engine, settings
@@ -66,7 +66,7 @@ class Driver:
         self._storage = storage or storage_at(plan.location, self._inbox, settings, plan.score_attribute)
         address = cloudpickle.dumps(plan.location) if self._storage.remote else b""
         self._configuration = configuration(plan, settings, address)
-        self._display = display or displays.make(plan.display)
+        self._display = display or OffDisplay()
         self._executor = Executor(plan, self._storage, self._display, observer or Nobody())
         self._kernel: Kernel | None = None  # until the run has been taken over from whoever had it before
         self._past = Past()

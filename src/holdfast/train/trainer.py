@@ -39,6 +39,7 @@ from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.unused import warn_unused_in_training
 from holdfast.train.validation import ValidationConfig
+from holdfast.ui import run_display
 
 T = TypeVar("T", bound="DataParallelTrainer")
 
@@ -108,7 +109,8 @@ class DataParallelTrainer:
             self.run_config.logging_config.in_force(),
             observing(plan.name, location, port=port, host=host, event_log=event_log) as observer,
         ):
-            driver = Driver(plan, engine, in_force, observer=observer)
+            display = run_display.make("off" if self.run_config.verbose == 0 else in_force.display)
+            driver = Driver(plan, engine, in_force, observer=observer, display=display)
             with stop_requests.watched(location, driver.ask_to_stop, in_process):
                 ending = engine.host(driver.run, driver.ask_to_stop)
         return self._result(location, ending)
@@ -212,7 +214,6 @@ class DataParallelTrainer:
             validation=self._validation(location),
             on_report=_after_report(context, location, listeners) if listeners else None,
             on_failure=_after_exception(context, listeners) if listeners else None,
-            display="off" if run.verbose == 0 else in_force.display,
             how_to_go_on=self._how_to_go_on(location),
             shards=self._shards(),
         )

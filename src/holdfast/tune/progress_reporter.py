@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from holdfast.core.metric_names import flat_items, lookup, metric_number, number
-from holdfast.driver.display_picture import headline, value_text
-from holdfast.driver.display_streams import terminal_size
 from holdfast.printable import duration, printable
 from holdfast.trackers.trial_callback import Trial
 from holdfast.train.checks import check_int, check_number
 from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.tune.result_grid import check_mode
+from holdfast.ui.display_picture import headline, value_text
+from holdfast.ui.display_streams import terminal_size
 
 Columns = Sequence[str] | Mapping[str, str]
 

@@ -49,7 +49,7 @@ def test_exceptions_that_a_lost_node_caused_are_not_the_scripts(tmp_path: Path, 
     failures: list[dict[int, Exception]] = []
     spec = RunSpec(num_workers=2, min_workers=1, max_failures=1, lease_s=1.0)
     location = Location.parse("path", tmp_path / "run")
-    plan = Plan("run", location, spec, b"", {}, display="off", on_failure=failures.append)
+    plan = Plan("run", location, spec, b"", {}, on_failure=failures.append)
     driver = Driver(plan, engine, Settings(), inbox=inbox)  # type: ignore[arg-type]
     until = time.monotonic() + WITHIN_S
 

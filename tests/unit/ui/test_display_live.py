@@ -18,10 +18,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.driver import display
-from holdfast.driver.display_live import LivePainter
-from holdfast.driver.display_picture import Failure, Line, Notice, Picture
-from holdfast.driver.display_streams import Sink
+from holdfast.ui import run_display
+from holdfast.ui.display_picture import DisplayNotice, OutputLine, Picture, ShownFailure
+from holdfast.ui.display_streams import Sink
+from holdfast.ui.live_painter import LivePainter
 from support.ui.screen import Screen
 
 
@@ -33,7 +33,7 @@ class Told:
         self.painter = LivePainter(Sink(self.stream))
         self.picture = Picture(name="demo", path="/runs/demo", state="running")
 
-    def at(self, now: float, *news: Line | Notice, final: bool = False) -> list[str]:
+    def at(self, now: float, *news: OutputLine | DisplayNotice, final: bool = False) -> list[str]:
         """Everything on the screen after a paint."""
         self.painter.paint(self.picture, list(news), now, final)
         return Screen().feed(self.stream.getvalue()).lines
@@ -52,7 +52,7 @@ def test_the_panel_says_how_the_run_is() -> None:
     picture.generation, picture.world_size, picture.workers = 2, 3, {0: "running", 1: "dead", 2: "running"}
     picture.state_since = 60.0
     picture.metrics = {"loss": 0.123456, "epoch": 7}
-    picture.failures, picture.failure_count = (Failure(55.0, "rank 1 was killed", "retry 1 of 3"),), 1
+    picture.failures, picture.failure_count = (ShownFailure(55.0, "rank 1 was killed", "retry 1 of 3"),), 1
     picture.checkpoint, picture.pending = ("checkpoint_000004", 90, 62.0), 1
     picture.reports = 100
     told.at(63.0)
@@ -73,8 +73,10 @@ def test_the_panel_says_how_the_run_is() -> None:
 def test_lines_stay_above_one_panel() -> None:
     told = Told()
     for tick in range(40):
-        lines = told.at(tick / 8, Line(tick % 2, f"line {tick}"))
-    lines = told.at(6.0, Line(None, "printed by the script"), Notice(6.0, "warning", "warning: rank 1 is late"))
+        lines = told.at(tick / 8, OutputLine(tick % 2, f"line {tick}"))
+    lines = told.at(
+        6.0, OutputLine(None, "printed by the script"), DisplayNotice(6.0, "warning", "warning: rank 1 is late")
+    )
     assert lines[:40] == [f"(rank {tick % 2}) line {tick}" for tick in range(40)]
     assert lines[40:42] == ["printed by the script", "warning: rank 1 is late"]
     assert lines[42].startswith("╭─ demo ─")
@@ -84,7 +86,7 @@ def test_lines_stay_above_one_panel() -> None:
 def test_lines_longer_than_the_terminal_wrap_and_stay_whole() -> None:
     told = Told()
     for tick, length in enumerate((71, 72, 200, 3)):
-        lines = told.at(float(tick), Line(0, "x" * length))
+        lines = told.at(float(tick), OutputLine(0, "x" * length))
     wrapped = [f"(rank 0) {'x' * 71}", f"(rank 0) {'x' * 71}", "x", f"(rank 0) {'x' * 71}", "x" * 80, "x" * 49]
     assert lines[:7] == [*wrapped, "(rank 0) xxx"]
     assert lines[7].startswith("╭")
@@ -93,9 +95,9 @@ def test_lines_longer_than_the_terminal_wrap_and_stay_whole() -> None:
 def test_a_panel_higher_than_the_terminal_is_cut() -> None:
     told = Told()
     long = "very " * 200
-    told.picture.failures, told.picture.failure_count = (Failure(0.0, long, long),) * 3, 12
+    told.picture.failures, told.picture.failure_count = (ShownFailure(0.0, long, long),) * 3, 12
     for tick in range(10):
-        lines = told.at(float(tick), Line(0, f"line {tick}"))
+        lines = told.at(float(tick), OutputLine(0, f"line {tick}"))
     assert [line for line in lines if line.startswith("(rank")] == [f"(rank 0) line {tick}" for tick in range(10)]
     assert sum(line.startswith("╭") for line in lines) == 1
     assert any("12 failures" in line for line in lines)
@@ -132,7 +134,7 @@ def test_nothing_is_written_while_nothing_changes() -> None:
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     told = Told()
-    told.at(0.0, Line(0, "\x1b[31mred\x1b[0m"), Notice(0.0, "warning", "warning: late"))
+    told.at(0.0, OutputLine(0, "\x1b[31mred\x1b[0m"), DisplayNotice(0.0, "warning", "warning: late"))
     told.at(1.0, final=True)
     assert "\x1b[3" not in told.stream.getvalue()
 
@@ -140,7 +142,7 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     told = Told()
-    told.at(1.0, Line(0, "hello"), Notice(1.0, "state", "running"))
+    told.at(1.0, OutputLine(0, "hello"), DisplayNotice(1.0, "state", "running"))
     assert told.stream.getvalue() == "(rank 0) hello\n[holdfast 1.0s] running\n"
 
 
@@ -149,7 +151,7 @@ def test_an_ascii_terminal_gets_an_ascii_panel() -> None:
         encoding = "ascii"
 
     told = Told(Ascii())
-    assert told.at(0.0, Line(0, "caf\u00e9"))[0] == "(rank 0) caf?"
+    assert told.at(0.0, OutputLine(0, "caf\u00e9"))[0] == "(rank 0) caf?"
     assert told.stream.getvalue().isascii()
 
 
@@ -214,9 +216,9 @@ SCRIPT = """
 import logging, os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads, which is on purpose
 logging.basicConfig(level="INFO", format="%(message)s")
-from holdfast.driver import display
+from holdfast.ui import run_display
 stdout, stderr = sys.stdout, sys.stderr
-shower = display.make()
+shower = run_display.make()
 shower.start("demo", "/runs/demo", "checkpoint_000003")
 shower.group(1, 2)
 shower.workers({0: "running", 1: "running"})
@@ -305,7 +307,7 @@ def test_a_terminal_that_takes_no_output_holds_up_nobody(run: list[Terminal]) ->
     terminal = Terminal(
         SCRIPT
         + """
-display.FINISH_TIMEOUT_S = 1.0
+run_display.FINISH_TIMEOUT_S = 1.0
 sys.stdin.readline()
 for number in range(100_000):
     shower.output(0, "x" * 100)
@@ -327,10 +329,10 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 child = os.fork()
 if child == 0:
     os.setpgid(0, 0)
-from holdfast.driver import display
+from holdfast.ui import run_display
 if child:
     assert os.waitpid(child, 0)[1] == 0
-shower = display.make()
+shower = run_display.make()
 shower.start("background" if child == 0 else "foreground", "/runs/demo", None)
 shower.finish("finished", "")
 """
@@ -345,7 +347,7 @@ shower.finish("finished", "")
 
 def test_finish_ends_the_thread_and_may_come_twice() -> None:
     stream = io.StringIO()
-    shower = display.make("live", stream)
+    shower = run_display.make("live", stream)
     shower.start("demo", "/runs/demo", None)
     shower.finish("stopped", "go on with: python train.py")
     written = stream.getvalue()
@@ -366,8 +368,8 @@ def test_what_was_stored_is_shown_and_never_obeyed() -> None:
     picture.detail = evil
     picture.world_size, picture.workers = 1, {0: evil}
     picture.checkpoint = (evil, 3, 0.0)
-    picture.failures, picture.failure_count = (Failure(0.0, evil, evil),), 1
-    lines = told.at(1.0, Notice(0.0, "warning", evil), final=True)
+    picture.failures, picture.failure_count = (ShownFailure(0.0, evil, evil),), 1
+    lines = told.at(1.0, DisplayNotice(0.0, "warning", evil), final=True)
     written = told.stream.getvalue()
     assert not [harmful for harmful in ("\x07", "\x1b]", "\x1b[2J", "\x9b", "\u202e") if harmful in written]
     assert any(r"[bold red]x[/] \x1b]0;owned" in line for line in lines)

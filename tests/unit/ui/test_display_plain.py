@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.driver import display
-from holdfast.driver.display_picture import Line, Notice, Picture, clean
-from holdfast.driver.display_plain import PlainPainter
-from holdfast.driver.display_streams import Sink
+from holdfast.driver.display import OffDisplay
+from holdfast.ui import run_display
+from holdfast.ui.display_picture import DisplayNotice, OutputLine, Picture, clean
+from holdfast.ui.display_streams import Sink
+from holdfast.ui.plain_painter import PlainPainter
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +26,9 @@ def no_thread_is_left() -> object:
     assert "holdfast-display" not in [thread.name for thread in threading.enumerate()]
 
 
-def shown(tell: Callable[[display.Display], None]) -> str:
+def shown(tell: Callable[[run_display.Display], None]) -> str:
     stream = io.StringIO()
-    shower = display.make("plain", stream)
+    shower = run_display.make("plain", stream)
     shower.start("demo", "/runs/demo", None)
     tell(shower)
     shower.finish("finished", "all is well")
@@ -36,7 +37,7 @@ def shown(tell: Callable[[display.Display], None]) -> str:
 
 
 def test_one_line_an_event_in_their_order() -> None:
-    def tell(shower: display.Display) -> None:
+    def tell(shower: run_display.Display) -> None:
         shower.state("starting")
         shower.group(1, 2)
         shower.state("running")
@@ -65,7 +66,7 @@ def test_one_line_an_event_in_their_order() -> None:
 
 def test_a_run_that_goes_on_says_from_where() -> None:
     stream = io.StringIO()
-    shower = display.make("plain", stream)
+    shower = run_display.make("plain", stream)
     shower.start("demo", "/runs/demo", "checkpoint_000007")
     shower.finish("stopped", "go on with:\n  python train.py")
     assert ", goes on from checkpoint_000007\n" in stream.getvalue()
@@ -73,7 +74,7 @@ def test_a_run_that_goes_on_says_from_where() -> None:
 
 
 def test_workers_go_to_stdout_and_the_run_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    shower = display.make("plain")
+    shower = run_display.make("plain")
     shower.start("demo", "/runs/demo", None)
     shower.output(0, "hello")
     shower.finish("finished", "")
@@ -84,7 +85,7 @@ def test_workers_go_to_stdout_and_the_run_to_stderr(capsys: pytest.CaptureFixtur
 
 def test_auto_is_plain_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
-    shower = display.make("auto", stream)
+    shower = run_display.make("auto", stream)
     shower.start("demo", "/runs/demo", None)
     shower.finish("finished", "")
     assert stream.getvalue().startswith("[holdfast ")
@@ -92,7 +93,8 @@ def test_auto_is_plain_where_there_is_no_terminal() -> None:
 
 
 def test_off_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    shower = display.make("off")
+    assert run_display.make("off") is None
+    shower = OffDisplay()
     shower.start("demo", "/runs/demo", None)
     shower.output(0, "hello")
     shower.finish("failed", "so it is")
@@ -101,7 +103,7 @@ def test_off_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="auto, live, plain, off"):
-        display.make("loud")
+        run_display.make("loud")
 
 
 class Told:
@@ -112,7 +114,7 @@ class Told:
         self.painter = PlainPainter(Sink(self.stream), Sink(self.stream))
         self.picture = Picture(name="demo", path="/runs/demo")
 
-    def at(self, now: float, *news: Line | Notice, final: bool = False) -> list[str]:
+    def at(self, now: float, *news: OutputLine | DisplayNotice, final: bool = False) -> list[str]:
         self.stream.seek(0)
         self.stream.truncate()
         self.painter.paint(self.picture, list(news), now, final)
@@ -138,7 +140,7 @@ def test_checkpoints_in_quick_succession_share_a_line() -> None:
         told.picture.checkpoint = (f"checkpoint_{tick:06}", tick, tick / 8)
         lines += told.at(tick / 8)
     assert [line.split()[2] for line in lines] == ["checkpoint_000001", "checkpoint_000081"]
-    assert "checkpoint_000160 is durable" in told.at(20.1, Notice(20.1, "failure", "rank 0 died"))[0]
+    assert "checkpoint_000160 is durable" in told.at(20.1, DisplayNotice(20.1, "failure", "rank 0 died"))[0]
 
 
 def test_no_speed_from_before_the_first_report_or_across_lost_reports() -> None:
@@ -203,7 +205,7 @@ def test_weird_metrics() -> None:
 
 
 def test_lines_that_come_too_fast_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "MAX_WAITING", 100)
+    monkeypatch.setattr(run_display, "MAX_WAITING", 100)
     held = threading.Event()
 
     class Held(PlainPainter):
@@ -212,7 +214,7 @@ def test_lines_that_come_too_fast_are_dropped_and_counted(monkeypatch: pytest.Mo
             super().paint(*arguments)  # type: ignore[arg-type]
 
     stream = io.StringIO()
-    shower = display.BackgroundDisplay(lambda: Held(Sink(stream), Sink(stream)))
+    shower = run_display.BackgroundDisplay(lambda: Held(Sink(stream), Sink(stream)))
     shower.start("demo", "/runs/demo", None)
     for number in range(100_000):
         shower.output(0, str(number))
@@ -235,17 +237,17 @@ def test_a_full_disk_and_a_closed_stream_are_survived() -> None:
     closed = io.StringIO()
     closed.close()
     for stream in (Full(), closed):
-        shower = display.make("plain", stream)
+        shower = run_display.make("plain", stream)
         shower.start("demo", "/runs/demo", None)
         shower.output(0, "hello")
         shower.finish("finished", "")
 
 
 def test_a_painter_that_fails_leaves_the_run_alone() -> None:
-    def no_painter() -> display.Painter:
+    def no_painter() -> run_display.Painter:
         raise ImportError("rich is not here")
 
-    shower = display.BackgroundDisplay(no_painter)
+    shower = run_display.BackgroundDisplay(no_painter)
     shower.start("demo", "/runs/demo", None)
     shower.output(0, "hello")
     shower.finish("finished", "")
@@ -284,5 +286,5 @@ shower.finish("finished", "")
 
 
 def test_nothing_heavy_is_imported_before_a_live_display_is_used() -> None:
-    script = "import sys, holdfast.driver.display; sys.exit('rich' in sys.modules or 'torch' in sys.modules)"
+    script = "import sys, holdfast.ui.run_display; sys.exit('rich' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.driver.display_picture import Failure, Line, Notice
-from holdfast.driver.display_streams import Sink
-from holdfast.tune.experiment import display
-from holdfast.tune.experiment.display_live import TrialsLivePainter
-from holdfast.tune.experiment.display_picture import TrialsPicture, closing_text, failure_text, speed_text
-from holdfast.tune.experiment.display_plain import TrialsPlainPainter
+from holdfast.tune.experiment import trials_display
 from holdfast.tune.experiment.trial_tally import row_of
+from holdfast.tune.experiment.trials_live_painter import TrialsLivePainter
+from holdfast.tune.experiment.trials_picture import TrialsPicture, closing_text, failure_text, speed_text
+from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
+from holdfast.ui.display_picture import DisplayNotice, OutputLine, ShownFailure
+from holdfast.ui.display_streams import Sink
 from support.ui.screen import Screen
 from support.ui.toy_trials import ToyExperiment, trial
 
@@ -39,13 +39,13 @@ def test_the_panel_says_how_the_experiment_is() -> None:
         rows=(row_of(trial(7, loss=0.75, acc=3)), row_of(trial(8, lr=float("inf")))),
         budget_s=600.0,
         spent_s=60.0,
-        failures=(Failure(55.0, "train_00001 failed: it broke", ""),),
+        failures=(ShownFailure(55.0, "train_00001 failed: it broke", ""),),
         failure_count=1,
         reports=100,
     )
     painter.paint(picture, [], 63.0, False)
     picture.reports, picture.counts = 120, {**picture.counts, "TERMINATED": 7, "PENDING": 0}
-    painter.paint(picture, [Line(None, "(train_00007) hello")], 65.0, False)
+    painter.paint(picture, [OutputLine(None, "(train_00007) hello")], 65.0, False)
     assert Screen().feed(stream.getvalue()).lines == [
         "(train_00007) hello",
         "╭─ toy ───────────────────────────────────────────────────────────────────────╮",
@@ -71,7 +71,7 @@ def test_names_values_and_errors_keep_the_panel_in_shape() -> None:
     odd.name = "\x1b[2Jname\n" * 20
     odd.evaluated_params = {f"a rather long name {n}": "x\n" * 40 for n in range(30)}
     picture = picture_of(rows=(row_of(odd),) * 40, best=row_of(odd), counts={"RUNNING": 40}, failure_count=1)
-    picture.failures = (Failure(0.0, "\x1b[1A\n[bold]" * 300, ""),) * 3
+    picture.failures = (ShownFailure(0.0, "\x1b[1A\n[bold]" * 300, ""),) * 3
     for moment in range(3):
         painter.paint(picture, [], float(moment), False)
     lines = Screen().feed(stream.getvalue()).lines
@@ -99,7 +99,7 @@ class Plain:
         self.painter = TrialsPlainPainter(Sink(self.out), Sink(self.err))
         self.picture = picture_of(total=float("inf"), counts={"RUNNING": 1})
 
-    def at(self, now: float, *news: Line | Notice, final: bool = False) -> list[str]:
+    def at(self, now: float, *news: OutputLine | DisplayNotice, final: bool = False) -> list[str]:
         self.painter.paint(self.picture, list(news), now, final)
         return self.err.getvalue().splitlines()
 
@@ -116,10 +116,10 @@ def test_without_a_terminal_lines_come_ever_more_seldom() -> None:
 
 def test_without_a_terminal_the_last_line_and_the_table_are_always_there() -> None:
     plain = Plain()
-    plain.at(0.5, Line(None, "(train_00000) hello"))
+    plain.at(0.5, OutputLine(None, "(train_00000) hello"))
     plain.picture.state, plain.picture.closing = "finished", "the table"
     plain.picture.counts, plain.picture.best = {"TERMINATED": 1}, row_of(trial(3, "TERMINATED", loss=0.25))
-    lines = plain.at(1.0, Notice(1.0, "finish", "finished"), final=True)
+    lines = plain.at(1.0, DisplayNotice(1.0, "finish", "finished"), final=True)
     assert lines == [
         "[holdfast 1.0s] trials: 1: 1 done; best loss=0.25 at iteration 1 by train_00003: lr=0.1",
         "[holdfast 1.0s] finished",
@@ -133,12 +133,12 @@ def test_speeds_are_in_units_that_can_be_read(rate: float, text: str) -> None:
 
 
 def test_a_display_that_is_off_is_none() -> None:
-    assert display.make("off") is None
+    assert trials_display.make("off") is None
 
 
 def test_the_whole_of_an_experiment_in_plain_text() -> None:
     stream = io.StringIO()
-    shown = display.make("plain", stream)
+    shown = trials_display.make("plain", stream)
     assert shown is not None
     experiment: Any = ToyExperiment([trial(0, "TERMINATED", loss=3.0), trial(1)])
     shown.begin(experiment, 30.0, None)
@@ -162,7 +162,7 @@ def test_the_whole_of_an_experiment_in_plain_text() -> None:
 
 def test_trials_that_have_ended_cost_nothing_in_a_turn() -> None:
     experiment: Any = ToyExperiment([trial(n, "TERMINATED", loss=1.0) for n in range(50)])
-    shown = display.TrialsDisplay(lambda: TrialsPlainPainter(Sink(io.StringIO()), Sink(io.StringIO())))
+    shown = trials_display.TrialsDisplay(lambda: TrialsPlainPainter(Sink(io.StringIO()), Sink(io.StringIO())))
     shown.begin(experiment, None, None)
     before = experiment.looks_at_all
     for _ in range(1000):
@@ -184,7 +184,7 @@ def test_a_look_that_takes_long_is_taken_seldom() -> None:
 
     experiment: Any = Slow()
     painter = TrialsPlainPainter(Sink(io.StringIO()), Sink(io.StringIO()))
-    shown = display.TrialsDisplay(lambda: painter, clock=lambda: now[0])
+    shown = trials_display.TrialsDisplay(lambda: painter, clock=lambda: now[0])
     shown.begin(experiment, None, None)
     while now[0] < 100:
         now[0] += 0.01
@@ -199,9 +199,9 @@ def test_what_was_stored_is_shown_and_never_obeyed() -> None:
     fields: dict[str, Any] = {"counts": {"RUNNING": 1, "ERROR": 1}, "best": row, "rows": (row,), "reports": 1}
     for painter in (TrialsLivePainter, lambda sink: TrialsPlainPainter(sink, sink)):
         stream = io.StringIO()
-        picture = picture_of(**fields, failures=(Failure(0.0, failure_text(row), ""),), failure_count=1)
+        picture = picture_of(**fields, failures=(ShownFailure(0.0, failure_text(row), ""),), failure_count=1)
         picture.name = picture.path = picture.resumed = picture.metric = evil
-        painter(Sink(stream)).paint(picture, [Notice(0.0, "warning", evil)], 63.0, False)
+        painter(Sink(stream)).paint(picture, [DisplayNotice(0.0, "warning", evil)], 63.0, False)
         picture.state = "finished"
         picture.closing = closing_text(picture, [row], [row], 120)
         painter(Sink(stream)).paint(picture, [], 64.0, True)

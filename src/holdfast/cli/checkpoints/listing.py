@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.cli import experiments, output, paths
 from holdfast.core.run.state import ValidationStatus
-from holdfast.driver.display_picture import headline
 from holdfast.runs.reading import Reading
+from holdfast.ui.display_picture import headline
 
 HELP = "list them: report, size, metrics, validation"
 HEADER = ("REPORT", "CHECKPOINT", "COMMITTED", "SIZE", "FILES", "VALIDATION", "METRICS")

@@ -30,8 +30,6 @@ from holdfast.tune.experiment.definition import (
     Definition,
     is_local_logging_wanted,
 )
-from holdfast.tune.experiment.display import TrialsDisplay
-from holdfast.tune.experiment.display import make as make_display
 from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.experiment.live_experiment import ExperimentSpec, LiveExperiment
@@ -42,6 +40,8 @@ from holdfast.tune.experiment.trial_names import TrialNames
 from holdfast.tune.experiment.trial_results import TrialResults
 from holdfast.tune.experiment.trial_runtime import SharedByTrials, TrialRuntime
 from holdfast.tune.experiment.trial_storage import JournalBatch
+from holdfast.tune.experiment.trials_display import TrialsDisplay
+from holdfast.tune.experiment.trials_display import make as make_display
 from holdfast.tune.experiment.user_policy import UserPolicy
 from holdfast.tune.logger import default_loggers
 from holdfast.tune.result_grid import ResultGrid

@@ -13,21 +13,21 @@ from typing import Any
 
 from holdfast.core.experiment.events import CallbackChanged
 from holdfast.core.experiment.trial import Trial
-from holdfast.driver.display_picture import clean
 from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
 from holdfast.trackers.trial_callback import Callback
 from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.callback_trial import TrialForCallbacks
-from holdfast.tune.experiment.display import TrialsDisplay
-from holdfast.tune.experiment.display_picture import failure_text
 from holdfast.tune.experiment.live_experiment import LiveExperiment
 from holdfast.tune.experiment.pbt_files import PbtFiles
 from holdfast.tune.experiment.trial_tally import row_of
+from holdfast.tune.experiment.trials_display import TrialsDisplay
+from holdfast.tune.experiment.trials_picture import failure_text
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.schedulers.decision import Exploit
 from holdfast.tune.schedulers.trial_scheduler import ERROR
+from holdfast.ui.display_picture import clean
 
 
 class Listeners:

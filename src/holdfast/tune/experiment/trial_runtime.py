@@ -119,7 +119,6 @@ class TrialRuntime:
         return replace(
             plan,
             name=trial.name,
-            display="off",
             lockstep=self._lockstep,
             metadata={**plan.metadata, TRIAL: about},
             how_to_go_on="use Tuner.restore(..., resume_errored=True)",

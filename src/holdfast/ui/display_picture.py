@@ -20,14 +20,14 @@ _ESCAPE = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """A line that a worker printed, or the driver's own script if ``rank`` is None."""
 
     rank: int | None
     text: str
 
 
-class Notice(NamedTuple):
+class DisplayNotice(NamedTuple):
     """Something that the run did, in words."""
 
     at: float
@@ -35,7 +35,7 @@ class Notice(NamedTuple):
     text: str
 
 
-class Failure(NamedTuple):
+class ShownFailure(NamedTuple):
     at: float
     text: str
     action: str
@@ -60,7 +60,7 @@ class Picture:
     checkpoint: tuple[str, int, float] | None = None  # id, report, when it became durable
     pending: int = 0
     pending_bytes: int = 0
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ShownFailure, ...] = ()
     failure_count: int = 0
     last_words: str = ""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from holdfast.driver.display_picture import (
-    Line,
-    Notice,
+from holdfast.printable import duration, printable
+from holdfast.ui.display_picture import (
+    DisplayNotice,
+    OutputLine,
     Picture,
     Rate,
     ago,
@@ -22,9 +23,8 @@ from holdfast.driver.display_picture import (
     rate_text,
     value_text,
 )
-from holdfast.driver.display_plain import PlainPainter, line_text
-from holdfast.driver.display_streams import Sink, terminal_size
-from holdfast.printable import duration, printable
+from holdfast.ui.display_streams import Sink, terminal_size
+from holdfast.ui.plain_painter import PlainPainter, line_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,7 +56,7 @@ class LivePainter:
         self._drawn_width = 1
         self._drawn_at = float("-inf")
 
-    def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
+    def paint(self, picture: Picture, news: list[OutputLine | DisplayNotice], now: float, final: bool) -> None:
         if self._plain is not None:
             self._plain.paint(picture, news, now, final)
             return
@@ -92,8 +92,8 @@ class LivePainter:
         panel = "".join(f"{line}\x1b[K\n" for line in drawn)
         return "".join([start, *(f"{line}\n" for line in above), panel, "\x1b[J", *(f"{line}\n" for line in below)])
 
-    def _above(self, item: Line | Notice) -> str | None:
-        if isinstance(item, Line):
+    def _above(self, item: OutputLine | DisplayNotice) -> str | None:
+        if isinstance(item, OutputLine):
             return line_text(item, self._colour)
         if item.kind != "warning":
             return None  # the panel says it

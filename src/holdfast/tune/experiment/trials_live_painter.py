@@ -5,15 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.metric_names import flat_items, lookup
-from holdfast.driver.display_live import LivePainter
-from holdfast.driver.display_picture import Picture, Rate, ago, headline, is_odd
-from holdfast.driver.display_plain import PlainPainter
-from holdfast.driver.display_streams import Sink, terminal_size
 from holdfast.printable import printable
+from holdfast.tune.experiment.trials_picture import (
+    WORDS,
+    TrialsPicture,
+    best_text,
+    cell,
+    elapsed_text,
+    metric_columns,
+    speed_text,
+)
+from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
 from holdfast.tune.progress_reporter import STATUSES, TrialRow
-
-from .display_picture import WORDS, TrialsPicture, best_text, cell, elapsed_text, metric_columns, speed_text
-from .display_plain import TrialsPlainPainter
+from holdfast.ui.display_picture import Picture, Rate, ago, headline, is_odd
+from holdfast.ui.display_streams import Sink, terminal_size
+from holdfast.ui.live_painter import LivePainter
+from holdfast.ui.plain_painter import PlainPainter
 
 if TYPE_CHECKING:
     from rich.panel import Panel

@@ -12,17 +12,16 @@ from collections.abc import Callable
 from typing import TextIO
 
 from holdfast.core.experiment.trial import Trial
-from holdfast.driver.display import BackgroundDisplay, Painter
-from holdfast.driver.display_picture import Failure
-from holdfast.driver.display_streams import Sink, is_foreground, is_terminal, terminal_size
 from holdfast.printable import printable
 from holdfast.tune.experiment.live_experiment import LiveExperiment
 from holdfast.tune.experiment.trial_tally import TrialTally, row_of
+from holdfast.tune.experiment.trials_live_painter import MAX_ROWS, TrialsLivePainter
+from holdfast.tune.experiment.trials_picture import TrialsPicture, closing_text, failure_text
+from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
-
-from .display_live import MAX_ROWS, TrialsLivePainter
-from .display_picture import TrialsPicture, closing_text, failure_text
-from .display_plain import TrialsPlainPainter
+from holdfast.ui.display_picture import ShownFailure
+from holdfast.ui.display_streams import Sink, is_foreground, is_terminal, terminal_size
+from holdfast.ui.run_display import BackgroundDisplay, Painter
 
 _LOOK_EVERY_S = 0.25
 _LOOK_SHARE = 0.02  # of the loop's time, at most
@@ -90,7 +89,7 @@ class TrialsDisplay(BackgroundDisplay):
             return
         shown, text = self._shown, failure_text(row_of(trial))
         shown.failure_count += 1
-        shown.failures = (*shown.failures, Failure(self._clock(), text, ""))[-3:]
+        shown.failures = (*shown.failures, ShownFailure(self._clock(), text, ""))[-3:]
         if shown.failure_count <= _SHOWN_FAILURES:
             self._tell("warning", text)
         if shown.failure_count == _SHOWN_FAILURES:

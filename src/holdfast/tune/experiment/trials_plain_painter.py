@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.driver.display_picture import Line, Notice, Picture, Rate, rate_text
-from holdfast.driver.display_plain import PlainPainter
-from holdfast.driver.display_streams import Sink
-
-from .display_picture import TrialsPicture, best_text, elapsed_text, speed_text, trials_text
+from holdfast.tune.experiment.trials_picture import TrialsPicture, best_text, elapsed_text, speed_text, trials_text
+from holdfast.ui.display_picture import DisplayNotice, OutputLine, Picture, Rate, rate_text
+from holdfast.ui.display_streams import Sink
+from holdfast.ui.plain_painter import PlainPainter
 
 _LEAST_S, _MOST_S = 10.0, 300.0  # between two lines about progress
 _SHARE = 0.05  # of the time so far
@@ -21,7 +20,7 @@ class TrialsPlainPainter(PlainPainter):
         self._next = float("-inf")
         self._said = ""
 
-    def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
+    def paint(self, picture: Picture, news: list[OutputLine | DisplayNotice], now: float, final: bool) -> None:
         assert isinstance(picture, TrialsPicture)
         if self._next == float("-inf"):
             self._next = picture.started + _LEAST_S

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from holdfast.driver.display_picture import Line, Notice, Picture, Rate, clean, pick_metrics, rate_text, value_text
-from holdfast.driver.display_streams import Sink
 from holdfast.printable import printable
+from holdfast.ui.display_picture import (
+    DisplayNotice,
+    OutputLine,
+    Picture,
+    Rate,
+    clean,
+    pick_metrics,
+    rate_text,
+    value_text,
+)
+from holdfast.ui.display_streams import Sink
 
 EVERY_S = 10.0  # between two lines about progress, and between two about checkpoints
 SHOWN_METRICS = 6
@@ -19,11 +28,11 @@ class PlainPainter:
         self._said_reports, self._said_checkpoint = 0, ""
         self._next_progress = self._next_checkpoint = float("-inf")
 
-    def paint(self, picture: Picture, news: list[Line | Notice], now: float, final: bool) -> None:
+    def paint(self, picture: Picture, news: list[OutputLine | DisplayNotice], now: float, final: bool) -> None:
         rate = self._rate.update(now, picture.reports)
         lines: list[str] = []
         for item in news:
-            if isinstance(item, Line):
+            if isinstance(item, OutputLine):
                 lines.append(f"{line_text(item)}\n")
                 continue
             self._write_lines(lines)
@@ -69,7 +78,7 @@ class PlainPainter:
         self._next_progress = now + EVERY_S
 
 
-def line_text(line: Line, colour: bool = False) -> str:
+def line_text(line: OutputLine, colour: bool = False) -> str:
     text = clean(line.text, colour)
     if line.rank is None:
         return text
