@@ -20,8 +20,8 @@ from holdfast.runs.past import read_past
 from holdfast.store.location import Location
 from holdfast.store.manifests import FORMAT, Manifest
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.parallel import in_parallel
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.store.remote.fetch import in_parallel
 from holdfast.store.remote.journal import RemoteJournal
 from holdfast.store.staging import FileEntry
 

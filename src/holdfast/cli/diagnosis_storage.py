@@ -30,7 +30,7 @@ _CLOCKS_DIFFER_S = 20.0
 
 
 def looks(location: Location) -> list[Look]:
-    return [partial(_disk, location.path) if location.path is not None else partial(_objects, location)]
+    return [partial(_objects, location) if location.takes_uploads else partial(_disk, Path(str(location)))]
 
 
 def _disk(path: Path) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from holdfast.cli import experiments, output, paths
 from holdfast.errors import HoldfastError
 from holdfast.runs.stored_experiment import StoredExperiment, open_stored
 from holdfast.store.location import Location
-from holdfast.store.remote.fetch import in_parallel
+from holdfast.store.parallel import in_parallel
 from holdfast.store.run_at import run_at
 
 # What reading may raise when somebody has written intact records that no version of Holdfast writes.

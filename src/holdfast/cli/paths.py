@@ -7,7 +7,7 @@ from holdfast.errors import NotARunError
 from holdfast.runs.stored_experiment import StoredTrial, open_stored, trial_at
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
-from holdfast.store.remote.fetch import in_parallel
+from holdfast.store.parallel import in_parallel
 from holdfast.store.run_at import run_at
 
 PATIENCE_S = 4.0  # with the first contact: a person waits

@@ -61,7 +61,7 @@ def watched(location: Location, ask_to_stop: Callable[[int, bool], None], in_pro
     """
     interrupts = in_process and threading.current_thread() is threading.main_thread()
     over = threading.Event()
-    every_s = LOOKS_FAR_AWAY_EVERY_S if location.is_remote else LOOKS_EVERY_S
+    every_s = location.pause_s(LOOKS_EVERY_S, LOOKS_FAR_AWAY_EVERY_S)
     began = time.time() - _CLOCK_GOES_BACK_S
     objects: list[ObjectStore] = []
 

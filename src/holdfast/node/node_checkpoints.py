@@ -11,24 +11,24 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError
 from holdfast.store import report_log, scratch, staging
+from holdfast.store.disk import replace_file
 from holdfast.store.layout import RunLayout, path_problem
 from holdfast.store.manifests import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.parallel import in_parallel
 from holdfast.store.regular import read_whole
 from holdfast.store.remote.checkpoints import begin_upload
 from holdfast.store.remote.parts import PartUploader
 from holdfast.store.staging import FileEntry
 
-T = TypeVar("T")
 _FILES_AT_ONCE = 8  # large ones go in parallel parts besides
 _LOG_PATIENCE_S = 5.0
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
@@ -81,7 +81,7 @@ class NodeCheckpoints:
         """Renames only. Done again after a crash in the middle, it goes on where that left it."""
         target = self.layout.checkpoint_dir(id)
         target.mkdir(parents=True, exist_ok=True)
-        _write(self._mark(id), msgspec.json.encode(_Mark(generation, index, parts)))
+        replace_file(self._mark(id), msgspec.json.encode(_Mark(generation, index, parts)))
         for rank, paths in parts:
             source = self.layout.shard_dir(generation, index, rank)
             for path in paths:
@@ -89,7 +89,7 @@ class NodeCheckpoints:
                 if not destination.exists():
                     destination.parent.mkdir(parents=True, exist_ok=True)
                     os.rename(source / path, destination)
-        _write(self.layout.manifest_file(id), manifest)
+        replace_file(self.layout.manifest_file(id), manifest)
         shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
 
     def upload(self, id: str) -> None:
@@ -107,17 +107,19 @@ class NodeCheckpoints:
             if there.get(key) != (directory / path).stat().st_size:
                 self.objects.upload(directory / path, key)
 
-        _in_parallel(upload_file, paths)
+        in_parallel(upload_file, paths, _FILES_AT_ONCE, "transfer")
 
     def fetch(self, id: str, manifest_line: bytes, stored: bool) -> None:
         """Every file of the manifest is here and has its digest when this returns; CheckpointDamagedError if storage
         has something else, or, unless it is ``stored``, if something is missing here."""
         manifest = parse_manifest(id, manifest_line, id)
         with self._fetching:
-            _in_parallel(lambda entry: self._fetch_file(manifest, entry, stored), manifest.files)
+            in_parallel(
+                lambda entry: self._fetch_file(manifest, entry, stored), manifest.files, _FILES_AT_ONCE, "transfer"
+            )
             if stored:
                 self._fetch_metadata(id)
-            _write(self.layout.manifest_file(id), manifest_line)
+            replace_file(self.layout.manifest_file(id), manifest_line)
 
     def _fetch_file(self, manifest: Manifest, entry: FileEntry, stored: bool) -> None:
         directory = self.layout.checkpoint_dir(manifest.id)
@@ -145,7 +147,7 @@ class NodeCheckpoints:
         for info in self.objects.level(f"checkpoints/{id}/").objects:
             name = info.key.rpartition("/")[2]
             if is_user_metadata(name):
-                _write(self.layout.checkpoint_dir(id) / name, self.objects.get(info.key))
+                replace_file(self.layout.checkpoint_dir(id) / name, self.objects.get(info.key))
 
     def has(self, id: str) -> bool:
         """Whether all of it is here: a node of several may have only what its own workers saved."""
@@ -269,21 +271,3 @@ class NodeCheckpoints:
             objects.close()
         if over and not self.unsaved():
             scratch.remove(self.layout.root.parent, self.layout.root.name)
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
-
-
-def _in_parallel(work: Callable[[T], None], items: Iterable[T]) -> None:
-    """All of them, some at a time; the first error is raised when those under way have ended."""
-    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="holdfast-transfer") as pool:
-        jobs = [pool.submit(work, item) for item in items]
-        try:
-            for job in jobs:
-                job.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise

@@ -184,6 +184,17 @@ def write_atomic(disk: Disk, path: Path, data: bytes) -> None:
     disk.fsync_dir(path.parent)
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """As ``write_atomic``, for what may be lost in a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file of this name is what a crash in ``write_atomic`` left."""
     return _TEMPORARY.fullmatch(name) is not None

@@ -58,10 +58,6 @@ class Location:
         return _remote(argument, text, scheme.group(1).lower())
 
     @property
-    def is_remote(self) -> bool:
-        return bool(self.root)
-
-    @property
     def path(self) -> Path | None:
         """The local directory; None if it is not one."""
         return None if self.root else Path(self.key)
@@ -73,6 +69,19 @@ class Location:
         if path is None or path.is_dir():
             return None
         return "is no directory" if path.exists() else "does not exist"
+
+    @property
+    def takes_uploads(self) -> bool:
+        """Whether files come here by uploads: on a disk they are where the driver and the user reach them."""
+        return bool(self.root)
+
+    def directory_here(self, instead: str) -> str:
+        """The directory, or that one for what is uploaded later."""
+        return instead if self.root else self.key
+
+    def spelled_as(self, given: str | os.PathLike[str]) -> str | os.PathLike[str]:
+        """A local path is absolute; a URL stays as it was given, with its options."""
+        return given if self.root else self.key
 
     def pause_s(self, disk: float, objects: float) -> float:
         """How long to wait between two looks: each is a request on an object store."""

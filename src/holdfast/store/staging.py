@@ -7,20 +7,17 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import xxhash
 
 from holdfast.errors import StorageError
 from holdfast.store.disk import Disk
+from holdfast.store.parallel import in_parallel
 
 _BUFFER = 4 << 20
-_THREADS = min(4, os.cpu_count() or 1)
-_Item = TypeVar("_Item")
-_Done = TypeVar("_Done")
+_THREADS = min(4, os.cpu_count() or 1)  # reading, syncing and hashing release the interpreter's lock
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -91,14 +88,14 @@ def describe(directory: Path, before: Callable[[Path], None] = lambda _path: Non
         size, digest = _digest(directory / path)
         return FileEntry(path, size, digest)
 
-    return _in_parallel(describe_file, paths)
+    return in_parallel(describe_file, paths, _THREADS, "hash")
 
 
 def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str], bool]) -> list[str]:
     """What differs between the files in a directory and their description; nothing if they are the same."""
     expected = {entry.path for entry in entries}
     extra = [path for path in sorted(files(directory)) if path not in expected and not ignore(path)]
-    problems = _in_parallel(lambda entry: difference(directory, entry), entries)
+    problems = in_parallel(lambda entry: difference(directory, entry), entries, _THREADS, "hash")
     return [problem for problem in problems if problem] + [f"{path} does not belong to it" for path in extra]
 
 
@@ -167,14 +164,6 @@ def _digest(path: Path) -> tuple[int, str]:
             hasher.update(buffer[:count])
             size += count
     return size, hasher.hexdigest()
-
-
-def _in_parallel(work: Callable[[_Item], _Done], items: Sequence[_Item]) -> list[_Done]:
-    """The results in order. Reading, syncing and hashing of big buffers release the interpreter's lock."""
-    if len(items) < 2 or _THREADS < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="holdfast-hash") as pool:
-        return list(pool.map(work, items))
 
 
 def files(directory: Path) -> Iterator[str]:

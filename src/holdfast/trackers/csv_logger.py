@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from holdfast.core.metric_names import flat_items
 from holdfast.printable import encodable_row
+from holdfast.store.disk import replace_file
 from holdfast.trackers.logger_callback import LoggerCallback
 from holdfast.trackers.trial_callback import Trial
 
@@ -85,10 +85,8 @@ class _Table:
         self._file.close()
 
     def _rewrite(self, rows: list[dict[str, str]]) -> None:
-        unfinished = self._path.with_suffix(".csv.part")
         lines = [self._columns, *([row.get(name, "") for name in self._columns] for row in rows)]
-        unfinished.write_text("".join(map(_line, lines)) if self._columns else "", "utf-8", newline="")
-        os.replace(unfinished, self._path)
+        replace_file(self._path, "".join(map(_line, lines)).encode() if self._columns else b"")
 
 
 def _read(path: Path) -> tuple[list[str], list[dict[str, str]], bool]:

@@ -94,8 +94,8 @@ class _Place:
     """The file: in the run's directory, or in a temporary one from which it is brought to the run's storage."""
 
     def __init__(self, location: Location, name: str) -> None:
-        self._temporary = tempfile.mkdtemp(prefix="holdfast-events-") if location.is_remote else ""
-        root = Path(self._temporary) if location.path is None else location.path
+        self._temporary = tempfile.mkdtemp(prefix="holdfast-events-") if location.takes_uploads else ""
+        root = Path(location.directory_here(self._temporary))
         self._path = root / name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self._path, "a", encoding="utf-8", errors="backslashreplace")

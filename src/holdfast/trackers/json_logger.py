@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from holdfast.store.disk import replace_file
 from holdfast.trackers.logger_callback import LoggerCallback, json_line, json_text
 from holdfast.trackers.trial_callback import Trial
 
@@ -28,9 +28,7 @@ class JsonLoggerCallback(LoggerCallback):
     def update_config(self, trial: Trial, config: dict[str, Any]) -> None:
         path = Path(trial.local_path, PARAMS)
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".json.part")
-        unfinished.write_text(json_text(config, indent=2))
-        os.replace(unfinished, path)
+        replace_file(path, json_text(config, indent=2).encode())
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         if trial.trial_id not in self._files:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ObjectMissingError
+from holdfast.store import download
 from holdfast.store.location import Location
-from holdfast.train import download
 
 METADATA_FILE = ".metadata.json"
 
@@ -47,7 +47,7 @@ class Checkpoint:
 
     def exists(self) -> bool:
         """Whether there is anything; a store that does not answer is an error."""
-        return download.exists(self.location) if self.location.is_remote else os.path.isdir(self.path)
+        return download.exists(self.location)
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Checkpoint:
 
     def _local(self) -> str | None:
         """Where this machine has the files; None if they must be downloaded."""
-        if self.location.is_remote:
+        if self.location.takes_uploads:
             return self._held if self._held and os.path.isdir(self._held) else None
         self._check_exists()
         return self.path
@@ -136,27 +136,17 @@ class Checkpoint:
 
     def _read_metadata(self) -> bytes | None:
         try:
-            if self.location.is_remote:
-                return self.location.open(download.PATIENCE_S).get(METADATA_FILE)
-            return Path(self.path, METADATA_FILE).read_bytes()
-        except (ObjectMissingError, FileNotFoundError):
+            return self.location.open(download.PATIENCE_S).get(METADATA_FILE)
+        except ObjectMissingError:
             return None
 
     def _write_metadata(self, data: bytes) -> None:
-        if self.location.is_remote:
-            self.location.open(download.PATIENCE_S).put(METADATA_FILE, data)
-            return
-        partial = Path(self.path, f"{METADATA_FILE}.{uuid.uuid4().hex}.part")
-        try:
-            partial.write_bytes(data)
-            os.replace(partial, Path(self.path, METADATA_FILE))
-        finally:
-            partial.unlink(missing_ok=True)
+        self.location.open(download.PATIENCE_S).put(METADATA_FILE, data)
 
     def _check_exists(self) -> None:
         if self.exists():
             return
-        is_file = not self.location.is_remote and os.path.exists(self.path)
+        is_file = self.location.local_problem == "is no directory"
         what = "is no directory" if is_file else "does not exist (deleted, moved, or on another host)"
         raise FileNotFoundError(f"The checkpoint {self.path} {what}; a checkpoint is a directory of files")
 

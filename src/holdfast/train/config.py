@@ -270,8 +270,7 @@ class RunConfig:
         self._check_name()
         given = Location.parse("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
         self._storage = wrapper.in_force().storage(given)
-        if self._storage.path is not None:
-            self.storage_path = str(self._storage.path)
+        self.storage_path = self._storage.spelled_as(self.storage_path)
         for name, kind in _NESTED.items():
             remedy = f"pass a holdfast.train.{kind.__name__}"
             check_type(f"RunConfig({name}", getattr(self, name), kind, remedy)

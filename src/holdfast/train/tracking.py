@@ -81,7 +81,7 @@ class TensorBoardCallback(UserCallback):
 
     def _where(self, run_context: TrainRunContext) -> str:
         location = run_context.run_config.location
-        if self._directory is None and location.is_remote:
+        if self._directory is None and location.takes_uploads:
             raise ValueError(
                 f"TensorBoardCallback(directory=...): name a local directory, as the run is stored in {location}"
             )

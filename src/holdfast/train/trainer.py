@@ -337,7 +337,7 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         learns_hangs=failure.hang_timeout_s == "auto",
         stopped_grace_s=in_force.stopped_grace_s,
         missing_warning_s=in_force.missing_report_warning_s,
-        remote=run.location.is_remote,
+        remote=run.location.takes_uploads,
         sync_period_s=float(run.sync_config.sync_period or 0),
     )
 

@@ -33,7 +33,7 @@ def taken_from(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadM
         _check_deletable(session, checkpoint)
     if mode is CheckpointUploadMode.NO_UPLOAD:
         return _in_storage(session, checkpoint, checkpoint)
-    if checkpoint.location.is_remote:
+    if checkpoint.location.takes_uploads:
         if _is_in_run(session, checkpoint):
             return _in_storage(session, checkpoint, checkpoint)
         return _downloaded(checkpoint)
@@ -44,7 +44,7 @@ def held(session: Session, checkpoint: Checkpoint, delete: bool | None) -> Check
     """A checkpoint for an upload behind the training loop. If its directory may be gone before that, its files are
     taken out of it first: a surrounding ``with tempfile.TemporaryDirectory()`` ends with the report."""
     path = checkpoint.path
-    if checkpoint.location.is_remote or delete is False or not os.path.isdir(path) or _is_kept(session, path):
+    if checkpoint.location.takes_uploads or delete is False or not os.path.isdir(path) or _is_kept(session, path):
         return checkpoint
     if not (delete or _is_temporary(path)):
         return checkpoint
@@ -70,11 +70,11 @@ def uploaded_by(
             f"report(checkpoint_upload_fn=…) returned {uploaded!r}: return a Checkpoint of where the files are"
         )
     is_same = uploaded.location == checkpoint.location
-    if uploaded.location.is_remote or (_is_in_run(session, uploaded) and not _is_kept(session, uploaded.path)):
+    if uploaded.location.takes_uploads or (_is_in_run(session, uploaded) and not _is_kept(session, uploaded.path)):
         files = _in_storage(session, uploaded, checkpoint)
     else:
         files = _directory(session, uploaded, mode, delete if is_same else False)
-    if delete and not is_same and not checkpoint.location.is_remote and not _is_kept(session, checkpoint.path):
+    if delete and not is_same and not checkpoint.location.takes_uploads and not _is_kept(session, checkpoint.path):
         shutil.rmtree(checkpoint.path, ignore_errors=True)
     return files
 
@@ -111,7 +111,7 @@ def _in_storage(session: Session, stored: Checkpoint, original: Checkpoint) -> F
     if not sizes:
         raise ValueError(f"report(checkpoint={stored!r}): there is no file; upload the files before the report")
     local: dict[str, FileEntry] = {}
-    if stored.location.is_remote and not original.location.is_remote and os.path.isdir(original.path):
+    if stored.location.takes_uploads and not original.location.takes_uploads and os.path.isdir(original.path):
         local = {entry.path: entry for entry in describe(Path(original.path))}
     files = []
     for path, size in sizes.items():
@@ -122,7 +122,7 @@ def _in_storage(session: Session, stored: Checkpoint, original: Checkpoint) -> F
 
 
 def _sizes(stored: Checkpoint) -> dict[str, int]:
-    if not stored.location.is_remote:
+    if not stored.location.takes_uploads:
         top = Path(stored.path)
         return {path: (top / path).lstat().st_size for path in sorted(files_below(top))}
     objects = stored.location.open(STORAGE_PATIENCE_S)
@@ -150,7 +150,7 @@ def _is_in_run(session: Session, checkpoint: Checkpoint) -> bool:
 
 
 def _resolved(location: Location) -> str:
-    return str(location) if location.is_remote else os.path.realpath(str(location))
+    return str(location) if location.takes_uploads else os.path.realpath(str(location))
 
 
 def _downloaded(checkpoint: Checkpoint) -> Files:

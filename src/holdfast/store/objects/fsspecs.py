@@ -12,7 +12,6 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from holdfast.errors import ObjectMissingError
 from holdfast.store.objects import transfer
 from holdfast.store.objects.base import Level, ObjectInfo
 from holdfast.store.objects.patient import DEFAULT_PATIENCE_S, PatientObjects, Shared
+from holdfast.store.parallel import in_parallel
 
 # Whose objects appear as a whole, need no directories, and whose "create" is a condition that the server checks.
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
@@ -74,12 +74,7 @@ class FsspecObjects(PatientObjects):
         return Level(sorted(self._infos(found, prefix)), sorted(name for name in directories if name + "/" != prefix))
 
     def delete(self, keys: Sequence[str]) -> None:
-        if len(keys) == 1:
-            self._delete(keys[0])
-        elif keys:
-            with ThreadPoolExecutor(transfer.STREAMS, thread_name_prefix="holdfast-delete") as pool:
-                for _ in pool.map(self._delete, keys):
-                    pass
+        in_parallel(self._delete, keys, transfer.STREAMS, "delete")
 
     def upload(self, path: Path, key: str) -> None:
         self._try("upload", key, lambda: self._place(key, lambda target: self._send(path, target)))

@@ -24,7 +24,8 @@ from holdfast.store.interfaces import NO_REASON, Checkpoints, Judge
 from holdfast.store.layout import check_stored_name, is_stored_name
 from holdfast.store.manifests import FORMAT, FileEntry, Manifest, Shard, is_user_metadata, manifest_line, parse_manifest
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote.fetch import get_all, in_parallel
+from holdfast.store.parallel import in_parallel
+from holdfast.store.remote.fetch import get_all
 from holdfast.store.remote.runfile import KEY as RUN_FILE
 from holdfast.store.sealed import Damage
 from holdfast.store.staging import difference

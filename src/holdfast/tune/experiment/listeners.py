@@ -203,7 +203,7 @@ class Listeners:
         if view is None:
             assert self._experiment is not None
             home = self._experiment.home_of(trial)
-            local = str(home.path) if home.path is not None else f"{self._local_root}/{trial.directory}"
+            local = home.directory_here(f"{self._local_root}/{trial.directory}")
             view = TrialForCallbacks(trial, home, local)
             if not trial.has_ended:
                 self._views[trial.trial_id] = view

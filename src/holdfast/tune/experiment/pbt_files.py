@@ -6,10 +6,10 @@ They are a copy of what the scheduler knows, and are written anew where they may
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.store.disk import replace_file
 from holdfast.trackers.logger_callback import json_text
 from holdfast.tune.schedulers.decision import Exploit, policy_rows
 
@@ -40,6 +40,4 @@ class PbtFiles:
 
     def _write(self, name: str, rows: Sequence[object]) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        unfinished = self._directory / f"{name}.part"
-        unfinished.write_text("".join(f"{json_text(row)}\n" for row in rows))
-        os.replace(unfinished, self._directory / name)
+        replace_file(self._directory / name, "".join(f"{json_text(row)}\n" for row in rows).encode())

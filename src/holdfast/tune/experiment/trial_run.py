@@ -99,7 +99,7 @@ class TrialRun:
         self.said: list[Said] = []
         self._generation = 0
         self._told: tuple[int, int] | None = None  # in which generation, how far it may go
-        self._remote, self._lockstep = plan.location.is_remote, plan.lockstep
+        self._remote, self._lockstep = plan.location.takes_uploads, plan.lockstep
         inbox = _Inbox()
         inbox.shared, inbox.run = shared.inbox, self
         self._inbox = inbox

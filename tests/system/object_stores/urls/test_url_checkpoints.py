@@ -20,10 +20,11 @@ from obstore.store import MemoryStore
 
 from holdfast.errors import CheckpointDamagedError, StorageError, StorageUnavailableError
 from holdfast.private_dirs import is_private
+from holdfast.store import download
 from holdfast.store.location import Location
 from holdfast.store.objects.obstores import ObstoreObjects
 from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.train import Checkpoint, download
+from holdfast.train import Checkpoint
 from support.object_stores.proxy import FaultProxy
 from support.object_stores.remote_runs import FILES, LARGE, commit, flip, open_at, put_files, tree
 from support.object_stores.servers import S3Server

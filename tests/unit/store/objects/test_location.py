@@ -37,7 +37,7 @@ def parse(path: Any, filesystem: Any = None) -> Location:
 )
 def test_local_paths(text: str, path: str) -> None:
     location = parse(text)
-    assert (location.path, str(location), location.is_remote) == (Path(path), path, False)
+    assert (location.path, str(location), location.takes_uploads) == (Path(path), path, False)
     assert location.name == Path(path).name
 
 
@@ -128,7 +128,7 @@ def test_paths_relative_to_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_urls(text: str, shown: str, name: str, parent: str) -> None:
     location = parse(text)
     assert (str(location), location.name, str(location.parent)) == (shown, name, parent)
-    assert location.is_remote
+    assert location.takes_uploads
     assert location.path is None
     assert str(location / "more") == f"{shown}/more"
     assert "SECRET" not in repr(location)

@@ -22,7 +22,8 @@ from holdfast.store import staging
 from holdfast.store.location import Location
 from holdfast.store.manifests import is_user_metadata, parse_manifest
 from holdfast.store.objects.base import ObjectInfo, ObjectStore
-from holdfast.store.remote.fetch import get_all, in_parallel
+from holdfast.store.parallel import in_parallel
+from holdfast.store.remote.fetch import get_all
 from holdfast.store.scratch import make_scratch_root
 from holdfast.store.staging import FileEntry
 
@@ -42,6 +43,9 @@ class Remote(NamedTuple):
 
 
 def exists(location: Location) -> bool:
+    """Whether anything is there; a store that does not answer is an error."""
+    if location.path is not None:
+        return location.path.is_dir()
     level = location.open(PATIENCE_S).level()
     return bool(level.objects or level.directories) or _beside(location, ".json")[0] is not None
 
