@@ -22,7 +22,7 @@ from holdfast.store import scratch
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
-from holdfast.store.manifests import Manifest, manifest_line
+from holdfast.store.manifests import Manifest, Shard, manifest_line
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.remote.checkpoints import Listing
 from holdfast.store.remote.journal import RemoteJournal
@@ -105,7 +105,7 @@ class RemoteStorage(Storage):
 
     @property
     def is_lost(self) -> bool:
-        """Whether another driver has the run, or may have it. Asks storage. What is on this machine is then its."""
+        """What is on this machine is then the other driver's."""
         return self._lease.is_lost
 
     def check_lease(self) -> None:
@@ -163,7 +163,6 @@ class RemoteStorage(Storage):
         return events, damage
 
     def collect(self, keep: Collection[str]) -> None:
-        """Remove what was there at the start and belongs to no checkpoint that is kept."""
         self._submit(self._cleaning, lambda: self._clean(keep))
 
     def _clean(self, keep: Collection[str]) -> None:
@@ -174,9 +173,10 @@ class RemoteStorage(Storage):
             self._manifests[id] = self._checkpoints.read_manifest(id)
         return self._manifests[id]
 
-    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
-        """Read it, and call ``then`` with it in the loop."""
+    def verify(self, id: str) -> None:
+        raise NotImplementedError("nodes fetch it, and look at that")
 
+    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
         def job() -> Outcome:
             try:
                 line = manifest_line(self._checkpoints.read_manifest(id))
@@ -188,9 +188,7 @@ class RemoteStorage(Storage):
 
         self._submit(self._pool, job)
 
-    def commit(self, manifest: Manifest) -> None:
-        """Its files are in storage."""
-
+    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
         def job() -> Outcome:
             try:
                 return committed(self._commit(manifest), self._score_attribute, manifest.index)
@@ -208,9 +206,6 @@ class RemoteStorage(Storage):
         then: Callable[[ev.Committed, Manifest], None],
         lacks: Callable[[Manifest, Sequence[str]], None],
     ) -> None:
-        """Commit what an earlier driver had on its nodes, and call ``then`` in the loop; or ``lacks``, with the files
-        that are not all here. ``ranks``: what the last attempt logged, which that driver may not have heard."""
-
         def job() -> Outcome:
             try:
                 missing = self._checkpoints.missing(manifest)

@@ -11,7 +11,7 @@ import functools
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,20 @@ from holdfast.core.run.state import Durable
 from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.runs.past import Past
-from holdfast.store import formats, journal, runfile
-from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import FencedDisk
-from holdfast.store.journal import Journal, Record
+from holdfast.store.disk_run import DiskRun
+from holdfast.store.interfaces import Entries as Entries
+from holdfast.store.interfaces import JournalWriter
+from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
-from holdfast.store.lease import Lease
 from holdfast.store.manifests import FORMAT, Manifest, Shard
+from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
 from .late_reports import LateReport, late_reports, take_up
 from .recovery import committed, reconcile
 
 log = logging.getLogger(__name__)
-Entries = Sequence[tuple[str, Mapping[str, Any]]]
 Outcome = ev.Event | Exception | Callable[[], None] | None
 
 
@@ -88,6 +88,15 @@ class Storage(ABC):
     def write(self, entries: Entries, then: Callable[[], None]) -> None:
         """Journal them; ``then`` is called in the loop when they, and all before them, are durable."""
 
+    def write_soon(self, entries: Entries, then: Callable[[], None]) -> bool:
+        """As ``write``, for many short writes: True if the entries outlive this process, and only after ``sync`` a
+        power cut."""
+        self.write(entries, then)
+        return False
+
+    def sync(self) -> None:  # noqa: B027
+        """Make durable what was written soon."""
+
     @abstractmethod
     def write_last(self, entries: Entries) -> None:
         """Journal what a failing driver still has to say, if that is quick. May raise."""
@@ -118,6 +127,34 @@ class Storage(ABC):
     def read_manifest(self, id: str) -> Manifest: ...
 
     @abstractmethod
+    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
+        """``shards``: what ranks staged where the driver reaches it; else their nodes have uploaded it."""
+
+    @abstractmethod
+    def verify(self, id: str) -> None: ...
+
+    @abstractmethod
+    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
+        """Read it, and call ``then`` with it in the loop."""
+
+    @abstractmethod
+    def adopt(
+        self,
+        manifest: Manifest,
+        ranks: Sequence[RankReports],
+        then: Callable[[ev.Committed, Manifest], None],
+        lacks: Callable[[Manifest, Sequence[str]], None],
+    ) -> None:
+        """Commit what an earlier driver had on its nodes, and call ``then`` in the loop; or ``lacks``, with the files
+        that are not all here. ``ranks``: what the last attempt logged, which that driver may not have heard."""
+
+    def discard(self, generation: int, index: int, world_size: int) -> None:  # noqa: B027
+        """Remove what ranks staged for a report; where it is uploaded, their nodes do that."""
+
+    def collect(self, keep: Collection[str]) -> None:  # noqa: B027
+        """Remove what was there at the start and belongs to no checkpoint that is kept."""
+
+    @abstractmethod
     def delete(self, id: str) -> None: ...
 
     @abstractmethod
@@ -137,6 +174,11 @@ class Storage(ABC):
     @abstractmethod
     def release(self) -> None:
         """Let another driver in."""
+
+    @property
+    @abstractmethod
+    def is_lost(self) -> bool:
+        """Whether another driver has the run, or may have it. May ask storage."""
 
     @abstractmethod
     def check_lease(self) -> None:
@@ -168,15 +210,12 @@ class DiskStorage(Storage):
         super().__init__(inbox, score_attribute)
         self.home = home
         self._disk = FencedDisk(self.check_lease)
-        self._checkpoints = CheckpointStore(home, self._disk)
-        self._journal: Journal | None = None
+        self._run = DiskRun(home, self._disk)
+        self._checkpoints = self._run.checkpoints
+        self._journal: JournalWriter | None = None
 
     def acquire(self) -> int:
-        formats.check_run(self.home)
-        try:
-            self._lease = Lease.acquire(self.home)
-        except OSError as error:
-            raise StorageError(f"{self.home.root} cannot be written: {error}. Choose another storage_path.") from error
+        self._lease = self._run.acquire()
         return self._lease.epoch
 
     @property
@@ -188,6 +227,10 @@ class DiskStorage(Storage):
 
     def check_lease(self) -> None:
         self._lease.check()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._loss() is not None
 
     def settle(self, run_id: str) -> None:
         """What a run on disk has is in its directory."""
@@ -201,7 +244,7 @@ class DiskStorage(Storage):
         return str(self.home.root)
 
     def open(self) -> tuple[list[Record], list[Damage]]:
-        self._journal, records, damage = Journal.open(self.home, self._lease.epoch)
+        self._journal, records, damage = self._lease.open_journal()
         return records, damage
 
     def write(self, entries: Entries, then: Callable[[], None]) -> None:
@@ -212,9 +255,11 @@ class DiskStorage(Storage):
     def write_last(self, entries: Entries) -> None:
         self._append(entries, sync=True)
 
-    def write_soon(self, entries: Entries) -> None:
-        """Journal them so that they outlive this process; ``sync`` makes them outlive a power cut."""
-        self._append(entries, sync=False)
+    def write_soon(self, entries: Entries, then: Callable[[], None]) -> bool:
+        if entries:
+            self._append(entries, sync=False)
+        then()
+        return bool(entries)
 
     def _append(self, entries: Entries, sync: bool) -> None:
         assert self._journal is not None
@@ -226,13 +271,13 @@ class DiskStorage(Storage):
         self._journal.sync()
 
     def records(self) -> list[Record]:
-        return journal.read(self.home)[0]
+        return self._run.read_journal()[0]
 
     def read_identity(self) -> dict[str, Any]:
-        return runfile.read(self.home)
+        return self._run.read_identity()
 
     def write_identity(self, identity: dict[str, Any]) -> None:
-        runfile.write(self.home, self._disk, identity)
+        self._run.write_identity(identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
         found, damage = reconcile(past, self._checkpoints, self._score_attribute)
@@ -245,7 +290,7 @@ class DiskStorage(Storage):
     def read_manifest(self, id: str) -> Manifest:
         return self._checkpoints.read_manifest(id)
 
-    def commit(self, manifest: Manifest, shards: Sequence[Shard]) -> None:
+    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
         def job() -> Outcome:
             try:
                 done = self._checkpoints.commit(manifest, shards)
@@ -269,6 +314,12 @@ class DiskStorage(Storage):
             return ev.Verified(id)
 
         self._submit(self._pool, job)
+
+    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
+        raise NotImplementedError("the driver verifies what it reaches itself")
+
+    def adopt(self, manifest: Manifest, *_: object) -> None:
+        raise NotImplementedError("what an earlier driver left on disk is taken up with the stock")
 
     def delete(self, id: str) -> None:
         self._submit(self._pool, lambda: self._checkpoints.delete(id))

@@ -27,7 +27,7 @@ _BLOCK = 1 << 16
 class DiskRun(RunStore):
     def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
         self.location = Location("", str(layout.root))
-        self.checkpoints = CheckpointStore(layout, disk)
+        self.checkpoints: CheckpointStore = CheckpointStore(layout, disk)
         self._layout, self._disk = layout, disk or Disk()
 
     def is_there(self) -> bool:

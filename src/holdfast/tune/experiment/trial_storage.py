@@ -72,13 +72,8 @@ class JournalBatch:
             for then in thens:
                 then()
 
-        if isinstance(self.storage, DiskStorage):
-            if entries:
-                self.storage.write_soon(entries)
-                self._sync_at = min(self._sync_at, self._monotonic() + _SYNC_WITHIN_S)
-            done()
-        else:
-            self.storage.write(entries, done)
+        if self.storage.write_soon(entries, done):
+            self._sync_at = min(self._sync_at, self._monotonic() + _SYNC_WITHIN_S)
         return True
 
     def write_mark(self) -> None:
@@ -92,7 +87,7 @@ class JournalBatch:
         return self._sync_at
 
     def sync_if_due(self, now: float) -> None:
-        if self._sync_at <= now and isinstance(self.storage, DiskStorage):
+        if self._sync_at <= now:
             self._sync_at = math.inf
             self.storage.sync()
 
@@ -201,8 +196,7 @@ class TrialRemoteStorage(_Shared, RemoteStorage):
 
     @property
     def is_lost(self) -> bool:
-        experiment = self._history.experiment
-        return isinstance(experiment, RemoteStorage) and experiment.is_lost
+        return self._history.experiment.is_lost
 
     def _run_scratch(self, run_id: str) -> Path:
         return trial_directory(self._history.experiment.run_dir.parent, self._location.name)

@@ -38,11 +38,12 @@ class FarStorage:
         self._inbox, self._seen = inbox, seen
         self.kinds: list[str] = []
 
-    def write(self, entries: Any, then: Callable[[], None]) -> None:
+    def write_soon(self, entries: Any, then: Callable[[], None]) -> bool:
         for kind, _ in entries:
             self.kinds.append(kind)
             self._seen(kind)
         self._later(then, 4)
+        return False
 
     def _later(self, then: Callable[[], None], hops: int) -> None:
         self._inbox.put((lambda: self._later(then, hops - 1)) if hops else then)

@@ -137,7 +137,7 @@ def test_a_trial_of_an_earlier_driver_that_is_placed_elsewhere_now_starts_at_onc
     plan = Plan(name="t", location=Location.parse("path", tmp_path), spec=RunSpec(), payload=b"", identity={})
     past = [ev.DriverStarted(1, RunSpec(lease_s=100.0)), ev.GroupStarted(1, 1, None, 0, ("n1@m",))]
     records = [Record(0, 0.0, type(event).__name__, msgspec.to_builtins(event)) for event in past]
-    at_once: Any = SimpleNamespace(write=lambda _entries, then: then(), check_lease=lambda: None)
+    at_once: Any = SimpleNamespace(write_soon=lambda _entries, then: then(), check_lease=lambda: None)
     batch = JournalBatch(at_once)
     told: list[str] = []
     history = TrialHistory("t", batch, 2, records)
