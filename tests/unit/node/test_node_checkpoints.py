@@ -63,7 +63,7 @@ def test_a_gathering_that_is_cut_off_anywhere_is_undone(
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename)
         if renames == 3:
-            patch.setattr("holdfast.node.node_checkpoints._write", _write_only_marks)
+            patch.setattr("holdfast.node.node_checkpoints.replace_file", _write_only_marks)
         with pytest.raises((Cut, InterruptedError)):
             gather(kept)
     assert left(kept) == {0: [], 1: []}
