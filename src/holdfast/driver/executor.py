@@ -24,17 +24,16 @@ from holdfast.store.metrics import MetricsWriter
 from . import effects as fx
 from .display import Display
 from .plan import Plan
-from .remote_storage import RemoteStorage
 from .reports import metrics_in
 from .showing import show
-from .storage import DiskStorage
+from .storage import Storage
 
 _WRITERS_END_WITHIN_S = 1.0
 _UNKNOWN_SPACE = 1 << 62
 
 
 class Executor:
-    def __init__(self, plan: Plan, storage: DiskStorage | RemoteStorage, display: Display, observer: Observer) -> None:
+    def __init__(self, plan: Plan, storage: Storage, display: Display, observer: Observer) -> None:
         self._plan, self._storage, self._display, self._observer = plan, storage, display, observer
         self._writer: MetricsWriter | None = None
         self.session: EngineSession | None = None
@@ -103,31 +102,23 @@ class Executor:
     # Checkpoints
 
     def _commit(self, effect: fx.Commit) -> None:
-        if isinstance(self._storage, RemoteStorage):
-            self._storage.commit(effect.manifest)
-            return
-        if self._writer is not None:
+        if self._writer is not None and not self._storage.saves_reports:
             self._writer.sync()  # the history up to a checkpoint is as durable as the checkpoint
         self._storage.commit(effect.manifest, effect.shards)
 
     def _verify(self, effect: fx.Verify) -> None:
-        assert isinstance(self._storage, DiskStorage)
         self._storage.verify(effect.id)
 
     def _find_manifest(self, effect: fx.FindManifest) -> None:
-        assert isinstance(self._storage, RemoteStorage)
         self._storage.find_manifest(effect.id, lambda line: self.answers.append(fx.ManifestFound(effect.id, line)))
 
     def _discard(self, effect: fx.DiscardStaged) -> None:
-        assert isinstance(self._storage, DiskStorage)
         self._storage.discard(effect.generation, effect.index, effect.world_size)
 
     def _collect(self, effect: fx.Collect) -> None:
-        assert isinstance(self._storage, RemoteStorage)
         self._storage.collect(effect.keep)
 
     def _adopt(self, effect: fx.Adopt) -> None:
-        assert isinstance(self._storage, RemoteStorage)
         self._storage.adopt(effect.manifest, effect.reports, self._adopted, self._lacking)
 
     def _adopted(self, event: ev.Committed, manifest: Manifest) -> None:

@@ -42,7 +42,8 @@ _DRIVER = "driver"  # whose files in scratch they are, beside those of the nodes
 
 
 class RemoteStorage(Storage):
-    remote = True
+    takes_uploads = True
+    saves_reports = True
 
     def __init__(
         self, location: Location, scratch_dir: Path, inbox: Inbox, score_attribute: str | None, patience_s: float

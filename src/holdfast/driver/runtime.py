@@ -36,10 +36,9 @@ from .display import Display, OffDisplay
 from .executor import Executor
 from .kernel import Kernel, journalled
 from .plan import Ending, Plan
-from .remote_storage import RemoteStorage
 from .showing import closing_words
 from .site import Site
-from .storage import DiskStorage
+from .storage import Storage
 from .storage_place import storage_at
 
 log = logging.getLogger(__name__)
@@ -57,14 +56,14 @@ class Driver:
         settings: Settings,
         *,
         inbox: Inbox | None = None,
-        storage: DiskStorage | RemoteStorage | None = None,
+        storage: Storage | None = None,
         display: Display | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._plan, self._engine, self._settings = plan, engine, settings
         self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
         self._storage = storage or storage_at(plan.location, self._inbox, settings, plan.score_attribute)
-        address = cloudpickle.dumps(plan.location) if self._storage.remote else b""
+        address = cloudpickle.dumps(plan.location) if self._storage.takes_uploads else b""
         self._configuration = configuration(plan, settings, address)
         self._display = display or OffDisplay()
         self._executor = Executor(plan, self._storage, self._display, observer or Nobody())
@@ -124,7 +123,7 @@ class Driver:
         return Site(
             engine.grows,
             engine.is_this_machine,
-            storage.remote,
+            storage.takes_uploads,
             storage.run_dir,
             storage.log_address,
             self._configuration.node_timeout_s + FENCE_MARGIN_S,
@@ -200,7 +199,7 @@ class Driver:
         """Where the time went, unless the reports of an earlier driver would have to be fetched for that."""
         storage = self._storage
         known = (storage.home.metrics_file(group.generation, 0).exists() for group in self._past.groups)
-        return closing_account(storage.records(), storage.home) if not storage.remote or all(known) else ""
+        return closing_account(storage.records(), storage.home) if not storage.takes_uploads or all(known) else ""
 
     def _identify(self) -> None:
         """Write down what the run is, twice, so that damage to one place leaves the other."""

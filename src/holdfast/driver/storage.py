@@ -46,7 +46,8 @@ class Storage(ABC):
 
     home: RunLayout
 
-    remote: bool
+    takes_uploads: bool  # nodes upload what their workers staged; else the driver reaches it
+    saves_reports = False  # with a commit, the reports up to it
     has_reports_too = False  # they are also in the journal, so that nobody waits for their files to be on disk
 
     def __init__(self, inbox: Inbox, score_attribute: str | None) -> None:
@@ -204,7 +205,7 @@ class Storage(ABC):
 
 
 class DiskStorage(Storage):
-    remote = False
+    takes_uploads = False
 
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
         super().__init__(inbox, score_attribute)

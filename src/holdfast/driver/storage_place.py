@@ -13,7 +13,7 @@ from holdfast.store.location import Location
 from holdfast.store.scratch import make_scratch_root
 
 from .remote_storage import RemoteStorage
-from .storage import DiskStorage
+from .storage import DiskStorage, Storage
 
 D = TypeVar("D", bound=DiskStorage)
 R = TypeVar("R", bound=RemoteStorage)
@@ -21,9 +21,7 @@ MakeDisk = Callable[[RunLayout, Inbox, str | None], D]
 MakeRemote = Callable[[Location, Path, Inbox, str | None, float], R]
 
 
-def storage_at(
-    location: Location, inbox: Inbox, settings: Settings, score_attribute: str | None = None
-) -> DiskStorage | RemoteStorage:
+def storage_at(location: Location, inbox: Inbox, settings: Settings, score_attribute: str | None = None) -> Storage:
     return storage_of(DiskStorage, RemoteStorage, location, inbox, settings, score_attribute)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -38,7 +39,15 @@ _P = ParamSpec("_P")
 class StoredRun:
     def __init__(self, location: Location, patience_s: float = PATIENCE_S, store: RunStore | None = None) -> None:
         self.location, self.patience_s = location, patience_s
-        self.store = store or run_at(location, patience_s)
+        if store is not None:
+            self.store = store
+
+    @cached_property
+    def store(self) -> RunStore:
+        return run_at(self.location, self.patience_s)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "store"}  # it has connections
 
     def read(self, *, with_driver: bool = True, with_manifests: bool = True) -> Reading:
         driver = self.driver() if with_driver else None

@@ -60,30 +60,30 @@ class Result:
         from holdfast.runs.stored_experiment import load
 
         location = Location.parse("Result.from_path(path", path, storage_filesystem)
-        return cls.from_reading(load(location))
+        return cls.from_history(location, load(location))
 
     @classmethod
-    def from_reading(
+    def from_history(
         cls,
-        stored: Reading,
+        location: Location,
+        history: Reading,
         *,
         error: TrainingFailedError | None = None,
         return_value: Any = None,
     ) -> Result:
         """``error`` and ``return_value`` are what the driver has in memory and the files only describe."""
-        checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in stored.checkpoints]
-        location = stored.run.location
+        checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in history.checkpoints]
         return cls(
-            metrics=stored.metrics,
-            checkpoint=None if stored.newest is None else Checkpoint(stored.newest),
-            error=error or stored.error,
+            metrics=history.metrics,
+            checkpoint=None if history.newest is None else Checkpoint(history.newest),
+            error=error or history.error,
             path=str(location),
-            rows=partial(getattr, stored, "rows"),
+            rows=partial(getattr, history, "rows"),
             best_checkpoints=checkpoints,
-            config=stored.config,
+            config=history.config,
             return_value=return_value,
             filesystem=location.filesystem,
-            ledger=partial(getattr, stored, "ledger"),
+            ledger=partial(getattr, history, "ledger"),
         )
 
     @property

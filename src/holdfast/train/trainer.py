@@ -122,7 +122,9 @@ class DataParallelTrainer:
             if ending.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + ending.signal)
             raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(location)}")
-        return Result.from_reading(StoredRun(location).read(with_driver=False), return_value=ending.return_value)
+        return Result.from_history(
+            location, StoredRun(location).read(with_driver=False), return_value=ending.return_value
+        )
 
     @classmethod
     def restore(

@@ -117,7 +117,7 @@ MEMBERS = {
     "PreemptionInfo": {"preempted_node_ids": "property", "preempted_ranks": "property"},
     "Result": {
         "ledger": "property",
-        "from_reading": "(stored, *, error=None, return_value=None)",
+        "from_history": "(location, history, *, error=None, return_value=None)",
         "from_path": "(path, storage_filesystem=None)",
         "get_best_checkpoint": "(metric, mode)",
         "metrics_dataframe": "property",

@@ -66,7 +66,7 @@ def test_dataframe_without_pandas_names_the_remedy(monkeypatch: pytest.MonkeyPat
         _ = Result(rows=[{"a": 1}]).metrics_dataframe
 
 
-def test_from_a_reading(tmp_path: Path) -> None:
+def test_from_history(tmp_path: Path) -> None:
     location = Location.parse("path", tmp_path)
     stored: Any = SimpleNamespace(
         run=SimpleNamespace(location=location),
@@ -79,7 +79,7 @@ def test_from_a_reading(tmp_path: Path) -> None:
         ledger="ledger",
     )
     failed = WorkerGroupError("rank 1 was killed\nmore lines", {})
-    result = Result.from_reading(stored, error=failed, return_value=7)
+    result = Result.from_history(location, stored, error=failed, return_value=7)
     assert result.metrics == {"loss": 1}
     assert result.checkpoint == Checkpoint(tmp_path / "b")
     assert result.best_checkpoints == [
@@ -97,7 +97,7 @@ def test_a_run_without_reports(tmp_path: Path) -> None:
     run = SimpleNamespace(location=Location.parse("path", tmp_path))
     nothing = dict.fromkeys(("metrics", "newest", "config", "error", "ledger"))
     empty: Any = SimpleNamespace(run=run, rows=[], checkpoints=[], **nothing)
-    result = Result.from_reading(empty)
+    result = Result.from_history(run.location, empty)
     assert (result.metrics, result.checkpoint, result.best_checkpoints, result.error) == (None, None, [], None)
     assert "error" not in repr(result)
 

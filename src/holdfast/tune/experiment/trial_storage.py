@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.core.experiment.events import OfTrial
 from holdfast.core.experiment.records import entry_of
 from holdfast.driver.remote_storage import RemoteStorage
-from holdfast.driver.storage import DiskStorage, Entries
+from holdfast.driver.storage import DiskStorage, Entries, Storage
 from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import StorageError
 from holdfast.runs.past import IDENTITY
@@ -35,7 +35,7 @@ class JournalBatch:
     short trials share a sync.
     """
 
-    def __init__(self, storage: DiskStorage | RemoteStorage, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, storage: Storage, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.storage, self._monotonic = storage, monotonic
         self._entries: list[Entry] = []
         self._thens: list[Then] = []
