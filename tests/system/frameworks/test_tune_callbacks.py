@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.frameworks import tune_job
+from support.frameworks.framework_contract import HERE
 
 
 def test_each_framework_reports_its_rounds_and_its_model(tmp_path: Path) -> None:
-    command = [sys.executable, tune_job.__file__, str(tmp_path)]
+    command = [sys.executable, str(HERE / "tune_job.py"), str(tmp_path)]
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -23,3 +23,10 @@ def test_each_framework_reports_its_rounds_and_its_model(tmp_path: Path) -> None
         "lightgbm": [4, ["model.txt"], True],
     }
     assert (tmp_path / "struck").exists()
+
+
+def test_a_trainer_is_a_trainable(tmp_path: Path) -> None:
+    command = [sys.executable, str(HERE / "tuned_trainer_job.py"), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [4, 4, 0], "the best depth, its rounds, and no error"
