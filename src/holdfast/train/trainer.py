@@ -33,6 +33,7 @@ from holdfast.train.checks import check_plain
 from holdfast.train.config import BackendConfig, DataConfig, RunConfig
 from holdfast.train.demand import demand_of
 from holdfast.train.integrations import imported_integrations
+from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
 from holdfast.train.payload import Entry, Payload, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
@@ -81,6 +82,9 @@ class DataParallelTrainer:
 
         Raises ``TrainingFailedError`` when the failures are more than ``FailureConfig`` allows.
         """
+        world = self._launched()
+        if world is not None and world.rank > 0:
+            return follow(world, self._payload(world), self.train_loop_config)
         location = self.run_config.location
         in_force = settings.load()
         wanted = self.run_config.engine or in_force.engine
@@ -191,9 +195,7 @@ class DataParallelTrainer:
     def _plan(self, location: Location, in_force: settings.Settings, identified: bool = True) -> Plan:
         """What the driver is asked to run; not ``identified``: without what ``restore`` would need to know."""
         run, scaling = self.run_config, self.scaling_config
-        entry = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
-        datasets = self.data_config.mark(self.datasets)
-        payload = Payload(self.backend_config.wrap(entry), datasets, self.resume_from_checkpoint)
+        payload = self._payload(self._launched())
         listeners = [callback for callback in run.callbacks if isinstance(callback, UserCallback)]
         context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
         return Plan(
@@ -201,7 +203,7 @@ class DataParallelTrainer:
             location=location,
             spec=_spec(run, scaling, in_force),
             payload=_pickled(
-                "the train function", payload, train_loop_config=self.train_loop_config, datasets=datasets
+                "the train function", payload, train_loop_config=self.train_loop_config, datasets=payload.datasets
             ),
             identity=record.identity_of(self) if identified else {},
             essential=(*self.backend_config.essential, "holdfast.train.payload", "holdfast.train.api"),
@@ -219,6 +221,22 @@ class DataParallelTrainer:
             how_to_go_on=self._how_to_go_on(location),
             shards=self._shards(),
         )
+
+    def _launched(self) -> LaunchedWorld | None:
+        return LaunchedWorld.of_this_process() if self.scaling_config.num_workers == 0 else None
+
+    def _payload(self, world: LaunchedWorld | None) -> Payload:
+        fn: Callable[[], Any] = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
+        if world is None:
+            fn = self.backend_config.wrap(fn)
+        elif "torch" not in self.backend_config.essential:
+            raise ValueError(
+                f"{type(self).__name__}(num_workers=0) was started {world.world_size} times by torchrun, and forms no "
+                "group of these processes: use TorchTrainer, or start the script with python"
+            )
+        else:
+            fn = Launched(world, self.backend_config.wrap(Joined(fn)))
+        return Payload(fn, self.data_config.mark(self.datasets), self.resume_from_checkpoint)
 
     def _shards(self) -> ShardSource | None:
         """Of the datasets that are Ray Data's."""

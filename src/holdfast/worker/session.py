@@ -85,6 +85,8 @@ def install(session: Session | None) -> Session | None:
 
 
 class Session:
+    is_launched = False  # by torchrun, with a group of its own
+
     def __init__(
         self,
         assignment: Assignment,

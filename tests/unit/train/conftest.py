@@ -19,6 +19,8 @@ from holdfast.worker.session import Files
 class StandIn:
     """Has what the API uses of a ``Session``; keeps what it was told, answers what ``answers`` holds."""
 
+    is_launched = False
+
     def __init__(self, run_dir: Path, rank: int = 0, world_size: int = 1) -> None:
         self.rank, self.world_size = rank, world_size
         self.local_rank, self.local_world_size = rank, world_size

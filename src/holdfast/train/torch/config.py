@@ -113,7 +113,7 @@ class _InProcessGroup:
 def _leave_group(session: Session, store: Any) -> None:
     import torch.distributed as dist
 
-    if session.rank == 0:
+    if session.rank == 0 and store is not None:
         store.wait([_ALL_SEEN])
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -127,6 +127,9 @@ def _form_group(session: Session, config: TorchConfig, stack: ExitStack) -> Any:
     backend = config.backend or ("nccl" if session.devices else "gloo")
     if session.devices:
         torch.cuda.set_device(session.devices[0])
+    if session.is_launched:
+        dist.init_process_group(backend, timeout=timeout)
+        return None
     host, port, store = None, 0, None
     if session.rank == 0:
         host, port, store = _serve(session, timeout)
