@@ -33,6 +33,8 @@ from holdfast.store.sealed import seal, unseal
 PATIENCE_S = 10.0
 FILES = {"model.pt": b"weights" * 300, "shards/0.bin": b"0" * 4096, "empty": b""}
 IDENTITY = {"name": "run", "nested": {"numbers": [1, 2.5, None, True]}, "text": "ümlaut"}
+ODD = {"x": float("inf"), "by rank": {0: b"bytes"}, "$odd": "key", "line": "a\nb", "ü": [None, True]}
+GAP = "record %d before it is missing"
 METRICS = "metrics/attempt-0001/rank-0.jsonl"
 LOG = "logs/attempt-0001/rank-0.log"
 
@@ -73,7 +75,7 @@ class RunStoreContract(ABC):
     def test_records_come_back_in_order_over_all_epochs(self, store: RunStore) -> None:
         for _ in range(3):
             with driving(store) as (_, journal):
-                journal.append([("Said", {"n": 1}), ("Said", {"n": 2, "what": ["ü", {"a": None}]})], 1.0)
+                journal.append([("Said", {"n": 1}), ("Said", {"n": 2, "what": ODD})], 1.0)
                 journal.append([], 2.0)
                 journal.append([("Said", {"n": 3})], 3.0, sync=False)
                 journal.sync()
@@ -82,7 +84,7 @@ class RunStoreContract(ABC):
         assert said(records) == [1, 2, 3] * 3
         assert [record.seq for record in records] == list(range(1, len(records) + 1))
         assert [record.time for record in records if record.kind == "Said"] == [1.0, 1.0, 3.0] * 3
-        assert [record.body.get("what") for record in records if record.body.get("n") == 2] == [["ü", {"a": None}]] * 3
+        assert [record.body.get("what") for record in records if record.body.get("n") == 2] == [ODD] * 3
 
     def test_the_next_driver_gets_the_history(self, store: RunStore) -> None:
         with driving(store) as (_, journal):
@@ -102,10 +104,13 @@ class RunStoreContract(ABC):
     def test_a_body_that_cannot_be_stored_leaves_the_journal_as_it_was(self, store: RunStore) -> None:
         with driving(store) as (_, journal):
             say(journal, 1)
-            with pytest.raises(TypeError):
+            with pytest.raises(TypeError, match=r"Said\['n'\] is a"):
                 journal.append([("Said", {"n": 2}), ("Said", {"n": object()})], 1.0)
+            with pytest.raises(TypeError, match="keys of a Said record must be strings"):
+                journal.append([("Said", {0: "rank"})], 1.0)  # type: ignore[dict-item]
             say(journal, 3)
-        assert said(store.read_journal()[0]) == [1, 3]
+        records, damage = store.read_journal()
+        assert (said(records), damage) == ([1, 3], [])
 
     def test_a_torn_tail_is_named_and_the_next_driver_goes_on_behind_it(
         self, store: RunStore, raw: ObjectStore
@@ -117,12 +122,13 @@ class RunStoreContract(ABC):
         raw.put(last, raw.get(last)[:-20])
         records, damage = store.read_journal()
         assert said(records) == [1]
-        assert [one.path for one in damage] == [last]
+        assert [(one.path, one.what) for one in damage] == [(last, "the last write was cut short")]
         with driving(store) as (_, journal):
             say(journal, 3)
         records, damage = store.read_journal()
         assert said(records) == [1, 3]
-        assert damage
+        assert [record.seq for record in records] == list(range(1, len(records) + 1)), "its number is used again"
+        assert len(damage) == 1
 
     def test_a_damaged_record_costs_itself_alone(self, store: RunStore, raw: ObjectStore) -> None:
         with driving(store) as (_, journal):
@@ -133,7 +139,7 @@ class RunStoreContract(ABC):
         records, damage = store.read_journal()
         assert said(records) == [1, 3]
         assert {one.path for one in damage} <= {last, "journal/"}
-        assert any("checksum" in one.what for one in damage)
+        assert [one.what for one in damage] == ["its checksum does not fit its content", GAP % (records[-1].seq - 1)]
 
     def test_records_of_kinds_that_are_not_known_come_back_too(self, store: RunStore) -> None:
         """Later versions add some."""
@@ -148,6 +154,7 @@ class RunStoreContract(ABC):
         for _ in range(3):
             with driving(store) as (lease, _):
                 epochs.append(lease.epoch)
+            lease.release()  # once more changes nothing
         assert epochs == [1, 2, 3]
 
     def test_a_second_driver_is_refused_and_told_who_drives(self, store: RunStore) -> None:
@@ -275,9 +282,15 @@ class RunStoreContract(ABC):
         assert [manifest.id for manifest in store.checkpoints.scan()[0]] == ["a"], "files are not looked into"
 
     def test_the_users_metadata_may_change_after_the_commit(self, store: RunStore, raw: ObjectStore) -> None:
-        self.commit(store, "a", {**FILES, USER_METADATA: b"{}"})
-        raw.put(f"checkpoints/a/{USER_METADATA}", b'{"changed": true}')
-        assert USER_METADATA not in [entry.path for entry in store.checkpoints.verify("a").files]
+        below = f"sub/{USER_METADATA}"  # is a file as any other
+        manifest = self.commit(store, "a", {**FILES, USER_METADATA: b"{}", below: b"payload"})
+        assert [entry.path for entry in manifest.files] == sorted([*FILES, below])
+        own = f"checkpoints/a/{USER_METADATA}"
+        assert raw.get(own) == b"{}"
+        raw.put(own, b'{"changed": true}')
+        store.checkpoints.verify("a")
+        raw.delete([own])
+        store.checkpoints.verify("a")
 
     @pytest.mark.parametrize("change", ["flip", "cut", "of another", "without its files"])
     def test_a_damaged_manifest_is_named_and_the_others_count(
@@ -308,12 +321,13 @@ class RunStoreContract(ABC):
                 refused()
 
     def test_a_deleted_checkpoint_leaves_nothing(self, store: RunStore, raw: ObjectStore) -> None:
-        self.commit(store, "b", report=1)
+        self.commit(store, "ab", report=1)
         before = contents(raw)
         self.commit(store, "a")
         for _ in range(2):
             store.checkpoints.delete("a")
             assert contents(raw) == before
+        store.checkpoints.verify("ab")
         self.commit(store, "a", {"file": b"again"})
         assert store.checkpoints.verify("a").files[0].path == "file"
 

@@ -62,13 +62,6 @@ def test_ranks_in_any_order_give_the_same_checkpoint(layout: RunLayout) -> None:
     assert content(layout.checkpoint_dir("c")) == {"shared": b"0"}
 
 
-def test_an_id_is_committed_once(store: CheckpointStore, layout: RunLayout) -> None:
-    committed = commit(layout, "c")
-    with pytest.raises(StorageError, match="committed already"):
-        commit(layout, "c", {"other": b""}, report=1)
-    assert store.verify("c") == committed
-
-
 def test_a_commit_without_any_file_is_refused(store: CheckpointStore, layout: RunLayout) -> None:
     with pytest.raises(StorageError, match="no file at all"):
         store.commit(manifest("c"), [])
@@ -99,17 +92,6 @@ def test_a_file_that_changed_after_it_was_sealed_is_refused(
         store.commit(manifest("c"), [shard])
     assert ids(store) == []
     assert (directory / "model.pt").exists()
-
-
-def test_user_metadata_is_carried_and_may_change_after_the_commit(store: CheckpointStore, layout: RunLayout) -> None:
-    committed = commit(layout, "c", FILES | {".metadata.json": b"{}", "sub/.metadata.json": b"payload"})
-    assert [entry.path for entry in committed.files if "metadata" in entry.path] == ["sub/.metadata.json"]
-    own = layout.checkpoint_dir("c") / ".metadata.json"
-    assert own.read_bytes() == b"{}"
-    own.write_bytes(b'{"a": 1}')
-    store.verify("c")
-    own.unlink()
-    store.verify("c")
 
 
 def test_strange_file_names_survive(store: CheckpointStore, layout: RunLayout) -> None:
@@ -188,11 +170,6 @@ def test_a_manifest_of_another_checkpoint_or_version_is_refused(store: Checkpoin
         store.read_manifest("a")
 
 
-def test_a_checkpoint_that_is_not_there_has_no_manifest(store: CheckpointStore) -> None:
-    with pytest.raises(CheckpointDamagedError, match="has no readable manifest"):
-        store.verify("nowhere")
-
-
 def test_scanning_goes_by_report_number_and_names_what_is_damaged(store: CheckpointStore, layout: RunLayout) -> None:
     assert store.scan() == ([], [])
     for report, id in [(10, "a"), (2, "z"), (9, "m"), (5, "bad"), (6, "gone")]:
@@ -227,16 +204,6 @@ def test_a_commit_that_the_next_driver_has_finished_is_not_taken_back(layout: Ru
         store.commit(manifest("c"), [Shard(0, layout.relative(directory), store.seal(directory))])
     assert layout.manifest_file("c").read_bytes() == b"theirs"
     assert (layout.checkpoint_dir("c") / "model.pt").exists()
-
-
-def test_deleting_removes_all_of_one_and_nothing_of_others(store: CheckpointStore, layout: RunLayout) -> None:
-    commit(layout, "a", report=0)
-    commit(layout, "ab", report=1)
-    store.delete("a")
-    store.delete("a")
-    assert ids(store) == ["ab"]
-    store.verify("ab")
-    assert {path.name for path in layout.checkpoints_dir.iterdir()} == {"ab", "ab.json"}
 
 
 def test_a_quarantined_checkpoint_is_never_offered_and_its_files_stay(

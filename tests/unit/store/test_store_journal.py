@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,27 +29,6 @@ def kinds(layout: RunLayout) -> list[str]:
     return [record.kind for record in read(layout)[0]]
 
 
-def test_records_come_back_in_order_over_all_segments(layout: RunLayout) -> None:
-    assert read(layout) == ([], [])
-    write(layout, 1, ("a", {"x": math.inf, "by rank": {0: b"bytes"}}), ("b", {}))
-    write(layout, 2)
-    write(layout, 7, ("c", {"$odd": "key", "line": "a\nb"}))
-    records, damage = read(layout)
-    assert damage == []
-    assert records == [
-        Record(1, 1.0, "a", {"x": math.inf, "by rank": {0: b"bytes"}}),
-        Record(2, 1.0, "b", {}),
-        Record(3, 7.0, "c", {"$odd": "key", "line": "a\nb"}),
-    ]
-
-
-def test_opening_gives_the_history(layout: RunLayout) -> None:
-    written = write(layout, 1, ("a", {}), ("b", {}))
-    journal, records, damage = Journal.open(layout, 2)
-    journal.close()
-    assert (records, damage) == (written, [])
-
-
 def test_a_group_is_one_write_and_one_sync(layout: RunLayout) -> None:
     calls: list[str] = []
 
@@ -77,18 +55,6 @@ def test_an_epoch_is_opened_once(layout: RunLayout) -> None:
     with pytest.raises(RunInUseError, match="another driver of this run has begun epoch 1"):
         Journal.open(layout, 1)
     assert read(layout)[0] == written
-
-
-def test_a_body_that_cannot_be_stored_leaves_the_journal_as_it_was(layout: RunLayout) -> None:
-    journal, _, _ = Journal.open(layout, 1)
-    with pytest.raises(TypeError, match=r"report\['x'\] is a"):
-        journal.append([("good", {}), ("report", {"x": object()})], 1.0)
-    with pytest.raises(TypeError, match="keys of a report record must be strings"):
-        journal.append([("report", {0: "rank"})], 1.0)  # type: ignore[dict-item]
-    journal.append([("next", {})], 1.0)
-    journal.close()
-    assert kinds(layout) == ["next"]
-    assert read(layout)[0][0].seq == 1
 
 
 def test_a_failed_append_does_not_poison_the_next(layout: RunLayout) -> None:
@@ -140,22 +106,6 @@ def damaged(layout: RunLayout, epoch: int, change: Callable[[bytes], bytes]) -> 
 def test_a_torn_tail_is_cut_and_named(layout: RunLayout) -> None:
     write(layout, 1, ("a", {}), ("b", {}))
     assert damaged(layout, 1, lambda data: data[:-10]) == (["a"], ["line 2: the last write was cut short"])
-
-
-def test_the_driver_after_a_torn_tail_goes_on_with_its_number(layout: RunLayout) -> None:
-    write(layout, 1, ("a", {}), ("b", {}))
-    damaged(layout, 1, lambda data: data[:-10])
-    write(layout, 2, ("c", {}))
-    records, damage = read(layout)
-    assert [(record.seq, record.kind) for record in records] == [(1, "a"), (2, "c")]
-    assert len(damage) == 1
-
-
-def test_a_damaged_record_in_the_middle_costs_only_itself(layout: RunLayout) -> None:
-    write(layout, 1, ("a", {}), ("b", {"x": 1}), ("c", {}))
-    found, damage = damaged(layout, 1, lambda data: data.replace(b'"x":1', b'"x":2'))
-    assert found == ["a", "c"]
-    assert damage == ["line 2: its checksum does not fit its content", "record 3: record 2 before it is missing"]
 
 
 def test_records_glued_by_a_lost_newline_are_both_kept(layout: RunLayout) -> None:

@@ -119,14 +119,6 @@ def said(running: subprocess.Popen[str]) -> int:
     return int(running.stdout.readline())
 
 
-def test_epochs_rise(layout: RunLayout) -> None:
-    for epoch in (1, 2, 3):
-        lease = Lease.acquire(layout)
-        assert lease.epoch == epoch
-        lease.release()
-        lease.release()
-
-
 def test_a_second_driver_in_this_process_is_refused_and_changes_nothing(layout: RunLayout) -> None:
     lease = Lease.acquire(layout)
     try:

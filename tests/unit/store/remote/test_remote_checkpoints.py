@@ -12,7 +12,7 @@ from holdfast.store.remote import checkpoints as module
 from holdfast.store.remote import runfile
 from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints, begin_upload
 from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
-from support.object_stores.uploads import FILES, upload
+from support.object_stores.uploads import upload
 
 
 def test_a_commit_is_one_request_and_makes_it_readable(bucket: Bucket) -> None:
@@ -44,25 +44,6 @@ def test_the_commit_of_a_dead_driver_that_lands_before_the_next_ones_counts(buck
     manifest = upload(bucket, "one")
     late = RemoteCheckpoints(FakeObjects(bucket)).commit(replace(manifest, epoch=1))
     assert RemoteCheckpoints(FakeObjects(bucket)).commit(replace(manifest, epoch=2)) == late
-
-
-def test_what_is_not_there_or_has_no_good_name_is_refused(bucket: Bucket) -> None:
-    store = RemoteCheckpoints(FakeObjects(bucket))
-    with pytest.raises(CheckpointDamagedError, match="no manifest"):
-        store.read_manifest("none")
-    for bad in ("", "../up", "a/b", "x.json"):
-        with pytest.raises(ValueError):
-            store.commit(upload(Bucket(), bad))
-        with pytest.raises(ValueError):
-            store.delete(bad)
-
-
-def test_the_users_metadata_is_carried_and_not_verified(bucket: Bucket) -> None:
-    store = RemoteCheckpoints(FakeObjects(bucket))
-    done = store.commit(upload(bucket, "one", FILES | {".metadata.json": b"{}"}))
-    assert [entry.path for entry in done.files] == list(FILES)
-    bucket.content["checkpoints/one/.metadata.json"] = b'{"changed": 1}'
-    store.verify("one")
 
 
 @pytest.mark.parametrize("size", [4096, 10, 1])
@@ -100,16 +81,6 @@ def test_a_file_that_goes_while_it_is_read_is_missing(bucket: Bucket) -> None:
     objects.before = remove
     with pytest.raises(CheckpointDamagedError, match="a is missing"):
         store.verify("one")
-
-
-def test_a_deleted_checkpoint_leaves_nothing(bucket: Bucket) -> None:
-    store = RemoteCheckpoints(FakeObjects(bucket))
-    store.commit(upload(bucket, "one"))
-    store.commit(upload(bucket, "one-more"))
-    store.delete("one")
-    store.delete("never was")
-    assert store.listing() == Listing(["one-more"], [], ["one-more"])
-    assert not [key for key in bucket.content if key.startswith("checkpoints/one/")]
 
 
 def test_a_quarantined_checkpoint_keeps_its_files_and_the_reason(bucket: Bucket) -> None:
