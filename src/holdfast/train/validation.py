@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from holdfast.train.checks import check_number
-
-if TYPE_CHECKING:
-    pass
+from holdfast.train.checks import check_number, warn_once
 
 
 class ValidationFn(Protocol):
@@ -43,7 +40,7 @@ class ValidationTaskConfig:
 class ValidationConfig:
     """The validation function of a run, passed to the trainer.
 
-    ``ray_remote_kwargs`` asks for resources of a validation task on the Ray engine; the local engine has no use for it.
+    ``ray_remote_kwargs`` has no effect, and a warning says so: a validation runs as a process on a node of the run.
     """
 
     def __init__(
@@ -59,6 +56,12 @@ class ValidationConfig:
         if task_config is not None and not isinstance(task_config, ValidationTaskConfig):
             raise TypeError(
                 f"ValidationConfig(task_config={task_config!r}): pass a holdfast.train.ValidationTaskConfig"
+            )
+        if ray_remote_kwargs:
+            warn_once(
+                "ValidationConfig(ray_remote_kwargs)",
+                f"ValidationConfig(ray_remote_kwargs={ray_remote_kwargs!r}) has no effect: a validation is a process "
+                "on a node of the run, beside the workers",
             )
         self.fn = fn
         self.task_config = task_config or ValidationTaskConfig()

@@ -50,6 +50,7 @@ def test_errors_survive_pickling() -> None:
 def test_every_error_has_the_one_base_and_survives_pickling() -> None:
     made = {
         WorkerGroupError: WorkerGroupError("x", {}),
+        errors.NCCLHangError: errors.NCCLHangError("x", {}),
         ControllerError: ControllerError(ValueError("x")),
         PreemptionError: PreemptionError(PreemptionInfo(None, {})),
     }
@@ -82,6 +83,8 @@ def test_validation_configs() -> None:
     config = ValidationConfig(_no_metrics)
     assert config.task_config == ValidationTaskConfig()
     assert config.ray_remote_kwargs == {}
+    with pytest.warns(UserWarning, match="has no effect"):
+        ValidationConfig(config.fn, ray_remote_kwargs={"num_gpus": 1})
     with pytest.raises(ValueError, match=re.escape("timeout_s=0): must be greater than 0")):
         ValidationTaskConfig(timeout_s=0)
     with pytest.raises(ValueError, match="plain values"):
