@@ -257,8 +257,8 @@ def test_a_painter_that_fails_leaves_the_run_alone() -> None:
 def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code() -> None:
     script = """
 import sys
-from holdfast.driver import display
-shower = display.make("plain")
+from holdfast.ui import run_display
+shower = run_display.make("plain")
 shower.start("demo", "/runs/demo", None)
 sys.stdin.readline()
 for number in range(1000):
