@@ -13,20 +13,20 @@ class Grade(str, Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     what: str
     grade: Grade
     text: str
     remedy: str = ""
 
 
-def good(what: str, text: str) -> Finding:
-    return Finding(what, Grade.GOOD, text)
+def good(what: str, text: str) -> DoctorFinding:
+    return DoctorFinding(what, Grade.GOOD, text)
 
 
-def warning(what: str, text: str, remedy: str) -> Finding:
-    return Finding(what, Grade.WARNING, text, remedy)
+def warning(what: str, text: str, remedy: str) -> DoctorFinding:
+    return DoctorFinding(what, Grade.WARNING, text, remedy)
 
 
-def bad(what: str, text: str, remedy: str) -> Finding:
-    return Finding(what, Grade.BAD, text, remedy)
+def bad(what: str, text: str, remedy: str) -> DoctorFinding:
+    return DoctorFinding(what, Grade.BAD, text, remedy)

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import holdfast
-from holdfast.cli.diagnosis import Finding, bad, good, warning
+from holdfast.cli.diagnosis import DoctorFinding, bad, good, warning
 from holdfast.cli.output import size_text
 
-Look = Callable[[], Iterator[Finding]]
+Look = Callable[[], Iterator[DoctorFinding]]
 _FEW_FILES, _FEW_PROCESSES = 4096, 4096
 _SMALL_SHARED_MEMORY = 1 << 30
 _LITTLE_MEMORY = 2 << 30
@@ -54,11 +54,11 @@ def looks(ray_address: str | None, quick: bool) -> list[Look]:
     ]
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[DoctorFinding]:
     yield good("holdfast", f"{holdfast.__version__}, Python {platform.python_version()} on {platform.platform()}")
 
 
-def _torch(quick: bool) -> Iterator[Finding]:
+def _torch(quick: bool) -> Iterator[DoctorFinding]:
     """In a process of its own: an import can take the whole process with it."""
     if importlib.util.find_spec("torch") is None:
         yield warning("torch", "not installed", "pip install 'holdfast[torch]', if you train with PyTorch")
@@ -90,7 +90,7 @@ def _torch(quick: bool) -> Iterator[Finding]:
         yield good("torch", f"{version}, {gpus} GPU(s), gloo")
 
 
-def _processors() -> Iterator[Finding]:
+def _processors() -> Iterator[DoctorFinding]:
     there = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
     load = os.getloadavg()[0]
@@ -101,7 +101,7 @@ def _processors() -> Iterator[Finding]:
         yield good("processors", text)
 
 
-def _memory() -> Iterator[Finding]:
+def _memory() -> Iterator[DoctorFinding]:
     fields = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines() if ":" in line)
     available = int(fields["MemAvailable"].split()[0]) << 10 if "MemAvailable" in fields else None
     limit = _read("/sys/fs/cgroup/memory.max").strip()
@@ -117,7 +117,7 @@ def _memory() -> Iterator[Finding]:
         yield good("memory", f"{size_text(available)} left")
 
 
-def _shared_memory() -> Iterator[Finding]:
+def _shared_memory() -> Iterator[DoctorFinding]:
     if not os.path.isdir("/dev/shm"):
         return
     size = shutil.disk_usage("/dev/shm")
@@ -129,7 +129,7 @@ def _shared_memory() -> Iterator[Finding]:
         yield good("shared memory", text)
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[DoctorFinding]:
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= files < _FEW_FILES:
         yield warning("open files", f"at most {files}", f"ulimit -n {most if most > 0 else 65536}")
@@ -159,7 +159,7 @@ class _Timex(ctypes.Structure):
     ]
 
 
-def _clock() -> Iterator[Finding]:
+def _clock() -> Iterator[DoctorFinding]:
     """Leases in object stores, and requests that are signed, need clocks that agree to some seconds."""
     wall, steady = time.time(), time.monotonic()
     time.sleep(0.2)
@@ -183,7 +183,7 @@ def _clock() -> Iterator[Finding]:
         yield good("clock", "synchronised")
 
 
-def _network() -> Iterator[Finding]:
+def _network() -> Iterator[DoctorFinding]:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 3.0):
             pass
@@ -204,7 +204,7 @@ def _network() -> Iterator[Finding]:
         yield good("host name", f"{name} is {address}")
 
 
-def _ray(given: str | None) -> Iterator[Finding]:
+def _ray(given: str | None) -> Iterator[DoctorFinding]:
     from holdfast.engine.ray.ray_address import why_unreachable
 
     if importlib.util.find_spec("ray") is None:

@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from holdfast.cli.diagnosis import Finding, bad, good, warning
+from holdfast.cli.diagnosis import DoctorFinding, bad, good, warning
 from holdfast.cli.output import size_text
 from holdfast.cli.paths import PATIENCE_S
 from holdfast.errors import ObjectExistsError, StorageError
 from holdfast.store.location import Location
 from holdfast.store.objects.base import HasClock
 
-Look = Callable[[], Iterator[Finding]]
+Look = Callable[[], Iterator[DoctorFinding]]
 _SYNCS, _SLOW_SYNC_S = 9, 0.1
 _BLOCK, _BLOCKS, _SLOW_BYTES_A_SECOND = 1 << 20, 32, 20e6
 _LITTLE_SPACE = 5 << 30
@@ -33,7 +33,7 @@ def looks(location: Location) -> list[Look]:
     return [partial(_objects, location) if location.takes_uploads else partial(_disk, Path(str(location)))]
 
 
-def _disk(path: Path) -> Iterator[Finding]:
+def _disk(path: Path) -> Iterator[DoctorFinding]:
     """Where nothing is yet, the nearest directory above is looked at: the disk is the same."""
     place = next(parent for parent in (path, *path.parents) if parent.exists())
     shown = str(path) if place == path else f"{path} (not there yet; {place} is)"
@@ -54,7 +54,7 @@ def _disk(path: Path) -> Iterator[Finding]:
         yield bad("storage", f"{shown}: {error.strerror or error}", "make it writable for this user, or give another")
 
 
-def _locks(path: Path) -> Finding:
+def _locks(path: Path) -> DoctorFinding:
     try:
         with open(path, "wb") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ def _locks(path: Path) -> Finding:
     return good("locks", "the file system has POSIX locks")
 
 
-def _syncs(path: Path) -> Finding:
+def _syncs(path: Path) -> DoctorFinding:
     """Every turn of a driver waits for one."""
     times = []
     with open(path, "wb", buffering=0) as file:
@@ -79,7 +79,7 @@ def _syncs(path: Path) -> Finding:
     return good("syncs", text)
 
 
-def _writes(path: Path, free: int) -> Finding:
+def _writes(path: Path, free: int) -> DoctorFinding:
     blocks = min(_BLOCKS, free // _BLOCK // 2)
     block = os.urandom(_BLOCK)  # which no file system can make small
     began = time.monotonic()
@@ -94,7 +94,7 @@ def _writes(path: Path, free: int) -> Finding:
     return good("write speed", text)
 
 
-def _objects(location: Location) -> Iterator[Finding]:
+def _objects(location: Location) -> Iterator[DoctorFinding]:
     """With one key of its own: it is created, created again (which must fail), read, listed and deleted."""
     objects = location.open(PATIENCE_S)
     key = f".holdfast-doctor-{uuid4().hex}"
@@ -122,7 +122,7 @@ def _objects(location: Location) -> Iterator[Finding]:
         objects.close()
 
 
-def _reached(location: Location, times: list[float]) -> Finding:
+def _reached(location: Location, times: list[float]) -> DoctorFinding:
     spelled = ", ".join(
         f"{name} {took * 1000:.0f} ms" for name, took in zip(("put", "get", "list"), times, strict=True)
     )
@@ -131,7 +131,7 @@ def _reached(location: Location, times: list[float]) -> Finding:
     return good("storage", f"{location}: {spelled}")
 
 
-def _clock(ahead_s: float) -> Finding:
+def _clock(ahead_s: float) -> DoctorFinding:
     """Requests are signed with the time, and a dead driver's lease ends by it. Stores tell it in whole seconds."""
     if abs(ahead_s) <= _CLOCKS_DIFFER_S:
         return good("store's clock", "agrees with this machine's")

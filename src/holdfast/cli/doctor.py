@@ -10,7 +10,7 @@ import argparse
 from holdfast.cli import diagnosis_machine as machine
 from holdfast.cli import diagnosis_storage as storage
 from holdfast.cli import output, paths
-from holdfast.cli.diagnosis import Finding, Grade
+from holdfast.cli.diagnosis import DoctorFinding, Grade
 
 _SIGNS = {Grade.GOOD: "ok", Grade.WARNING: "warning", Grade.BAD: "FAILED"}
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: DoctorFinding) -> None:
     output.say(f"{_SIGNS[finding.grade]:<8} {finding.what:<14} {finding.text}", flush=True)
     if finding.remedy:
         output.say(f"{'':<8} {'':<14} -> {finding.remedy}", flush=True)

@@ -95,7 +95,7 @@ def _trainer(arguments: argparse.Namespace, uses_torch: bool) -> DataParallelTra
 
     backend: BackendConfig = WarmTorchrunEnvironment() if uses_torch else TorchrunEnvironment()
     if arguments.torch:
-        from holdfast.train.torch.config import TorchConfig
+        from holdfast.train.torch.torch_config import TorchConfig
 
         backend = TorchConfig()
     script = arguments.script if arguments.module else os.path.abspath(arguments.script)

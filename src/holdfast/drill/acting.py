@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from holdfast.drill import disk, nodes, on_ray
+from holdfast.drill import disk_faults, nodes, on_ray
 from holdfast.drill.cluster_request import requested_cluster
 from holdfast.drill.nodes import Ground
 from holdfast.drill.rehearsed import Rehearsed
@@ -44,7 +44,7 @@ class _Drill(Wrapper):
     def run(self, plan: Any, engine: Engine) -> tuple[Any, Engine]:
         stage = self._stage
         rehearsed = replace(plan, payload=cloudpickle.dumps(Rehearsed(str(stage.directory), plan.payload)))
-        disk.install(stage)
+        disk_faults.install(stage)
         on_them = on_ray if isinstance(engine, RayEngine) else nodes
         ground: Ground = on_them.ground(engine, plan, stage)
         return rehearsed, StagedEngine(ground.engine, Director(stage, plan, ground))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.drill.compare import Point
-from holdfast.drill.rehearsal import Report, Result
-from holdfast.drill.verdict import Finding
+from holdfast.drill.drill_verdict import Finding
+from holdfast.drill.rehearsal import DrillReport, FaultResult
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: DrillReport) -> dict[str, Any]:
     return {
         "passed": report.passed,
         "script": report.script,
@@ -27,7 +27,7 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _fault(result: Result) -> dict[str, Any]:
+def _fault(result: FaultResult) -> dict[str, Any]:
     differences = result.differences
     return {
         "fault": str(result.fault),

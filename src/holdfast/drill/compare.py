@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.drill import content
 from holdfast.drill.content import Difference
-from holdfast.drill.outcome import Group, Record, RunOutcome
+from holdfast.drill.outcome import Record, RunOutcome, SeenGroup
 
 
 class Point(NamedTuple):
@@ -163,6 +163,6 @@ def _is_drawn_from(run: RunOutcome, rank: int, name: str) -> bool:
     return len({record["random"].get(name) for record in run.records[rank].values()}) > 1
 
 
-def restored(run: RunOutcome) -> Iterable[Group]:
+def restored(run: RunOutcome) -> Iterable[SeenGroup]:
     """The groups that were offered a checkpoint."""
     return (group for group in run.groups if group.resumed is not None)

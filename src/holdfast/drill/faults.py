@@ -14,29 +14,29 @@ IN_WORKER = ("before", "staged", "after")
 IN_DRIVER = ("report", "files", "manifest", "committed", "journalled")
 
 
-class Kind(NamedTuple):
+class FaultKind(NamedTuple):
     text: str
     where: str  # "worker", "driver", "nodes", "disk" or "storage": who does it, and what the run must have for it
     points: tuple[str, ...] = ()  # the first is the default
     seconds: float = 0.0  # how long it lasts, if it ends by itself
 
 
-KINDS: dict[str, Kind] = {
-    "worker-kill": Kind("a worker gets SIGKILL", "worker", IN_WORKER),
-    "segfault": Kind("a worker reads address 0", "worker", IN_WORKER),
-    "stop": Kind("a worker gets SIGSTOP", "worker", IN_WORKER),
-    "gil-hold": Kind("a worker holds Python's lock and does nothing", "worker", IN_WORKER, 3.0),
-    "exception": Kind("the train function raises in a worker", "worker", IN_WORKER),
-    "oom": Kind("a worker gets no more memory", "worker", IN_WORKER),
-    "corruption": Kind("the newest checkpoint is damaged, then a worker is killed", "worker", IN_WORKER),
-    "driver-kill": Kind("the driver gets SIGKILL, and the script is run again", "driver", IN_DRIVER),
-    "node-kill": Kind("the node of a rank is gone", "nodes", ("report",)),
-    "partition": Kind("the node of a rank is cut off from the driver; both live on", "nodes", ("report",)),
-    "drain": Kind("the node of a rank is announced to go, and goes at its deadline", "nodes", ("report",), 10.0),
-    "slow-disk": Kind("every write to the run's disk takes 0.1 s longer", "disk", ("report",), 5.0),
-    "disk-full": Kind("the run's disk has no space left", "disk", ("report",), 2.0),
-    "outage": Kind("the run's object store does not answer", "storage", ("report",), 3.0),
-    "throttling": Kind(
+KINDS: dict[str, FaultKind] = {
+    "worker-kill": FaultKind("a worker gets SIGKILL", "worker", IN_WORKER),
+    "segfault": FaultKind("a worker reads address 0", "worker", IN_WORKER),
+    "stop": FaultKind("a worker gets SIGSTOP", "worker", IN_WORKER),
+    "gil-hold": FaultKind("a worker holds Python's lock and does nothing", "worker", IN_WORKER, 3.0),
+    "exception": FaultKind("the train function raises in a worker", "worker", IN_WORKER),
+    "oom": FaultKind("a worker gets no more memory", "worker", IN_WORKER),
+    "corruption": FaultKind("the newest checkpoint is damaged, then a worker is killed", "worker", IN_WORKER),
+    "driver-kill": FaultKind("the driver gets SIGKILL, and the script is run again", "driver", IN_DRIVER),
+    "node-kill": FaultKind("the node of a rank is gone", "nodes", ("report",)),
+    "partition": FaultKind("the node of a rank is cut off from the driver; both live on", "nodes", ("report",)),
+    "drain": FaultKind("the node of a rank is announced to go, and goes at its deadline", "nodes", ("report",), 10.0),
+    "slow-disk": FaultKind("every write to the run's disk takes 0.1 s longer", "disk", ("report",), 5.0),
+    "disk-full": FaultKind("the run's disk has no space left", "disk", ("report",), 2.0),
+    "outage": FaultKind("the run's object store does not answer", "storage", ("report",), 3.0),
+    "throttling": FaultKind(
         "the run's object store answers late, and refuses every third request", "storage", ("report",), 4.0
     ),
 }
@@ -50,7 +50,7 @@ class Fault(Struct, frozen=True):
     seconds: float = 0.0
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FaultKind:
         return KINDS[self.name]
 
     def __str__(self) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 from holdfast.drill import table
 from holdfast.drill.compare import counterparts
+from holdfast.drill.drill_verdict import PROBLEM, Finding
 from holdfast.drill.outcome import RunOutcome
 from holdfast.drill.plots import Line, Point, bars, chart
-from holdfast.drill.rehearsal import Report, Result
-from holdfast.drill.verdict import PROBLEM, Finding
+from holdfast.drill.rehearsal import DrillReport, FaultResult
 
 _PLOTS = 3
 _STYLE = """
@@ -37,7 +37,7 @@ svg .grid { stroke: var(--line); stroke-width: .6 } svg .axis { stroke: var(--so
 """
 
 
-def page(report: Report) -> str:
+def page(report: DrillReport) -> str:
     state, steps = "passed" if report.passed else "FAILED", max(len(run.rows) for run in report.undisturbed)
     script = escape(" ".join([report.script.rpartition("/")[2], *report.args]))
     passed = sum(result.passed for result in report.results)
@@ -62,7 +62,7 @@ def page(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _verdicts(report: Report) -> Iterator[str]:
+def _verdicts(report: DrillReport) -> Iterator[str]:
     problems = [one for one in report.verdicts if one[0].severity == PROBLEM]
     advice = [one for one in report.verdicts if one[0].severity != PROBLEM]
     for title, found in (("What to mend", problems), ("Advice", advice)):
@@ -77,7 +77,7 @@ def _finding(finding: Finding, faults: str) -> str:
     return f'<div class="finding {finding.severity}"><p>{escape(finding.text)}</p>{remedy}{by}</div>'
 
 
-def _faults(report: Report) -> Iterator[str]:
+def _faults(report: DrillReport) -> Iterator[str]:
     yield '<h2>Faults</h2><div class="scroll"><table><thead><tr>'
     yield "".join(f"<th>{name}</th>" for name in ("", *table.HEADER)) + "</tr></thead><tbody>"
     for result in report.results:
@@ -88,7 +88,7 @@ def _faults(report: Report) -> Iterator[str]:
     yield "</tbody></table></div>"
 
 
-def _metrics(report: Report) -> Iterator[str]:
+def _metrics(report: DrillReport) -> Iterator[str]:
     """The first few that say something: those that went another way before those that did not."""
     longest = max(report.undisturbed, key=lambda run: len(run.rows))
     at = report.undisturbed.index(longest)
@@ -109,7 +109,7 @@ def _metrics(report: Report) -> Iterator[str]:
     yield from [text for _, text in sorted(charts, key=lambda one: one[0])[:_PLOTS]]
 
 
-def _progress(report: Report) -> Iterator[str]:
+def _progress(report: DrillReport) -> Iterator[str]:
     """How far each run was, second by second: where it stood still, and how far it fell back."""
     longest = max(report.undisturbed, key=lambda run: len(run.rows))
     at = report.undisturbed.index(longest)
@@ -129,12 +129,12 @@ def _walk(run: RunOutcome) -> list[list[Point]]:
     return [[(time - first, float(base + n)) for n, time in enumerate(times, 1)] for base, times in made if times]
 
 
-def _counterpart(report: Report, result: Result, at: int) -> RunOutcome | None:
+def _counterpart(report: DrillReport, result: FaultResult, at: int) -> RunOutcome | None:
     runs = counterparts(report.undisturbed, result.runs)
     return runs[at] if at < len(runs) else None
 
 
-def _struck(result: Result, values: Sequence[float | None]) -> Point | None:
+def _struck(result: FaultResult, values: Sequence[float | None]) -> Point | None:
     step = result.struck_at
     value = values[step - 1] if step is not None and 1 <= step <= len(values) else None
     return None if step is None or value is None else (float(step), value)

@@ -18,7 +18,7 @@ PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
-class Group:
+class SeenGroup:
     generation: int
     base: int
     world_size: int
@@ -33,7 +33,7 @@ class RunOutcome:
     began: float
     finished: bool
     reason: str
-    groups: list[Group]
+    groups: list[SeenGroup]
     rows: list[dict[str, Any]]  # rank 0's reports in the surviving history
     times: dict[int, list[float]]  # of rank 0's reports, by generation
     records: dict[int, dict[int, Record]]  # rank -> step -> what was noted, in the surviving history
@@ -77,7 +77,7 @@ def read(stage: Stage) -> list[RunOutcome]:
 
 def _read_run(stage: Stage, found: Reading) -> RunOutcome:
     past, name = found.past, found.run.location.name
-    groups = [Group(g.generation, g.base, g.world_size, g.resume) for g in past.groups]
+    groups = [SeenGroup(g.generation, g.base, g.world_size, g.resume) for g in past.groups]
     return RunOutcome(
         name=name,
         began=found.records[0].time,
@@ -101,7 +101,7 @@ def _reason(past: Past) -> str:
     return "its last driver was killed" if past.groups else "it never began"
 
 
-def _surviving(stage: Stage, run: str, groups: list[Group]) -> dict[int, dict[int, Record]]:
+def _surviving(stage: Stage, run: str, groups: list[SeenGroup]) -> dict[int, dict[int, Record]]:
     """Each group's notes, cut where the next one started from."""
     notes: dict[int, dict[int, Record]] = {}
     for group in groups:

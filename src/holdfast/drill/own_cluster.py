@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
+from holdfast.drill.process_start import signals_held, start
 from holdfast.drill.stage import NodeShape, Stage, marked
-from holdfast.drill.starting import signals_held, start
 from holdfast.node.process_tree import ProcessTree
 from holdfast.platform import processes
 

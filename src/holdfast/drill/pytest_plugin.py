@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from holdfast.drill.rehearsal import Report
+    from holdfast.drill.rehearsal import DrillReport
 
 
 @pytest.fixture
-def holdfast_drill() -> Callable[..., Report]:
-    """``holdfast_drill(script, *args, faults=(), seed=0, timeout_s=None) -> Report``; ``Report.check()`` fails the test
-    with the table and what to mend, unless every fault passed. Without ``faults``, all of them."""
+def holdfast_drill() -> Callable[..., DrillReport]:
+    """``holdfast_drill(script, *args, faults=(), seed=0, timeout_s=None) -> DrillReport``. Its ``check()`` fails the
+    test with the table and what to fix, unless every fault passed. Without ``faults``, all of them."""
 
     def run(
         script: Any, *args: str, faults: Sequence[str] = (), seed: int = 0, timeout_s: float | None = None
-    ) -> Report:
+    ) -> DrillReport:
         from holdfast.drill.faults import parse
         from holdfast.drill.rehearsal import Rehearsal
 

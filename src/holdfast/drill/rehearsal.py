@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.drill import compare, on_ray, outcome, running, verdict
+from holdfast.drill import compare, drill_verdict, on_ray, outcome, running
 from holdfast.drill.compare import Differences
 from holdfast.drill.content import OPAQUE
+from holdfast.drill.drill_verdict import ADVICE, PROBLEM, Finding, Seen
+from holdfast.drill.fault_plan import plan
 from holdfast.drill.faults import KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
 from holdfast.drill.own_cluster import OwnCluster
-from holdfast.drill.plan import plan
 from holdfast.drill.running import Take
 from holdfast.drill.stage import Stage
-from holdfast.drill.verdict import ADVICE, PROBLEM, Finding, Seen
 
 LEAST_LIMIT_S = 120.0
 _TIMES_AS_LONG = 5.0  # as undisturbed, and what a recovery may take on top
@@ -34,7 +34,7 @@ class DrillFailedError(ValueError):
 
 
 @dataclass
-class Result:
+class FaultResult:
     """What came of one fault."""
 
     fault: Fault
@@ -54,13 +54,13 @@ class Result:
 
 
 @dataclass
-class Report:
+class DrillReport:
     script: str
     args: list[str]
     seed: int
     undisturbed: list[RunOutcome]
     undisturbed_s: float
-    results: list[Result]
+    results: list[FaultResult]
     skipped: list[tuple[str, str]]
     findings: list[Finding]  # of the script as a whole, undisturbed
     left_out: list[str]  # metrics, and values of checkpoints, that differ by themselves and were not compared
@@ -110,7 +110,7 @@ class Rehearsal:
         self._noise: Differences | None = None  # to be told of
         self._again: Differences | None = None  # between two undisturbed runs
 
-    def run(self) -> Report:
+    def run(self) -> DrillReport:
         with self._directory() as directory, OwnCluster(directory) as self._cluster:
             self._top = directory
             stage = Stage.build(directory / "undisturbed", None)
@@ -121,7 +121,7 @@ class Rehearsal:
             self._check_undisturbed(take, stage)
             faults, skipped = plan(self._addresses, self._undisturbed, self._seed)
             results = [self._under(number, fault) for number, fault in enumerate(faults, start=1)]
-            return Report(
+            return DrillReport(
                 script=self._script,
                 args=self._args,
                 seed=self._seed,
@@ -161,7 +161,7 @@ class Rehearsal:
                 "$(which holdfast) run --name NAME script.py"
             )
 
-    def _under(self, number: int, fault: Fault) -> Result:
+    def _under(self, number: int, fault: Fault) -> FaultResult:
         self._tell(str(fault))
         stage = Stage.build(self._top / f"{number:02d}", fault)
         take = running.perform(stage, self._script, self._args, self._limit_s, self._cluster)
@@ -172,7 +172,7 @@ class Rehearsal:
         seen = Seen(fault, take, struck, self._undisturbed, runs, differences, self._limit_s, last_words(stage))
         recovered = take.is_good and bool(runs) and runs[-1].finished
         nexts = [run.next_report(struck) for run in runs] if struck is not None and recovered else []
-        result = Result(
+        result = FaultResult(
             fault=fault,
             recovered=recovered,
             times=take.times,
@@ -180,7 +180,7 @@ class Rehearsal:
             next_step_s=min((found for found in nexts if found is not None), default=None),
             lost=sum(run.lost for run in runs) + _abandoned(self._undisturbed, runs),
             differences=differences,
-            findings=verdict.judge(seen),
+            findings=drill_verdict.judge(seen),
             struck_at=None if struck is None else struck["step"],
             runs=runs,
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from holdfast.drill import disk, strikes
+from holdfast.drill import disk_faults, strikes
 from holdfast.drill.stage import Stage
 from holdfast.drill.watching import Watch
 from holdfast.store.staging import FileEntry, describe
@@ -30,11 +30,11 @@ class Rehearsed:
 
     def __call__(self) -> Any:
         run: Callable[[], Any] = cloudpickle.loads(self.payload)
-        Rehearsal(Stage(Path(self.stage)), current()).begin()
+        RehearsedSession(Stage(Path(self.stage)), current()).begin()
         return run()
 
 
-class Rehearsal:
+class RehearsedSession:
     def __init__(self, stage: Stage, session: Session) -> None:
         self._stage, self._session = stage, session
         group = stage.group(session.run_name, session.generation)
@@ -50,7 +50,7 @@ class Rehearsal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "a", buffering=1)
         self._watch.install()
-        disk.install(self._stage)
+        disk_faults.install(self._stage)
         offer = session.resumed_from
         if offer is not None:
             self._await_reading(offer.id)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.drill.own_cluster import OwnCluster
+from holdfast.drill.process_start import signals_held, start
 from holdfast.drill.stage import SETTING, Stage, marked
-from holdfast.drill.starting import signals_held, start
 
 _ENDED_WITHIN_S = 15.0  # what the script leaves behind ends by itself within this, or is ended
 _LOOK_EVERY_S = 0.05

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.drill.rehearsal import Report, Result
-from holdfast.drill.verdict import PROBLEM
+from holdfast.drill.drill_verdict import PROBLEM
+from holdfast.drill.rehearsal import DrillReport, FaultResult
 from holdfast.printable import printable
 
 HEADER = ("fault", "recovered", "next step", "work lost", "differences")
 
 
-def cells(result: Result) -> tuple[str, ...]:
+def cells(result: FaultResult) -> tuple[str, ...]:
     again = "" if result.times == 1 else f", run {result.times} times"
     recovered = f"yes{again}" if result.recovered else "NO"
     next_step = "-" if result.next_step_s is None else f"{result.next_step_s:.2f} s"
@@ -19,18 +19,18 @@ def cells(result: Result) -> tuple[str, ...]:
     return str(result.fault), recovered, next_step, lost, str(result.differences)
 
 
-def lines(report: Report) -> list[str]:
+def lines(report: DrillReport) -> list[str]:
     rows = [HEADER, *map(cells, report.results)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [*table, "", *verdict_lines(report)]
 
 
-def text(report: Report) -> str:
+def text(report: DrillReport) -> str:
     return "\n".join(map(printable, lines(report)))
 
 
-def verdict_lines(report: Report) -> Iterator[str]:
+def verdict_lines(report: DrillReport) -> Iterator[str]:
     for finding, faults in report.verdicts:
         label = "PROBLEM" if finding.severity == PROBLEM else "advice"
         shown = f" [{', '.join(map(str, faults[:3]))}{', ...' if len(faults) > 3 else ''}]" if faults else ""

@@ -21,7 +21,6 @@ from holdfast.train.api import (
     get_preemption_info,
     report,
 )
-from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
     BackendConfig,
@@ -42,6 +41,7 @@ from holdfast.train.reported import (
 )
 from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
+from holdfast.train.user_callback import TrainRunContext, UserCallback
 from holdfast.train.validation import ValidationConfig, ValidationFn, ValidationTaskConfig
 
 if TYPE_CHECKING:

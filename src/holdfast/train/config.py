@@ -19,10 +19,10 @@ from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
-from holdfast.train.callback import UserCallback
 from holdfast.train.checks import check_bool, check_int, check_number, check_type
 from holdfast.train.data import Whole
 from holdfast.train.ray_data import RayData, is_ray_data
+from holdfast.train.user_callback import UserCallback
 
 
 @dataclass

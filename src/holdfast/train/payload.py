@@ -11,7 +11,7 @@ from holdfast.worker.session import current
 TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
 
 
-class Entry:
+class TrainEntry:
     """The innermost call: the group is formed, the user's function begins."""
 
     def __init__(self, fn: TrainFn, config: dict[str, Any], takes_config: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.train.checks import check_bool, check_int, check_number, check_type
-from holdfast.train.resources import check_labels, check_resources
+from holdfast.train.trainer_resources import check_labels, check_resources
 
 _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 

@@ -24,7 +24,7 @@ from holdfast.trackers.logger_callback import LoggerCallback
 from holdfast.trackers.mlflow_logger import MLflowLoggerCallback
 from holdfast.trackers.sender import Sender
 from holdfast.trackers.wandb_logger import WandbLoggerCallback
-from holdfast.train.callback import TrainRunContext, UserCallback
+from holdfast.train.user_callback import TrainRunContext, UserCallback
 
 if TYPE_CHECKING:
     from holdfast.train.checkpoint import Checkpoint

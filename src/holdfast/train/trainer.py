@@ -27,19 +27,19 @@ from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.trackers.observing import observing
 from holdfast.train import record
-from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_plain
 from holdfast.train.config import BackendConfig, DataConfig, RunConfig
-from holdfast.train.demand import demand_of
 from holdfast.train.integrations import imported_integrations
 from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
-from holdfast.train.payload import Entry, Payload, TrainFn, Validation
+from holdfast.train.payload import Payload, TrainEntry, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.unused import warn_unused_in_training
+from holdfast.train.user_callback import TrainRunContext, UserCallback
 from holdfast.train.validation import ValidationConfig
+from holdfast.train.worker_demand import demand_of
 from holdfast.ui import run_display
 
 T = TypeVar("T", bound="DataParallelTrainer")
@@ -226,7 +226,7 @@ class DataParallelTrainer:
         return LaunchedWorld.of_this_process() if self.scaling_config.num_workers == 0 else None
 
     def _payload(self, world: LaunchedWorld | None) -> Payload:
-        fn: Callable[[], Any] = Entry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
+        fn: Callable[[], Any] = TrainEntry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
         if world is None:
             fn = self.backend_config.wrap(fn)
         elif "torch" not in self.backend_config.essential:

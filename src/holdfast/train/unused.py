@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.train.callback import UserCallback
 from holdfast.train.checks import warn_once
 from holdfast.train.config import FailureConfig, RunConfig, SyncConfig
 from holdfast.train.scaling_config import ScalingConfig
+from holdfast.train.user_callback import UserCallback
 
 Option = tuple[str, Any, str]  # its name, whether it is given, and why it has no effect
 

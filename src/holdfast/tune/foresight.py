@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Judge(Protocol):
+class ForesightJudge(Protocol):
     def next_decision(self, trial_id: str, iteration: int) -> float: ...
 
 
-def next_decision(judge: Judge, method: str, trial_id: str, iteration: int) -> float:
+def next_decision(judge: ForesightJudge, method: str, trial_id: str, iteration: int) -> float:
     """What it says; the next iteration, if a class overrides the ``method`` that decides and not the forecast."""
     for kind in type(judge).__mro__:
         if "next_decision" in vars(kind):

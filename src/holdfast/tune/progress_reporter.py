@@ -17,8 +17,8 @@ from holdfast.core.metric_names import flat_items, lookup, metric_number, number
 from holdfast.printable import duration, printable
 from holdfast.trackers.trial_callback import Trial
 from holdfast.train.checks import check_int, check_number
-from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.tune.result_grid import check_mode
+from holdfast.tune.result_metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.ui.display_picture import headline, value_text
 from holdfast.ui.display_streams import terminal_size
 

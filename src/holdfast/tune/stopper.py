@@ -15,8 +15,8 @@ from typing import Any
 from holdfast.core.metric_names import lookup, metric_number, number
 from holdfast.train.checks import check_int, check_number
 from holdfast.tune.foresight import next_decision
-from holdfast.tune.metrics import TRAINING_ITERATION, reported_text
 from holdfast.tune.recorded import Recorded
+from holdfast.tune.result_metrics import TRAINING_ITERATION, reported_text
 
 StopFunction = Callable[[str, dict[str, Any]], bool]
 Clock = Callable[[], float]

@@ -28,7 +28,7 @@ from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.trainable import check_refs
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
-from holdfast.tune.unused import warn_unused_in_tuning
+from holdfast.tune.unused_options import warn_unused_in_tuning
 
 
 class Tuner:

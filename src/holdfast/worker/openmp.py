@@ -7,6 +7,8 @@ import ctypes
 import os
 import sys
 
+from holdfast.platform.processes import mapped_files
+
 _USERS = ("lightgbm", "sklearn", "xgboost")  # torch is told by itself
 
 
@@ -15,8 +17,6 @@ def use_own_threads() -> None:
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if sys.platform != "linux" or not wanted.isdigit() or not any(name in sys.modules for name in _USERS):
         return
-    with open("/proc/self/maps") as maps:
-        paths = {line.split(maxsplit=5)[5].strip() for line in maps if "gomp" in line or "libomp" in line}
-    for path in paths:
-        if ".so" in path:
+    for path in mapped_files():
+        if ".so" in path and ("gomp" in path or "libomp" in path):
             ctypes.CDLL(path).omp_set_num_threads(int(wanted))

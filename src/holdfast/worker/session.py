@@ -43,8 +43,7 @@ from holdfast.wire.worker_messages import (
     Report,
     Request,
 )
-
-from .outbox import Outbox
+from holdfast.worker.report_outbox import ReportOutbox
 
 _current: Session | None = None
 _ABOUT_REPORTS = ("checkpoints", "durable")
@@ -116,7 +115,7 @@ class Session:
         self._log = ReportLog(self._layout.report_log(self.generation, self.rank))
         self._channel = channel
         self._on_lost = on_lost
-        self._outbox = Outbox(on_upload_failed)
+        self._outbox = ReportOutbox(on_upload_failed)
         self._at_end: list[Callable[[], None]] = []
         self._reports = 0
         self._requests = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.drill.compare import compare_all
+from holdfast.drill.drill_verdict import Finding, Seen, judge
 from holdfast.drill.faults import Fault
-from holdfast.drill.outcome import Group, RunOutcome
+from holdfast.drill.outcome import RunOutcome, SeenGroup
 from holdfast.drill.running import Take
-from holdfast.drill.verdict import Finding, Seen, judge
 
 
 def note(step: int, generation: int = 1, **other: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def outcome(steps: int = 8, name: str = "run", workers: int = 2, **other: Any) -
         began=0.0,
         finished=True,
         reason="",
-        groups=[Group(1, 0, workers, None)],
+        groups=[SeenGroup(1, 0, workers, None)],
         rows=[{"step": step, "loss": 1.0 / step} for step in range(1, steps + 1)],
         times={1: [float(step) for step in range(1, steps + 1)]},
         records={rank: {step: note(step) for step in range(1, steps + 1)} for rank in range(workers)},
@@ -48,7 +48,7 @@ def outcome(steps: int = 8, name: str = "run", workers: int = 2, **other: Any) -
 def restored(base: int = 4, steps: int = 8, **other: Any) -> RunOutcome:
     """The same run, of which the steps after ``base`` were made by a second group, with ``other`` in its notes."""
     run = outcome(steps)
-    run.groups.append(Group(2, base, 2, f"checkpoint_{base:06d}"))
+    run.groups.append(SeenGroup(2, base, 2, f"checkpoint_{base:06d}"))
     run.times = {1: [float(step) for step in range(1, base + 3)], 2: [20.0 + step for step in range(steps - base)]}
     for notes in run.records.values():
         for step in range(base + 1, steps + 1):

@@ -11,14 +11,14 @@ import pytest
 from holdfast.drill import html, running
 from holdfast.drill.as_json import as_json
 from holdfast.drill.faults import IN_DRIVER, KINDS, parse
-from holdfast.drill.rehearsal import Rehearsal, Report
+from holdfast.drill.rehearsal import DrillReport, Rehearsal
 from holdfast.drill.stage import Stage
 from support.repository import SUPPORT
 
 JOB = SUPPORT / "drill" / "drill_job.py"
 
 
-def drill(*args: str, faults: list[str], **options: object) -> Report:
+def drill(*args: str, faults: list[str], **options: object) -> DrillReport:
     return Rehearsal(str(JOB), args, addresses=[parse(fault) for fault in faults], **options).run()  # type: ignore[arg-type]
 
 

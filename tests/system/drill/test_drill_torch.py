@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from holdfast.drill.faults import KINDS, parse
-from holdfast.drill.rehearsal import Rehearsal, Report
+from holdfast.drill.rehearsal import DrillReport, Rehearsal
 from support.repository import EXAMPLES
 
 
-def drill(script: str, *args: str, faults: list[str]) -> Report:
+def drill(script: str, *args: str, faults: list[str]) -> DrillReport:
     return Rehearsal(str(EXAMPLES / script), args, addresses=[parse(fault) for fault in faults]).run()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.drill.faults import KINDS, parse
 from holdfast.drill.own_cluster import MARK, OwnCluster
-from holdfast.drill.rehearsal import Rehearsal, Report
+from holdfast.drill.rehearsal import DrillReport, Rehearsal
 from holdfast.drill.stage import NodeShape, Stage, marked
 from holdfast.engine.ray import drill_cluster
 from support.ray_clusters.ray_machines import Machines, descendants, left_over, our_processes, wait_until
@@ -37,7 +37,7 @@ def ends_what_it_starts() -> Iterator[None]:
     wait_until(lambda: not descendants() - before and not list(our_processes()), "the end of all that was started")
 
 
-def drill(*args: str, faults: list[str]) -> Report:
+def drill(*args: str, faults: list[str]) -> DrillReport:
     return Rehearsal(str(JOB), args, addresses=[parse(fault) for fault in faults], seed=7).run()
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.cli.cluster.verdict import judge
+from holdfast.cli.cluster.cluster_verdict import judge
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray import growth, ray_capacity
 from holdfast.engine.ray.growth import Growth, read_config
 from holdfast.engine.ray.ray_capacity import RayCapacity
 from holdfast.train import RunConfig, ScalingConfig
-from holdfast.train.demand import demand_of
+from holdfast.train.worker_demand import demand_of
 from support.repository import EXAMPLES
 
 CLUSTERS = EXAMPLES / "cluster"

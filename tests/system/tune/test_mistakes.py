@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import tune
 from holdfast.tune.experiment.experiment_session import ExperimentSession
-from holdfast.tune.metrics import reported_text
+from holdfast.tune.result_metrics import reported_text
 from holdfast.tune.stopper import ThresholdStopper
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import diagnosis_machine, diagnosis_storage
-from holdfast.cli.diagnosis import Finding, Grade
+from holdfast.cli.diagnosis import DoctorFinding, Grade
 from holdfast.store.location import Location
 from support.cli.cli_shell import holdfast, holdfast_json
 
@@ -52,7 +52,7 @@ def test_storage_that_cannot_be_written() -> None:
     assert "make it writable" in finding.remedy
 
 
-def look_at(place: object) -> list[Finding]:
+def look_at(place: object) -> list[DoctorFinding]:
     return [f for look in diagnosis_storage.looks(Location.parse("path", str(place))) for f in look()]
 
 
@@ -75,7 +75,7 @@ def test_a_store_with_another_time_is_a_warning(ahead_s: float, told: str) -> No
     assert (finding.grade, finding.text) == (Grade.WARNING, f"{told} this machine's")
 
 
-def about_ray(address: str | None) -> Finding:
+def about_ray(address: str | None) -> DoctorFinding:
     (finding,) = diagnosis_machine._ray(address)
     return finding
 

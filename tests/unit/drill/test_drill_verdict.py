@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.drill.compare import compare, noise_before
+from holdfast.drill.drill_verdict import ADVICE, PROBLEM, Finding
 from holdfast.drill.faults import Fault
-from holdfast.drill.outcome import Group, RunOutcome
-from holdfast.drill.verdict import ADVICE, PROBLEM, Finding
+from holdfast.drill.outcome import RunOutcome, SeenGroup
 from support.drill.drill_outcomes import findings, outcome, restored
 
 
@@ -132,13 +132,13 @@ def test_no_limit_on_hangs_is_advice() -> None:
 
 def test_nothing_to_fall_back_to_is_advice() -> None:
     run = restored()
-    run.groups[1], run.quarantined = Group(2, 0, 2, None), ["checkpoint_000004"]
+    run.groups[1], run.quarantined = SeenGroup(2, 0, 2, None), ["checkpoint_000004"]
     assert only(findings(outcome(), run)).code == "from-the-beginning"
 
 
 def test_a_fault_that_came_before_the_first_checkpoint_proves_little() -> None:
     run = restored()
-    run.groups[1] = Group(2, 0, 2, None)
+    run.groups[1] = SeenGroup(2, 0, 2, None)
     finding = only(findings(outcome(), run))
     assert (finding.code, finding.severity) == ("nothing-restored", ADVICE)
     assert "--fault worker-kill@step=10" in finding.remedy
@@ -152,7 +152,7 @@ def test_a_run_that_ended_before_its_node_went_proves_little() -> None:
 
 def test_another_world_size_is_not_compared() -> None:
     run = another_way(restored())
-    run.groups[1] = Group(2, 4, 1, "checkpoint_000004")
+    run.groups[1] = SeenGroup(2, 4, 1, "checkpoint_000004")
     assert not compare(outcome(), run).is_comparable
     finding = only(findings(outcome(), run))
     assert (finding.code, finding.severity) == ("not-compared", ADVICE)

@@ -25,9 +25,9 @@ from holdfast.train import (
     report,
 )
 from holdfast.train.data import Whole
-from holdfast.train.demand import demand_of
 from holdfast.train.torch import TorchConfig
 from holdfast.train.unused import warn_unused_in_training
+from holdfast.train.worker_demand import demand_of
 from holdfast.tune import Callback
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import train, tune
 from holdfast.train import checks
-from holdfast.tune.unused import warn_unused_in_tuning
+from holdfast.tune.unused_options import warn_unused_in_tuning
 
 
 class OfTraining(train.UserCallback): ...

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import output, paths
-from holdfast.cli.cluster.verdict import Verdict, judge, worst
+from holdfast.cli.cluster.cluster_verdict import ClusterVerdict, judge, worst
 from holdfast.cli.run import workers
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def _found(demands: Sequence[Demand], address: str, config: Path | None) -> list
 def _demand(arguments: argparse.Namespace) -> Demand:
     """Imported here: the other commands start without what trains."""
     from holdfast.train.config import RunConfig
-    from holdfast.train.demand import demand_of
     from holdfast.train.scaling_config import ScalingConfig
+    from holdfast.train.worker_demand import demand_of
 
     if arguments.run_path is not None:
         return demand_of(ScalingConfig(**paths.open_run(arguments.run_path).identity()["scaling"]), RunConfig())
@@ -120,7 +120,7 @@ def _print(demand: Demand, found: RayCapacity) -> None:
         output.say("There seems to be an autoscaler." if found.in_the_dark else "There is no autoscaler.")
 
 
-def _as_json(demand: Demand, found: RayCapacity, verdict: Verdict) -> dict[str, Any]:
+def _as_json(demand: Demand, found: RayCapacity, verdict: ClusterVerdict) -> dict[str, Any]:
     in_time = found.in_time if math.isfinite(found.in_time) else None
     return {
         "asked": {"min": demand.least, "max": demand.most, "resources": dict(demand.resources)},

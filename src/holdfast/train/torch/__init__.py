@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.engine.prefork import prefork
 from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig
 from holdfast.train.scaling_config import ScalingConfig
-from holdfast.train.torch.config import PRELOAD, TorchConfig
+from holdfast.train.torch.torch_config import PRELOAD, TorchConfig
 
 if find_spec("torch") is None:
     raise ModuleNotFoundError(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.train.torch.sampler import ElasticSampler
     from holdfast.train.torch.stream import ElasticStream
     from holdfast.train.torch.torch_checkpoint import TorchCheckpoint
-    from holdfast.train.torch.trainer import TorchTrainer
+    from holdfast.train.torch.torch_trainer import TorchTrainer
 
 __all__ = [
     "CheckpointConfig",
@@ -62,7 +62,7 @@ _MODULES = {
     "ElasticStream": "stream",
     "SeededDataset": "rng",
     "TorchCheckpoint": "torch_checkpoint",
-    "TorchTrainer": "trainer",
+    "TorchTrainer": "torch_trainer",
     "rng_state": "rng",
     "seed_rng": "rng",
     "set_rng_state": "rng",

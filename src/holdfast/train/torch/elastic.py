@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from holdfast.train.checks import warn_once
 from holdfast.train.torch.order import derive
 from holdfast.train.torch.sampler import ElasticSampler
-from holdfast.train.torch.shares import Part
+from holdfast.train.torch.shares import SharePart
 from holdfast.train.torch.stream import ElasticStream
 
 _KEYS = ("epoch", "consumed", "samples", "seed", "shuffle", "global_batch_size")
@@ -97,7 +97,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]
             self._loader.generator.manual_seed(derive("loader", *key) >> 1)
         return self._consumed(source.labelled(iter(self._loader)))
 
-    def _consumed(self, batches: Iterator[tuple[Part, Any]]) -> Iterator[Any]:
+    def _consumed(self, batches: Iterator[tuple[SharePart, Any]]) -> Iterator[Any]:
         source = self._source
         for part, batch in batches:
             self.weight = part.weight(source.rank, source.num_replicas)

@@ -13,7 +13,7 @@ from holdfast.train.checks import check_bool, check_int
 from holdfast.train.torch.cursor import Cursor
 from holdfast.train.torch.order import Order
 from holdfast.train.torch.rng import SeededDataset
-from holdfast.train.torch.shares import Cut, Part
+from holdfast.train.torch.shares import Cut, SharePart
 from holdfast.worker import session as sessions
 
 _LOOKED_UP_AT_ONCE = 4096
@@ -88,7 +88,7 @@ class ElasticSampler(DistributedSampler):  # type: ignore[misc]
         parts = self.cut.parts(self.samples, self.cursor.consumed)
         return _looked_up(order, (part.positions(self.rank, self.num_replicas) for part in parts))
 
-    def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[Part, Any]]:
+    def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[SharePart, Any]]:
         """The batches that the loader fetches from here, each with the part that it is."""
         parts = self.cut.parts(self.samples, self.cursor.consumed)
         return ((part, batch) for batch, part in zip(batches, parts, strict=True))

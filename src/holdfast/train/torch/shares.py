@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
+class SharePart(NamedTuple):
     """One of ``passes`` over the global batch that begins at ``start`` and has ``size`` samples, counted from 0. All
     ranks make the same passes; each has its own samples in them."""
 
@@ -64,11 +64,11 @@ class Cut(NamedTuple):
     def passes(self, size: int) -> int:
         return 1 if self.most is None else -(-size // (self.world_size * self.most))
 
-    def parts_of(self, start: int, size: int) -> Iterator[Part]:
+    def parts_of(self, start: int, size: int) -> Iterator[SharePart]:
         passes = self.passes(size)
-        return (Part(start, size, number, passes) for number in range(passes))
+        return (SharePart(start, size, number, passes) for number in range(passes))
 
-    def parts(self, samples: int, cursor: int = 0) -> Iterator[Part]:
+    def parts(self, samples: int, cursor: int = 0) -> Iterator[SharePart]:
         """All that is to be done from the cursor on to the end of an epoch of so many samples."""
         while (size := self.next_size(samples - cursor)) > 0:
             yield from self.parts_of(cursor, size)

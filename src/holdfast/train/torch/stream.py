@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from holdfast.train.checks import check_int
 from holdfast.train.torch.cursor import Cursor
 from holdfast.train.torch.sampler import place
-from holdfast.train.torch.shares import Cut, Part
+from holdfast.train.torch.shares import Cut, SharePart
 
 
 class ElasticStream(IterableDataset):  # type: ignore[misc]
@@ -48,7 +48,7 @@ class ElasticStream(IterableDataset):  # type: ignore[misc]
         if state["samples"] is not None:
             raise ValueError("load_state_dict(): this state is of a dataset with a length, not of an ElasticStream")
 
-    def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[Part, Any]]:
+    def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[SharePart, Any]]:
         return batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -68,7 +68,7 @@ class PartReader(IterableDataset):  # type: ignore[misc]
     def __init__(self, stream: ElasticStream) -> None:
         self.stream = stream
 
-    def __iter__(self) -> Iterator[tuple[Part, list[Any]]]:
+    def __iter__(self) -> Iterator[tuple[SharePart, list[Any]]]:
         stream, cut, worker = self.stream, self.stream.cut, get_worker_info()
         turn, turns = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         samples, start, passed = iter(stream), stream.cursor.consumed, 0
@@ -90,6 +90,6 @@ class PartCollate:
         self.collate = collate
         self.batched = batched
 
-    def __call__(self, item: tuple[Part, list[Any]]) -> tuple[Part, Any]:
+    def __call__(self, item: tuple[SharePart, list[Any]]) -> tuple[SharePart, Any]:
         part, samples = item
         return part, self.collate(samples if self.batched else samples[0])

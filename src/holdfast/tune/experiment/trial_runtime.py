@@ -23,8 +23,8 @@ from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
 from holdfast.train.context import TRIAL
-from holdfast.train.demand import demand_of
 from holdfast.train.trainer import DataParallelTrainer
+from holdfast.train.worker_demand import demand_of
 from holdfast.tune.experiment.capacity import BundlePlacement
 from holdfast.tune.experiment.definition import Definition, scaling_of
 from holdfast.tune.experiment.exploit_checkpoint import adopt

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.metric_names import metric_number
-from holdfast.tune.metrics import TRAINING_ITERATION
 from holdfast.tune.progress_reporter import TrialRow
+from holdfast.tune.result_metrics import TRAINING_ITERATION
 from holdfast.tune.schedulers.trial_scheduler import ERROR, RUNNING
 
 KEPT = 20  # rows of a table that is read at the end of an experiment

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from holdfast.core.metric_names import flat_items, lookup, number
 from holdfast.printable import duration, printable
 from holdfast.tune.experiment.trial_tally import iteration
-from holdfast.tune.metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.tune.progress_reporter import ENDED, STATUSES, TrialRow, error_table, trial_table
+from holdfast.tune.result_metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.ui.display_picture import Picture, headline, rate_text, value_text
 
 WORDS = {"RUNNING": "running", "PAUSED": "paused", "PENDING": "waiting", "ERROR": "failed", "TERMINATED": "done"}

@@ -16,7 +16,7 @@ from holdfast.core.experiment.trial import ERROR, Trial
 from holdfast.core.metric_names import flat_items, lookup
 from holdfast.errors import message_of
 from holdfast.tune.foresight import next_decision
-from holdfast.tune.metrics import reported_text
+from holdfast.tune.result_metrics import reported_text
 from holdfast.tune.schedulers.decision import Decision, Request
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator

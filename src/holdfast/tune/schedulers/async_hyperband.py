@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.train.checks import check_int, check_number
-from holdfast.tune.metrics import TRAINING_ITERATION
+from holdfast.tune.result_metrics import TRAINING_ITERATION
 
 from .decision import Decision
-from .scoring import Reading, ScoringScheduler
+from .scoring import ScoreReading, ScoringScheduler
 from .trial_scheduler import ExperimentView, Requests, TrialView
 
 
@@ -104,7 +104,7 @@ class AsyncHyperBandScheduler(ScoringScheduler):
         if bracket is None:
             return ()
         reading = self._read(trial, result)
-        if isinstance(reading, Reading):
+        if isinstance(reading, ScoreReading):
             rung = bracket.rung_at(reading.time)
             if rung is not None and trial.trial_id not in rung.seen:
                 rung.record(trial.trial_id, reading.score)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from .scoring import WORST, Reading
+from .scoring import WORST, ScoreReading
 
 
 def largest_bracket(max_t: float, eta: float) -> int:
@@ -42,7 +42,7 @@ class HalvingBracket:
             self.milestones[-1] = math.inf
         self.stage = 0
         self.added = 0
-        self.trials: dict[str, Reading] = {}
+        self.trials: dict[str, ScoreReading] = {}
 
     @property
     def milestone(self) -> float:
@@ -64,9 +64,9 @@ class HalvingBracket:
 
     def add(self, trial_id: str) -> None:
         self.added += 1
-        self.trials[trial_id] = Reading(0.0, WORST)
+        self.trials[trial_id] = ScoreReading(0.0, WORST)
 
-    def update(self, trial_id: str, reading: Reading) -> None:
+    def update(self, trial_id: str, reading: ScoreReading) -> None:
         self._work += max(0.0, reading.time - self.trials[trial_id].time)
         self.trials[trial_id] = reading
 

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.train.checks import check_int, check_number
 
 from .decision import Decision
-from .scoring import WORST, Reading, ScoringScheduler
+from .scoring import WORST, ScoreReading, ScoringScheduler
 from .trial_scheduler import PAUSED, PENDING, ExperimentView, Requests, TrialView
 
 
@@ -71,7 +71,7 @@ class MedianStoppingRule(ScoringScheduler):
         reason = f"at {self._time_attr}={reading.time:g} {best}; the median of the others is {self._shown(middle)}"
         return Decision("STOP" if self._hard_stop else "PAUSE", reason)
 
-    def _record(self, trial_id: str, reading: Reading) -> Course:
+    def _record(self, trial_id: str, reading: ScoreReading) -> Course:
         course = self._courses.setdefault(trial_id, Course())
         course.add(reading, self._grace_period)
         return course
@@ -87,7 +87,7 @@ class MedianStoppingRule(ScoringScheduler):
 
     def on_trial_complete(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Requests:
         reading = self._read(trial, result)
-        if isinstance(reading, Reading):
+        if isinstance(reading, ScoreReading):
             self._record(trial.trial_id, reading)
         self._last_pause.pop(trial.trial_id, None)
         return ()
@@ -105,7 +105,7 @@ class Course:
         self.times = array("d")
         self.sums = array("d")
 
-    def add(self, reading: Reading, since: float) -> None:
+    def add(self, reading: ScoreReading, since: float) -> None:
         """Results that a restarted trial repeats are known already."""
         if reading.time <= self.last:
             return

@@ -18,7 +18,7 @@ from holdfast.tune.space.tree import Path, substituted
 
 from .explore import Mutations
 from .pbt import PopulationBasedTraining, Standing
-from .scoring import Reading
+from .scoring import ScoreReading
 from .trial_scheduler import ExperimentView, Requests, TrialView
 
 _REMEMBERED = 200  # observations; the older ones say little about now, and the model costs their cube
@@ -68,10 +68,10 @@ class PB2(PopulationBasedTraining):
         )
         self._ranges = dict(_ranges(self._mutations))
         self._observations: deque[Observation] = deque(maxlen=_REMEMBERED)
-        self._since: dict[str, Reading] = {}  # where each trial was when it was last ranked or took over
+        self._since: dict[str, ScoreReading] = {}  # where each trial was when it was last ranked or took over
         self._under_way: dict[str, tuple[float, ...]] = {}  # what the model chose, until the trial is ranked again
 
-    def _note(self, standing: Standing, trial: TrialView, reading: Reading) -> None:
+    def _note(self, standing: Standing, trial: TrialView, reading: ScoreReading) -> None:
         super()._note(standing, trial, reading)
         before = self._since.get(trial.trial_id)
         parameters = self._parameters(trial.config)
@@ -110,7 +110,7 @@ class PB2(PopulationBasedTraining):
             seed=int(self._source.random() * 2**53),
         )
         self._under_way[trial.trial_id] = tuple(chosen)
-        self._since[trial.trial_id] = Reading(standing.trained_until, score)
+        self._since[trial.trial_id] = ScoreReading(standing.trained_until, score)
         config = self._filled(donor.config)
         values = {
             path: _unscaled(part, bounds, _at(config, path))

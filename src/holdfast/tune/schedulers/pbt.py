@@ -15,12 +15,12 @@ from typing import Any
 
 from holdfast.core.metric_names import lookup, number
 from holdfast.train.checks import check_number
-from holdfast.tune.metrics import TRAINING_ITERATION
+from holdfast.tune.result_metrics import TRAINING_ITERATION
 from holdfast.tune.space.tree import substituted
 
 from .decision import Decision, Exploit, Request, Save, SetConfig
 from .explore import Explorer, Mutations, check_mutations, filled, picked, summary
-from .scoring import WORST, Reading, ScoringScheduler
+from .scoring import WORST, ScoreReading, ScoringScheduler
 from .trial_scheduler import PAUSED, PENDING, ExperimentView, Requests, TrialView
 
 
@@ -129,7 +129,7 @@ class PopulationBasedTraining(ScoringScheduler):
             return self._next_sync
         return max(self._burn_in_period, self._standings[trial_id].perturbed_at + self._interval)
 
-    def _note(self, standing: Standing, trial: TrialView, reading: Reading) -> None:
+    def _note(self, standing: Standing, trial: TrialView, reading: ScoreReading) -> None:
         """The trial has come to a point where it is ranked."""
         standing.score = reading.score
         standing.trained_until = reading.time

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.metric_names import lookup, number
-from holdfast.tune.metrics import TRAINING_ITERATION
+from holdfast.tune.result_metrics import TRAINING_ITERATION
 
 from .decision import Decision, Exploit, Save, SetConfig
 from .trial_scheduler import ExperimentView, FIFOScheduler, Requests, TrialView

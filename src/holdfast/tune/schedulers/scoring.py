@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.core.metric_names import lookup, number
-from holdfast.tune.metrics import AUTO_KEYS, DEFAULT_METRIC
+from holdfast.tune.result_metrics import AUTO_KEYS, DEFAULT_METRIC
 
 from .decision import Decision
 from .trial_scheduler import FIFOScheduler, TrialView
@@ -19,7 +19,7 @@ from .trial_scheduler import FIFOScheduler, TrialView
 WORST = -math.inf
 
 
-class Reading(NamedTuple):
+class ScoreReading(NamedTuple):
     time: float
     score: float
 
@@ -51,7 +51,7 @@ class ScoringScheduler(FIFOScheduler):
                 f"{name} has metric={self._metric!r} and mode={self._mode!r}: pass both to TuneConfig or to {name}"
             )
 
-    def _read(self, trial: TrialView, result: Mapping[str, Any]) -> Reading | Decision:
+    def _read(self, trial: TrialView, result: Mapping[str, Any]) -> ScoreReading | Decision:
         """The time and the score of a result, or what to do with a trial whose result lacks them."""
         value, time = (lookup(result, name or "") for name in (self._metric, self._time_attr))
         metric, moment = number(value), number(time)
@@ -61,7 +61,7 @@ class ScoringScheduler(FIFOScheduler):
             if self._require_time:
                 return self._lacks(trial, result, "time_attr", self._time_attr, time)
             return Decision("CONTINUE", f"{type(self).__name__}: no {self._time_attr!r} to go by in this result")
-        return Reading(moment, self._score(metric))
+        return ScoreReading(moment, self._score(metric))
 
     def _lacks(
         self, trial: TrialView, result: Mapping[str, Any], argument: str, name: str | None, value: Any

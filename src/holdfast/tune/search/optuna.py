@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.metric_names import flat_items, lookup, metric_number, number
-from holdfast.tune.metrics import DEFAULT_METRIC, TRAINING_ITERATION
+from holdfast.tune.result_metrics import DEFAULT_METRIC, TRAINING_ITERATION
 from holdfast.tune.search.optuna_space import OptunaSpace, nested
 from holdfast.tune.search.searcher import Objective, Searcher
 from holdfast.tune.search_space import RandomSource, generate, source_of, unresolved

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.core.metric_names import number
 from holdfast.train.api import report
-from holdfast.tune.metrics import DEFAULT_METRIC
+from holdfast.tune.result_metrics import DEFAULT_METRIC
 from holdfast.worker.session import current
 
 Function = Callable[[dict[str, Any]], Any]

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 from holdfast.train.api import report, session_for
-from holdfast.train.callback import TrainRunContext, UserCallback
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.user_callback import TrainRunContext, UserCallback
 
 CHECKPOINT_PATH_KEY = "checkpoint_path"
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.train.api import get_context
 from holdfast.train.checkpoint import Checkpoint
-from holdfast.tune.metrics import TRAINING_ITERATION
 from holdfast.tune.resources import PlacementGroupFactory
+from holdfast.tune.result_metrics import TRAINING_ITERATION
 
 from . import saving
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
-from holdfast.cli.cluster.verdict import judge, worst
+from holdfast.cli.cluster.cluster_verdict import judge, worst
 from holdfast.engine.demand import Demand
 from holdfast.engine.ray import growth, ray_capacity
 from holdfast.engine.ray.growth import Growth, NodeGroup

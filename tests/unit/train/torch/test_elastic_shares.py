@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.train.torch.cursor import Cursor
-from holdfast.train.torch.shares import Cut, Part
+from holdfast.train.torch.shares import Cut, SharePart
 
 SAMPLES, BATCHES, WORLDS = st.integers(0, 400), st.integers(1, 64), st.integers(1, 9)
 MOST = st.one_of(st.none(), st.integers(1, 10))
@@ -34,7 +34,7 @@ def test_the_ranks_share_each_global_batch(
     samples: int, batch: int, drop_last: bool, world: int, most: int | None
 ) -> None:
     cut = Cut(batch, drop_last, world, most)
-    by_step: dict[int, list[Part]] = {}
+    by_step: dict[int, list[SharePart]] = {}
     for part in cut.parts(samples):
         by_step.setdefault(part.start, []).append(part)
     for start, parts in by_step.items():

@@ -14,7 +14,7 @@ import pytest
 import torch.distributed as dist
 
 from holdfast.train.torch import TorchConfig
-from holdfast.train.torch.config import PRELOAD
+from holdfast.train.torch.torch_config import PRELOAD
 from support.repository import SUPPORT
 
 PAIR_PROGRAM = SUPPORT / "train" / "group_pair.py"

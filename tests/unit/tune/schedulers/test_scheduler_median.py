@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.tune.schedulers import Decision, MedianStoppingRule
 from holdfast.tune.schedulers.median_stopping_rule import Course
-from holdfast.tune.schedulers.scoring import Reading
+from holdfast.tune.schedulers.scoring import ScoreReading
 from support.tune.toy_experiment import Toy, Trial, assert_replays, view_of
 
 
@@ -105,7 +105,7 @@ def test_a_completed_trial_counts_with_its_last_result() -> None:
 def test_averages_are_those_of_the_definition(values: list[float], since: int, until: int) -> None:
     past = Course()
     for time, value in enumerate(values):
-        past.add(Reading(time, value), since)
+        past.add(ScoreReading(time, value), since)
     inside = [value for time, value in enumerate(values) if since <= time <= until]
     expected = sum(inside) / len(inside) if inside and until <= len(values) - 1 else None
     assert past.average(until) == (None if expected is None else pytest.approx(expected))

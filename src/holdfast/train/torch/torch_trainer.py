@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import DataConfig, RunConfig
 from holdfast.train.scaling_config import ScalingConfig
-from holdfast.train.torch.config import TorchConfig
+from holdfast.train.torch.torch_config import TorchConfig
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.train.validation import ValidationConfig
 

@@ -14,7 +14,7 @@ _UNKNOWN = "nobody says how far the cluster may grow: give its configuration, by
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClusterVerdict:
     text: str
     grade: int  # 0: the run never starts; the higher, the better
 
@@ -23,35 +23,35 @@ class Verdict:
         return self.grade > 0
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[ClusterVerdict]) -> ClusterVerdict:
     """Of the parts of a run: it has to have all of them. Of the whole, if none is worse, which comes first."""
     return min(verdicts, key=lambda verdict: verdict.grade)
 
 
-def judge(demand: Demand, found: RayCapacity) -> Verdict:
+def judge(demand: Demand, found: RayCapacity) -> ClusterVerdict:
     """By the worst that is true of it."""
     run = f"The run asks for {_asked(demand)}"
     start, free = found.to_start_now, found.to_start_free
     never = f" It never has more than {found.in_time:g}." if found.in_time < demand.most else ""
     if found.to_start_in_time < demand.least:
-        return Verdict(f"{run}, and there is {_room(found)} at most: {_remedy(found)}, or ask for fewer.", 0)
+        return ClusterVerdict(f"{run}, and there is {_room(found)} at most: {_remedy(found)}, or ask for fewer.", 0)
     if start < demand.least and not found.is_known:
-        return Verdict(f"{run}, and there is room for {start} now. {_dark(found)}", 1)
+        return ClusterVerdict(f"{run}, and there is room for {start} now. {_dark(found)}", 1)
     if start < demand.least:
-        return Verdict(f"{run}: it waits until the autoscaler has added nodes (room now: {start}).{never}", 2)
+        return ClusterVerdict(f"{run}: it waits until the autoscaler has added nodes (room now: {start}).{never}", 2)
     if free < demand.least:
         added = ", or nodes are added" if found.in_time > found.now else ""
-        return Verdict(f"{run}: it waits until others have left{added} (free now: {free} of {start}).{never}", 3)
+        return ClusterVerdict(f"{run}: it waits until others have left{added} (free now: {free} of {start}).{never}", 3)
     if found.in_time < demand.most:
-        return Verdict(
+        return ClusterVerdict(
             f"{run}: it starts, and never has more than {found.in_time:g}. "
             "Let the maximum of the node types and of the run agree.",
             4,
         )
     if found.free < demand.most:
         dark = f" {_dark(found)}" if found.now < demand.most and not found.is_known else ""
-        return Verdict(f"{run}: it starts with {found.free}, and grows as nodes join or others leave.{dark}", 5)
-    return Verdict(f"{run}: there is room for all of them now.", 6)
+        return ClusterVerdict(f"{run}: it starts with {found.free}, and grows as nodes join or others leave.{dark}", 5)
+    return ClusterVerdict(f"{run}: there is room for all of them now.", 6)
 
 
 def _dark(found: RayCapacity) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from holdfast.drill.compare import Differences, Point, counterparts, restored
 from holdfast.drill.content import shown
 from holdfast.drill.faults import Fault
-from holdfast.drill.outcome import Group, RunOutcome
+from holdfast.drill.outcome import RunOutcome, SeenGroup
 from holdfast.drill.running import Take
 
 PROBLEM, ADVICE = "problem", "advice"
@@ -96,22 +96,22 @@ def _of_the_restore(seen: Seen) -> Iterator[Finding]:
     yield from named or [_unexplained(differences)]
 
 
-def _asked(run: RunOutcome, group: Group) -> bool:
+def _asked(run: RunOutcome, group: SeenGroup) -> bool:
     return _is_noted(run, group, "asked")
 
 
-def _opened(run: RunOutcome, group: Group) -> bool:
+def _opened(run: RunOutcome, group: SeenGroup) -> bool:
     return _is_noted(run, group, "opened")
 
 
-def _is_noted(run: RunOutcome, group: Group, what: str) -> bool:
+def _is_noted(run: RunOutcome, group: SeenGroup, what: str) -> bool:
     """Whether any rank did so; true if none of the group's reports are in the history, as nothing is known then."""
     notes = [note for by_step in run.records.values() for note in by_step.values()]
     notes = [note for note in notes if note["generation"] == group.generation]
     return not notes or any(note[what] for note in notes)
 
 
-def _never_read(group: Group, asked: bool) -> Finding:
+def _never_read(group: SeenGroup, asked: bool) -> Finding:
     how = "was asked for, but none of its files was opened" if asked else "was never read"
     return Finding(
         "checkpoint-ignored",

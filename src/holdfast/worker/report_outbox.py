@@ -9,7 +9,7 @@ from collections.abc import Callable
 Job = Callable[[], None]
 
 
-class Outbox:
+class ReportOutbox:
     """Runs jobs one after another: the caller's own thread while nothing waits, a thread behind it otherwise."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from holdfast import settings
 from holdfast.engine.demand import Demand
-
-from .config import RunConfig
-from .scaling_config import ScalingConfig
+from holdfast.train.config import RunConfig
+from holdfast.train.scaling_config import ScalingConfig
 
 _ANY_AMOUNT = 0.001  # of a resource that only says what a node has, or of a CPU where a worker asks for nothing
 
