@@ -40,6 +40,8 @@ LOG = "logs/attempt-0001/rank-0.log"
 
 
 class RunStoreContract(ABC):
+    """What journal, lease, checkpoints, run.json and growing files of a run must do, wherever they are stored."""
+
     @pytest.fixture
     def location(self) -> Location:
         raise NotImplementedError("give a fixture that makes an empty place")

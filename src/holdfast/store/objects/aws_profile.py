@@ -1,7 +1,8 @@
-"""The keys of an AWS profile, read from the shared credentials file as the AWS tools do; obstore does not.
+"""The credentials of an AWS profile, which obstore does not look for.
 
-Read again every minute: tools that rotate credentials rewrite the file. Profiles that need more than the file
-(single sign-on, roles, credential processes) are not followed.
+Keys in the shared credentials file are read here, again every minute: tools that rotate credentials rewrite the file.
+Profiles that need more than the file (single sign-on, roles, credential processes) are resolved by boto3, if that is
+installed: it is too large to be required for a file of two lines. obstore's own provider for it needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -13,25 +14,55 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import StorageDeniedError
+
 FRESH_S = 60.0
+_RESOLVED = {"sso_session", "sso_start_url", "role_arn", "credential_process"}
 
 
 def provider() -> Callable[[], dict[str, Any]] | None:
     """What obstore calls for credentials; None if the profile has no keys."""
-    return _credentials if _keys() is not None else None
+    if _keys() is not None:
+        return _credentials
+    return _resolved() if _RESOLVED & _configuration().keys() else None
 
 
 def region() -> str | None:
-    """The region in the configuration file, where sections are named "profile x"."""
+    return _configuration().get("region")
+
+
+def _resolved() -> Callable[[], dict[str, Any]]:
+    try:
+        import boto3
+    except ImportError:
+        raise StorageDeniedError(
+            f"The AWS profile {_profile()!r} uses single sign-on, a role or a credential process, which needs boto3. "
+            "Install it: pip install 'holdfast[aws]'"
+        ) from None
+    found = boto3.Session().get_credentials()
+
+    def fresh() -> dict[str, Any]:
+        keys = found.get_frozen_credentials()
+        return _expiring({"access_key_id": keys.access_key, "secret_access_key": keys.secret_key, "token": keys.token})
+
+    return fresh
+
+
+def _configuration() -> dict[str, str]:
+    """The profile in the configuration file, where sections are named "profile x"."""
     profile = _profile()
     section = profile if profile == "default" else f"profile {profile}"
-    return _section(_file("AWS_CONFIG_FILE", "config"), section).get("region")
+    return _section(_file("AWS_CONFIG_FILE", "config"), section)
 
 
 def _credentials() -> dict[str, Any]:
     keys = _keys()
     if keys is None:
         raise PermissionError("the AWS profile has no credentials any more")
+    return _expiring(keys)
+
+
+def _expiring(keys: dict[str, Any]) -> dict[str, Any]:
     return {**keys, "expires_at": datetime.now(timezone.utc) + timedelta(seconds=FRESH_S)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -266,6 +267,22 @@ def test_a_profile_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert aws_profile.region() == "eu-west-1"
     monkeypatch.setenv("AWS_PROFILE", "work")
     assert (aws_profile.provider(), aws_profile.region()) == (None, "eu-west-2")
+
+
+def test_a_profile_that_is_more_than_keys_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = {"Version": 1, "AccessKeyId": "k", "SecretAccessKey": "s", "SessionToken": "t"}
+    (tmp_path / "said").write_text(json.dumps(said))
+    (tmp_path / "config").write_text(f"[profile work]\ncredential_process = cat {tmp_path / 'said'}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    provider = aws_profile.provider()
+    assert provider is not None
+    found = provider()
+    assert (found["access_key_id"], found["secret_access_key"], found["token"]) == ("k", "s", "t")
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(StorageDeniedError, match=r"pip install 'holdfast\[aws\]'"):
+        aws_profile.provider()
 
 
 def test_other_clouds_take_their_options() -> None:
