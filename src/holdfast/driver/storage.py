@@ -16,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.state import Durable
@@ -29,7 +28,7 @@ from holdfast.store.interfaces import Entries as Entries
 from holdfast.store.interfaces import JournalWriter
 from holdfast.store.journal import Record
 from holdfast.store.layout import RunLayout
-from holdfast.store.manifests import FORMAT, Manifest, Shard
+from holdfast.store.manifests import Manifest, Shard
 from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
@@ -185,10 +184,6 @@ class Storage(ABC):
     def check_lease(self) -> None:
         """Raise an error that says what happened if this driver has lost the run, so that it writes no more. Quick;
         any thread may call it."""
-
-    def new_manifest(self, command: do.Commit | do.Gather, metrics: Any, validation: Any) -> Manifest:
-        where = (command.id, command.generation, command.index, command.report, command.world_size)
-        return Manifest(FORMAT, *where, created=time.time(), metrics=metrics, files=[], validation=validation)
 
     def _submit(self, pool: ThreadPoolExecutor, job: Callable[[], Outcome]) -> None:
         def run() -> None:

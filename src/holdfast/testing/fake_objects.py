@@ -78,9 +78,6 @@ class FakeObjects:
         """Let the step-th request from the very first, counted from 0, fail."""
         self._faults[step] = fault
 
-    def fail_next(self, fault: Fault) -> None:
-        self.fail(self.steps, fault)
-
     def land(self) -> None:
         """What was delayed takes place now."""
         late, self._late = self._late, []

@@ -90,12 +90,6 @@ def report_thrice() -> str:
     return "done"
 
 
-def report_for_ever() -> None:
-    session.current().ready()
-    while True:
-        session.current().report({"a": 1.0}, None)
-
-
 def report_durably() -> str:
     session.current().ready()
     with tempfile.TemporaryDirectory() as directory:

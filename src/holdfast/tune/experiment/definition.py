@@ -19,14 +19,7 @@ from holdfast.tune.experiment.stored_definition import NotStorableError, describ
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
 from holdfast.tune.search.searcher import Searcher
-from holdfast.tune.stopper import (
-    CombinedStopper,
-    FunctionStopper,
-    NoopStopper,
-    Stopper,
-    ThresholdStopper,
-    TimeoutStopper,
-)
+from holdfast.tune.stopper import Stopper, as_stopper
 from holdfast.tune.tune_config import TuneConfig
 
 KIND = "experiment"
@@ -50,19 +43,9 @@ class Definition:
     @property
     def stopper(self) -> Stopper:
         """A fresh one of all that may stop trials."""
-        stop, budget = self.run_config.stop, self.tune_config.budget_s
-        stoppers: list[Stopper] = []
-        if isinstance(stop, Stopper):
-            stoppers.append(copy.deepcopy(stop))
-        elif isinstance(stop, Mapping):
-            stoppers.append(ThresholdStopper(stop))
-        elif stop is not None:
-            stoppers.append(FunctionStopper(stop))
-        if budget is not None:
-            stoppers.append(TimeoutStopper(budget))
-        if not stoppers:
-            return NoopStopper()
-        return stoppers[0] if len(stoppers) == 1 else CombinedStopper(*stoppers)
+        stop = self.run_config.stop
+        fresh = copy.deepcopy(stop) if isinstance(stop, Stopper) else stop
+        return as_stopper(fresh, self.tune_config.budget_s)
 
     def scheduler(self) -> TrialScheduler:
         """A fresh one, to which the journal can be replayed."""

@@ -58,7 +58,7 @@ def epoch_of(loader: Any, stop_after: int | None = None) -> list[tuple[Any, floa
         {"batch_size": 4, "shuffle": True, "num_workers": 1},
         {"batch_size": 4, "dataset": Stream()},
     ],
-    ids=str,
+    ids=["shuffled", "in order", "samples", "dropped last", "loaded by a process", "stream"],
 )
 def test_the_rest_of_the_epoch_and_the_next_one(options: dict[str, Any], consumed: int) -> None:
     dataset = options.get("dataset", Numbers())
