@@ -150,7 +150,7 @@ class Agent:
             self._line.say(wire.RunClosed(number))
 
     def _let_go_of_closed(self) -> None:
-        for number in [number for number in self._leaving if self._runs[number].has_closed()]:
+        for number in [number for number in self._leaving if self._runs[number].close_further()]:
             self._say_posted()  # what it has answered comes before
             run = self._runs.pop(number)
             run.workers.close()

@@ -94,8 +94,8 @@ class NodeRun:
             self.workers.end_all()
             self._storage.close_soon(over)
 
-    def has_closed(self) -> bool:
-        """Whether nothing of it is left, once it is to close. Does what is next to that end."""
+    def close_further(self) -> bool:
+        """Do what is next to the end of a run that is to close. Returns whether nothing of it is left."""
         if not self.workers.is_empty or not self._storage.is_idle:
             return False
         if self._over and not self._wound_up:
