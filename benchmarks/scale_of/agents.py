@@ -161,7 +161,8 @@ class World:
                 due = began + every_s * (round_ + place / len(agents))
                 if due > time.time() or place % 16 == 0:
                     self.pump(max(due, time.time()))
-                agent.report(staged)
+                if not agent.line.over:
+                    agent.report(staged)
         self.pump(began + rounds * every_s)
         took = time.time() - began
         return {

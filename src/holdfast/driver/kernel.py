@@ -31,6 +31,7 @@ from .site import Site
 from .startup import Startup
 
 log = logging.getLogger(__name__)
+_DONE_BY_WORKERS = (ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded)
 
 
 class Turn(NamedTuple):
@@ -153,7 +154,7 @@ class Kernel:
         while True:
             turns: list[Turn] = []
             while known.queue:
-                self._step(known.queue.popleft(), turns)
+                self._step(_next(known.queue), turns)
             if turns:
                 self._journal(turns)
             if self._inbound.has_uploaded:
@@ -251,6 +252,17 @@ _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
     fx.Lacking: lambda kernel, answer: kernel._startup.take_adopted(answer),
     fx.Answered: lambda kernel, answer: kernel.known.requests.answer(*answer),
 }
+
+
+def _next(queue: deque[ev.Event]) -> ev.Event:
+    """What workers did one after the other is one step: in a large group that is much."""
+    event = queue.popleft()
+    if not isinstance(event, _DONE_BY_WORKERS):
+        return event
+    several: list[Any] = [event]
+    while queue and isinstance(queue[0], _DONE_BY_WORKERS):
+        several.append(queue.popleft())
+    return ev.Several(tuple(several)) if len(several) > 1 else event
 
 
 def journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:

@@ -37,6 +37,7 @@ class Outbox:
         self._nodes, self._emit = nodes, emit
         self._is_remote, self._keeps_files = is_remote, keeps_files
         self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and what they are about
+        self._owners: dict[tuple[Kind, Any], set[str]] = {}  # the nodes of those, by kind and what they are about
         self._fetches: dict[str, wire.Fetch] = {}
         self._stalled = False
 
@@ -49,6 +50,7 @@ class Outbox:
 
     def order(self, node: str, kind: Kind, about: Any, order: wire.Message) -> None:
         self._orders[node, kind, about] = order
+        self._owners.setdefault((kind, about), set()).add(node)
         if node != _NOBODY:
             self.send(node, order)
 
@@ -58,16 +60,20 @@ class Outbox:
 
     def finish(self, kind: Kind, about: Any, node: str | None = None) -> bool:
         """Forget an order that is carried out; whether it was still open."""
-        found = [key for key in self._about(kind, about) if node in (None, key[0])]
-        for key in found:
-            del self._orders[key]
+        found = [owner for owner in self.holders(kind, about) if node in (None, owner)]
+        for owner in found:
+            self._drop(owner, kind, about)
         return bool(found)
 
-    def holders(self, kind: Kind, about: Any) -> set[str]:
-        return {node for node, _, _ in self._about(kind, about)}
+    def holders(self, kind: Kind, about: Any) -> frozenset[str]:
+        return frozenset(self._owners.get((kind, about), ()))
 
-    def _about(self, kind: Kind, about: Any) -> Iterator[tuple[str, Kind, Any]]:
-        return (key for key in self._orders if key[1] is kind and key[2] == about)
+    def _drop(self, node: str, kind: Kind, about: Any) -> wire.Message:
+        owners = self._owners[kind, about]
+        owners.remove(node)
+        if not owners:
+            del self._owners[kind, about]
+        return self._orders.pop((node, kind, about))
 
     # Nodes come and go
 
@@ -75,7 +81,7 @@ class Outbox:
         """It takes over what is open."""
         for (owner, kind, about), order in list(self._orders.items()):
             if owner == _NOBODY:
-                del self._orders[owner, kind, about]
+                self._drop(owner, kind, about)
                 self.order(node, kind, about, order)
             elif owner == node:
                 self.send(node, order)
@@ -93,9 +99,9 @@ class Outbox:
             elif kind is Kind.SEAL:
                 left_with.add((about[0], about[2]))
             if kind is Kind.TASK or (kind is Kind.SEAL and not self._is_remote):
-                self.order_any(kind, about, self._orders.pop((owner, kind, about)))
+                self.order_any(kind, about, self._drop(owner, kind, about))
             elif kind is Kind.FETCH or not self._keeps_files:
-                del self._orders[owner, kind, about]
+                self._drop(owner, kind, about)
         for id, fetch in self._fetches.items():
             if not self.holders(Kind.FETCH, id):
                 self._fetch_everywhere(id, fetch)  # who has it says so at once

@@ -22,11 +22,11 @@ class ReportBook:
 
     def __init__(self, emit: Callable[[Effect], None], calls_back: bool) -> None:
         self._emit, self._calls_back = emit, calls_back
-        self._groups = deque([_Group(0, 0, 0)])  # the last is the present one
+        self._groups = deque([_Group(0, 0, 0, calls_back)])  # the last is the present one
 
     def begin(self, generation: int, world_size: int, base: int) -> None:
         """``base``: the reports of the run that it builds upon."""
-        self._groups.append(_Group(generation, world_size, base))
+        self._groups.append(_Group(generation, world_size, base, self._calls_back))
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
@@ -86,12 +86,13 @@ class ReportBook:
 class _Group:
     """What is known of the reports of one group of workers."""
 
-    def __init__(self, generation: int, world_size: int, base: int) -> None:
+    def __init__(self, generation: int, world_size: int, base: int, keeps_all: bool) -> None:
+        """``keeps_all``: the lines of all ranks, not rank 0's alone."""
         self.generation, self._base = generation, base
-        self.lines: list[deque[bytes]] = [deque() for _ in range(world_size)]
+        self.lines: list[deque[bytes]] = [deque() for _ in range(world_size if keeps_all else min(1, world_size))]
         self.counts: list[float] = [0] * world_size  # reports made; endless for a rank that has returned
         self.checkpoints: dict[int, str] = {}  # committed ones that the callback is still to be told of
-        self._first = [0] * world_size  # the index of each rank's first line that is kept
+        self._first = [0] * len(self.lines)  # the index of each rank's first line that is kept
         self.told = 0  # reports already given to the callback
 
     def metrics(self, rank: int, index: int) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class _Group:
 
     def forget(self, before: float) -> None:
         """What nobody needs any more, and all ranks have made."""
-        before = min(before, *self.counts) if self.counts else before
+        before = min(before, min(self.counts, default=math.inf))
         for rank, lines in enumerate(self.lines):
             while lines and self._first[rank] < before:
                 lines.popleft()

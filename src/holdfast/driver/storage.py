@@ -206,6 +206,7 @@ class DiskStorage(Storage):
         super().__init__(inbox, score_attribute)
         self.home = home
         self._disk = FencedDisk(self.check_lease)
+        self._cleaning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-cleaning")
         self._run = DiskRun(home, self._disk)
         self._checkpoints = self._run.checkpoints
         self._journal: JournalWriter | None = None
@@ -289,10 +290,11 @@ class DiskStorage(Storage):
     def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
         def job() -> Outcome:
             try:
-                done = self._checkpoints.commit(manifest, shards)
+                done = self._checkpoints.commit(manifest, shards, leave_rest=True)
             except Exception as error:
                 failed = ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
                 return self._loss() or failed
+            self._submit(self._cleaning, lambda: self._checkpoints.discard(shards))
             return committed(done, self._score_attribute, manifest.index)
 
         self._submit(self._pool, job)
@@ -351,6 +353,7 @@ class DiskStorage(Storage):
 
     def close(self, all_stored: bool) -> None:
         self._pool.shutdown(wait=True)
+        self._cleaning.shutdown(wait=True)
         if all_stored:
             with contextlib.suppress(HoldfastError):
                 self.check_lease()  # without it, what is staged is another driver's

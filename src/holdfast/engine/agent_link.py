@@ -28,7 +28,8 @@ _FEWEST_PINGS = 4
 _START_WITHIN_S = 120.0  # until the first word: Python starts, and the payload may be large
 _MOST_WAITING = 1000  # messages that the driver has not taken yet, above which what workers print is not passed on
 _MOST_HELD = 64 << 20  # bytes that wait for the driver, above which the agent is not listened to
-_RETRY_S = 0.01  # while the driver is behind
+_RETRY_S = 0.01  # while the driver is behind, at first
+_LONGEST_RETRY_S = 0.64  # with many agents the retries themselves would keep the driver behind
 
 
 class Link:
@@ -45,6 +46,7 @@ class Link:
         self._over = False
         self._waiting: deque[wire.Message] = deque()
         self._held = 0
+        self._retry_s = _RETRY_S / 2
         self._ping, self._answered, self._unanswered = 0, 0, 0
         self._ping_at = 0.0
         self._has_spoken = self._has_moved = False
@@ -119,7 +121,8 @@ class Link:
 
     def _pause(self) -> float:
         if self._waiting:
-            return _RETRY_S
+            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+            return self._retry_s
         return max(0.0, self._ping_at - time.monotonic())
 
     def _receive(self, inbox: Inbox) -> bool:
@@ -143,6 +146,7 @@ class Link:
     def _pass_on(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
         while self._waiting and inbox.qsize() <= _MOST_WAITING:
             deliver(self._waiting.popleft())
+            self._retry_s = _RETRY_S / 2
         if not self._waiting:
             self._held = 0
 

@@ -60,8 +60,9 @@ class CheckpointStore(Checkpoints):
         """Make a staged directory's files durable and take their digests."""
         return staging.seal(self._disk, directory)
 
-    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> Manifest:
-        """Merge the shards into a checkpoint. It exists when this returns; if it raises, the shards are as before."""
+    def commit(self, manifest: Manifest, shards: Sequence[Shard] = (), leave_rest: bool = False) -> Manifest:
+        """Merge the shards into a checkpoint. It exists when this returns; if it raises, the shards are as before.
+        ``leave_rest``: what is left of the shards is for ``discard``, which takes long if they are many."""
         manifest_file = self._layout.manifest_file(manifest.id)
         if manifest_file.exists():
             raise StorageError(f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name")
@@ -84,7 +85,8 @@ class CheckpointStore(Checkpoints):
             raise
         with contextlib.suppress(StorageError, OSError):  # beside a manifest it means nothing
             self._disk.unlink(self._layout.unfinished_file(manifest.id))
-        self._discard(shards)
+        if not leave_rest:
+            self.discard(shards)
         return manifest
 
     def commit_copy(self, source: Manifest, of: Checkpoints, manifest: Manifest) -> Manifest:
@@ -311,7 +313,7 @@ class CheckpointStore(Checkpoints):
             if mark(id).exists():
                 self._disk.unlink(mark(id))
 
-    def _discard(self, shards: Sequence[Shard]) -> None:
+    def discard(self, shards: Sequence[Shard]) -> None:
         """Remove what is left of the shards; what cannot be removed now is collected later."""
         for shard in shards:
             directory = self._layout.root / shard.directory

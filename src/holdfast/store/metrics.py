@@ -66,11 +66,17 @@ class MetricsWriter:
             if sync:
                 self.sync()
         finally:
-            for file in self._files.values():
-                file.close()
-            self._files.clear()
+            self._close_all()
+
+    def _close_all(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
 
     def _open(self, key: tuple[int, int]) -> io.FileIO:
+        if len(self._files) >= _MANY and key[0] > max(self._files)[0]:
+            self.sync()  # the files of a generation that is over are not left open beside those of the next
+            self._close_all()
         path = self._layout.metrics_file(*key)
         self._disk.makedirs(path.parent)
         if _ends_torn(path):
