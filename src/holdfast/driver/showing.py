@@ -14,7 +14,8 @@ from .plan import Ending, Plan
 def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> None:
     """It is journalled, and about to be acted on."""
     event, before, state = step.event, step.before, step.after
-    observer.saw(event, before, state)
+    for one in event.events if isinstance(event, ev.Several) else (event,):
+        observer.saw(one, before, state)
     if state.failure is not None and state.failure is not before.failure:
         display.failure(state.failure.text, step.action)
         if plan.on_failure is not None and step.failures is not None:

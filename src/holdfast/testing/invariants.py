@@ -106,8 +106,9 @@ class Judge:
     def stepped(self, before: RunState, event: ev.Event, after: RunState, commands: list[do.Command]) -> None:
         self._judge_phase(before, event, after)
         _agree(after.durable, self.shadow, type(event).__name__)
-        self.fates.learn(event, after, newest=len(self._history))
-        self._room.stepped(event, after)
+        for one in event.events if isinstance(event, ev.Several) else (event,):
+            self.fates.learn(one, after, newest=len(self._history))
+            self._room.stepped(one, after)
         if isinstance(event, ev.Verified):
             self._verified.add(event.id)
         elif isinstance(event, ev.StagedLost | ev.Damaged):
