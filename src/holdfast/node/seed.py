@@ -3,7 +3,8 @@
 A zygote that had to import torch anew would double the time to the first step. The seed costs a fork: it shares the
 script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
 no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
-Nodes that join later need more at once, which a copy of the seed imports meanwhile: it takes over when it has.
+Nodes that join later, and the script's next fit(), need more at once, which a copy of the seed imports meanwhile: it
+takes over when it has.
 
 A notebook has threads, and trains many times while a person waits. There the seed is a process of its own, which
 imports all that workers need while the person writes on.
@@ -43,6 +44,7 @@ class Seed:
     """The script's end of the wire to its seed."""
 
     process: subprocess.Popen[bytes] | None = None  # kept as long as the seed
+    imported: frozenset[str] = frozenset()  # beyond what the script has imported
 
     def __init__(self, pid: int, wire: socket.socket, within_s: float = _WITHIN_S) -> None:
         self.pid = pid
@@ -66,6 +68,8 @@ class Seed:
 
     def warm(self, modules: Sequence[str]) -> None:
         """Have a copy import these too, once; until it has, this one goes on."""
+        if self.imported.issuperset(modules):
+            return
         with self._one_at_a_time:
             found = self._ask(json.dumps(list(modules)).encode()) if self._copy is None else None
             if found is not None:
@@ -108,6 +112,7 @@ def plant(modules: Sequence[str], slow: Sequence[str] = ()) -> None:
         _seed = _fork(modules)
     elif hasattr(sys, "ps1"):
         _seed = _start([*modules, *slow])
+        _seed.imported = frozenset([*modules, *slow])
 
 
 def _fork(modules: Sequence[str]) -> Seed:
@@ -220,9 +225,11 @@ def _serve(wire: socket.socket) -> NoReturn:
 
 
 def _warm_up(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
+    process_control.yield_to_others(True)  # it must not slow down those that train meanwhile
     for name in modules:
         with contextlib.suppress(Exception, SystemExit):  # who needs it hears of that
             importlib.import_module(name)
+    process_control.yield_to_others(False)
     gc.collect()
     gc.freeze()
     wire.send(_WARM)

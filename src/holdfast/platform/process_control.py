@@ -85,6 +85,16 @@ def set_name(name: str) -> None:
         _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
+def yield_to_others(on: bool) -> None:
+    """Run only when no other process wants to; or no longer. A process that cannot have its priority back ends."""
+    if not LINUX:
+        return
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE if on else os.SCHED_OTHER, os.sched_param(0))
+    if not on and os.sched_getscheduler(0) == os.SCHED_IDLE:
+        os._exit(1)
+
+
 def kill_group(pid: int, sig: int = signal.SIGKILL) -> None:
     """Signal a process and all of its process group."""
     for send in (os.killpg, os.kill):

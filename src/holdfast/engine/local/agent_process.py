@@ -158,9 +158,10 @@ class AgentProcess:
                 self._warm_the_seed()
 
     def _warm_the_seed(self) -> None:
-        """For nodes that join from now on: their workers must not import at first what others have ready."""
+        """For nodes that join from now on, and for the script's next ``fit()``: their workers must not import at first
+        what others have ready."""
         planted = seed.planted() if self._configure.start_method == "fork" and self._configure.preload else None
-        if planted is not None and math.isfinite(self._node.cpus):  # else no other will join
+        if planted is not None:
             planted.warm(self._configure.preload)
 
     @property
