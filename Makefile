@@ -38,8 +38,9 @@ lint: setup ## ruff: rules and formatting
 types: setup ## mypy --strict
 	$(VENV)/bin/mypy
 
-simulate: setup ## fault schedules on the core for SECONDS=60
+simulate: setup ## fault schedules of runs, then of experiments, each for SECONDS=60
 	$(VENV)/bin/python -m holdfast.testing.simulator --seconds $(SECONDS)
+	$(VENV)/bin/python -m holdfast.testing.experiment_simulator --seconds $(SECONDS)
 
 soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \

@@ -52,7 +52,8 @@ def begin(state: ExperimentState, resumption: Resumption, finished: frozenset[st
     """What a driver does first with the trials of those before it, each to happen before the next is asked for. No
     process is left of them; ``finished`` are those whose runs had come to a good end that nobody has written down."""
     for trial in list(state.awaiting.values()):
-        yield after_the_end(trial)
+        came_to_its_end = trial.trial_id in finished and trial.awaits not in ("STOP", "ERROR")
+        yield ev.Ended(trial.trial_id) if came_to_its_end else after_the_end(trial)
     for trial in state.get_trials():
         resumed = resumption.of(trial)
         if resumed is not None:
