@@ -63,7 +63,7 @@ def main() -> None:
             name=name,
             storage_path=storage,
             failure_config=train.FailureConfig(max_failures=config.get("max_failures", 0), backoff_s=0.01),
-            checkpoint_config=train.CheckpointConfig(num_to_keep=config.get("keep", 3)),
+            checkpoint_config=train.CheckpointConfig(num_to_keep=config.get("keep", 4)),
             verbose=0,
         ),
     ).fit()

@@ -36,7 +36,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def finished(storage: Path, tmp_path: Path) -> Path:
-    """A run of 5 steps whose rank 1 failed at the second; the one that it resumed from and the last three were kept."""
+    """A run of 5 steps whose rank 1 failed at the second; the last four checkpoints were kept."""
     shutil.copytree(storage / "finished", tmp_path / "run")
     return tmp_path / "run"
 
