@@ -64,7 +64,7 @@ class Attempts:
         if generation != self.generation:
             return False
         self._busy.discard(node)
-        return not self._busy
+        return not self._busy and not self.is_being_read
 
     def is_well_placed(self, generation: int) -> bool:
         """Whether it has only nodes that the next one would be on, too."""

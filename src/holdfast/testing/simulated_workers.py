@@ -164,8 +164,9 @@ class Workers:
         if luck < 0.2:
             return
         texts: dict[int, str] = {}
+        nobody = self.group is None or not any(worker.stuck for worker in self.group.workers)
         for worker in self.on(node):
-            waits = not worker.stuck if luck < 0.7 else self._rng.random() < 0.5
+            waits = not worker.stuck if nobody or luck < 0.7 else self._rng.random() < 0.5
             texts[worker.rank] = f"{_ENTRY}{'all_reduce' if waits else 'step'}\n"
         self._clock.after(self._rng.random() * 2.5, self.say, node, wire.Stacks(generation, texts))
 
