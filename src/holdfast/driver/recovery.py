@@ -6,36 +6,34 @@ from typing import Any
 
 from holdfast.core.metric_names import lookup, number
 from holdfast.core.run import events as ev
+from holdfast.core.run import reconciliation
+from holdfast.core.run.reconciliation import Stored
 from holdfast.core.run.state import CheckpointRecord, ValidationStatus
 from holdfast.runs.past import Past
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.manifests import Manifest
 from holdfast.store.sealed import Damage
 
+FOUND_DAMAGED = "it was found damaged by an earlier driver"
+GONE = "its manifest is gone"
+
 
 def reconcile(past: Past, store: CheckpointStore, score_attribute: str | None) -> tuple[list[ev.Event], list[Damage]]:
-    """The events that make the journal's view agree with the manifests, which are what counts.
-
-    What was given up for good stays so, whatever a crash left of it: another group may have gone another way since.
-    """
+    """The events that make the journal's view agree with the manifests on disk."""
     manifests, damage = store.scan()
-    stored = {manifest.id for manifest in manifests}
-    known = {checkpoint.id for checkpoint in past.state.checkpoints}
-    events: list[ev.Event] = []
-    for manifest in manifests:
-        if manifest.id in known:
-            continue
-        if (manifest.generation, manifest.index) in past.given_up:
-            store.delete(manifest.id)
-        elif manifest.id in past.state.damaged:
-            store.quarantine(manifest.id, "it was found damaged by an earlier driver")
-        else:
-            events.append(committed(manifest, score_attribute, index=-1))
-    named = {d.path.rpartition("/")[2].removesuffix(".json"): d.what for d in damage}
-    for checkpoint in past.state.checkpoints:
-        if checkpoint.id not in stored:
-            events.append(ev.Damaged(checkpoint.id, named.get(checkpoint.id, "its manifest is gone")))
-    return events, damage
+    stored = [stored_of(manifest, score_attribute) for manifest in manifests]
+    why = {d.path.rpartition("/")[2].removesuffix(".json"): d.what for d in damage}
+    gone = {c.id: why.get(c.id, GONE) for c in past.state.checkpoints} | {m.id: "" for m in manifests}
+    stock = reconciliation.reconcile(past.state, past.given_up, stored, {id: text for id, text in gone.items() if text})
+    for id in stock.unwanted:
+        store.delete(id)
+    for id in stock.damaged:
+        store.quarantine(id, FOUND_DAMAGED)
+    return list(stock.events), damage
+
+
+def stored_of(manifest: Manifest, score_attribute: str | None) -> Stored:
+    return Stored(committed(manifest, score_attribute, index=-1), manifest.index)
 
 
 def committed(manifest: Manifest, score_attribute: str | None, index: int) -> ev.Committed:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.core.run import events as ev
+from holdfast.core.run import reconciliation
 from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
 from holdfast.runs.past import Past
@@ -32,7 +33,7 @@ from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
 from .late_reports import append_missing
-from .recovery import committed
+from .recovery import FOUND_DAMAGED, GONE, committed, stored_of
 from .storage import Entries, Outcome, Storage, log
 
 _LAST_PATIENCE_S = 5.0
@@ -151,17 +152,12 @@ class RemoteStorage(Storage):
         past.is_damaged = bool(self._damage)
         settled = known if past.is_damaged else known | past.retired
         manifests, damage = self._checkpoints.unknown(self._listing, settled, past.counts)
-        events: list[ev.Event] = []
-        for manifest in manifests:
-            if (manifest.generation, manifest.index) in past.given_up:
-                continue  # it is not kept, and so is collected
-            if manifest.id in past.state.damaged:
-                self._checkpoints.quarantine(manifest.id, "it was found damaged by an earlier driver")
-            else:
-                events.append(committed(manifest, self._score_attribute, index=-1))
         gone = self._checkpoints.gone(sorted(known - set(self._listing.committed)))
-        events += [ev.Damaged(id, "its manifest is gone") for id in gone]
-        return events, damage
+        stored = [stored_of(manifest, self._score_attribute) for manifest in manifests]
+        stock = reconciliation.reconcile(past.state, past.given_up, stored, dict.fromkeys(gone, GONE))
+        for id in stock.damaged:  # what is unwanted is not kept, and so is collected
+            self._checkpoints.quarantine(id, FOUND_DAMAGED)
+        return list(stock.events), damage
 
     def collect(self, keep: Collection[str]) -> None:
         self._submit(self._cleaning, lambda: self._clean(keep))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.run import events as ev
+from holdfast.core.run import reconciliation
 from holdfast.core.run import step as core
 from holdfast.core.run.salvage import valid_until
 from holdfast.core.run.state import Durable
@@ -34,15 +35,8 @@ class Past:
     valid_until: dict[int, float] = field(default_factory=dict)  # by generation, its last report that the run built on
 
     def counts(self, manifest: Manifest) -> bool:
-        """Whether a manifest in remote storage, where what a relieved driver sent may land late, is of a checkpoint:
-        those that the journal knows are, and those that its last driver could not journal any more.
-
-        What an older driver committed is in the journal, or was judged by its successors, so what comes to light only
-        now landed too late for them. A damaged journal may have lost what it said.
-        """
-        if self.is_damaged or any(checkpoint.id == manifest.id for checkpoint in self.state.checkpoints):
-            return True
-        return manifest.epoch >= self.state.epoch and manifest.id not in self.retired
+        """Whether a manifest in remote storage is of a checkpoint. A damaged journal may have lost what it said."""
+        return self.is_damaged or reconciliation.counts(self.state, self.retired, manifest.id, manifest.epoch)
 
     @property
     def retired(self) -> set[str]:

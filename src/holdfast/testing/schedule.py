@@ -150,6 +150,9 @@ class Faults:
         self._chances = dict.fromkeys(planned, 0)
         self.happened: Counter[str] = Counter()
 
+    def is_planned(self, kind: str) -> bool:
+        return kind in self._planned
+
     def hit(self, kind: str) -> bool:
         """Whether the fault strikes at this chance."""
         planned = self._planned.get(kind)

@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import reconciliation, salvage, step
-from holdfast.core.run.reconciliation import Stored
 from holdfast.driver import effects as fx
 from holdfast.driver.late_reports import log_of, manifest_of
-from holdfast.driver.recovery import committed
+from holdfast.driver.recovery import committed, stored_of
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
 from holdfast.store.manifests import Manifest, choose, manifest_line
@@ -64,9 +63,12 @@ class SimulatedStorage:
     def take_stock(self, past: Past) -> list[ev.Event]:
         """What makes the journal's view agree with what is stored, and on disk what the last attempt had staged."""
         self.maybe_damage()
-        stored = [_stored(kept.manifest) for kept in sorted(self.manifests.values(), key=_age)]
-        stock = reconciliation.reconcile(past.state, past.given_up, past.retired, stored, self._is_remote)
-        for id in stock.unwanted:
+        found = [kept.manifest for kept in sorted(self.manifests.values(), key=_age)]
+        counted = [manifest for manifest in found if not self._is_remote or past.counts(manifest)]
+        gone = {c.id: "its manifest is gone" for c in past.state.checkpoints if c.id not in self.manifests}
+        stored = [stored_of(manifest, SCORE) for manifest in counted]
+        stock = reconciliation.reconcile(past.state, past.given_up, stored, gone)
+        for id in () if self._is_remote else stock.unwanted:  # else they are collected, as they are not kept
             self.die_here()
             self._remove(id)
         for id in stock.damaged:
@@ -236,11 +238,6 @@ class SimulatedStorage:
 
 def _fields(manifest: Manifest) -> dict[str, Any]:
     return {name: getattr(manifest, name) for name in manifest.__struct_fields__}
-
-
-def _stored(manifest: Manifest) -> Stored:
-    event = committed(manifest, SCORE, index=-1)
-    return Stored(event, manifest.index, manifest.epoch)
 
 
 def _age(kept: Kept) -> tuple[int, int]:

@@ -12,49 +12,49 @@ from holdfast.core.run.state import Durable
 class Stored(NamedTuple):
     """What a manifest says."""
 
-    event: ev.Committed  # if it counts
+    event: ev.Committed  # if it is taken over
     report_index: int  # in its attempt
-    epoch: int = 0  # of the driver that committed it; on a disk nobody needs it
 
 
 class Stock(NamedTuple):
     events: Sequence[ev.Event]  # that make the journal's view agree with what is stored
-    unwanted: Sequence[str]  # what was given up or deleted, and a crash left something of
-    damaged: Sequence[str]  # what an earlier driver found damaged, and did not set aside any more
+    unwanted: Sequence[str]  # what was given up, and a crash left something of
+    damaged: Sequence[str]  # what an earlier driver found damaged, and could not set aside any more
+
+
+def counts(durable: Durable, retired: Collection[str], id: str, epoch: int) -> bool:
+    """Whether a manifest in remote storage, where what a relieved driver sent may land late, is of a checkpoint: those
+    that the journal knows are, and those that its last driver could not journal any more.
+
+    What an older driver committed is in the journal, or was judged by its successors, so what comes to light only now
+    landed too late for them. No name is used twice there, so what was deleted for good stays deleted.
+    """
+    known = any(checkpoint.id == id for checkpoint in durable.checkpoints)
+    return known or (epoch >= durable.epoch and id not in retired)
 
 
 def reconcile(
-    state: Durable,
-    given_up: Collection[tuple[int, int]],
-    retired: Collection[str],
-    stored: Sequence[Stored],
-    is_remote: bool,
-    journal_damaged: bool = False,
-    why: Mapping[str, str] | None = None,
+    durable: Durable, given_up: Collection[tuple[int, int]], stored: Sequence[Stored], gone: Mapping[str, str]
 ) -> Stock:
-    """``stored``: every intact manifest, by report; ``retired``: ids that were deleted for good; ``why``: what is wrong
-    with manifests that cannot be read.
+    """``stored``: what counts, by report; ``gone``: committed checkpoints that have no intact manifest, and why.
 
-    In remote storage no name is used twice, and a request of a driver that was relieved may land at any time: its
-    manifest counts only if no other driver has taken stock since. A damaged journal may have lost what it said.
+    What was given up for good stays so, whatever a crash left of it: another attempt may have taken another way since.
     """
-    known = {checkpoint.id for checkpoint in state.checkpoints}
+    known = {checkpoint.id for checkpoint in durable.checkpoints}
     events: list[ev.Event] = []
     unwanted: list[str] = []
     damaged: list[str] = []
-    for event, index, epoch in stored:
+    for event, index in stored:
         id = event.record.id
-        late = is_remote and not journal_damaged and (id in retired or epoch < state.epoch)
         if id in known:
             continue
-        if (event.generation, index) in given_up or late:
+        if (event.generation, index) in given_up:
             unwanted.append(id)
-        elif id in state.damaged:
+        elif id in durable.damaged:
             damaged.append(id)
         else:
             events.append(event)
-    there = {event.record.id for event, _, _ in stored}
-    for checkpoint in state.checkpoints:
-        if checkpoint.id not in there:
-            events.append(ev.Damaged(checkpoint.id, (why or {}).get(checkpoint.id, "its manifest is gone")))
+    events += [
+        ev.Damaged(checkpoint.id, gone[checkpoint.id]) for checkpoint in durable.checkpoints if checkpoint.id in gone
+    ]
     return Stock(events, unwanted, damaged)

@@ -1,0 +1,116 @@
+"""What the simulator found in the kernel, one schedule each; and that nothing is acted on before it is journalled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec
+from holdfast.driver import effects as fx
+from holdfast.driver.kernel import Kernel
+from holdfast.driver.plan import Plan
+from holdfast.driver.site import Site
+from holdfast.runs.past import Past
+from holdfast.store.location import Location
+from holdfast.store.metrics import line
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Report, Request
+
+NODES = ("n1", "n2")
+
+
+class Scene:
+    """A kernel with two nodes; the journal is written when the test says so."""
+
+    def __init__(self, remote: bool = True, durable: Durable | None = None, begins: bool = True) -> None:
+        spec = RunSpec(num_workers=2, remote=remote, hang_timeout_s=30.0)
+        plan = Plan("run", Location.parse("path", Path("run")), spec, b"", {})
+        site = Site(True, False, remote, Path("run"), lambda *_: "")
+        self.kernel = Kernel(plan, site, Past(state=durable or Durable()), epoch=1)
+        self.now = 0.0
+        joining = [(node, wire.NodeJoining(node)) for node in NODES]
+        self.hear(fx.Begin(), *joining, fx.NodesAnnounced())
+        if begins:
+            self.write(self.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in NODES)))
+
+    def hear(self, *inputs: Any) -> list[fx.Effect]:
+        return self.kernel.handle(inputs, fx.Now(self.now, 0.0))
+
+    def write(self, effects: list[fx.Effect]) -> list[fx.Effect]:
+        """What comes of it when all that is to be journalled is."""
+        done = [effect for effect in effects if not isinstance(effect, fx.Journal)]
+        for effect in effects:
+            if isinstance(effect, fx.Journal):
+                done += self.write(self.hear(fx.Journalled(effect.number)))
+        return done
+
+    def report(self, rank: int, index: int, urgent: bool = False) -> list[fx.Effect]:
+        staged = Report(index, line(index, 0.0, {}), True, urgent=urgent)
+        node = self.kernel.known.attempts.node_of(1, rank)
+        return self.write(self.hear((node, wire.Reports(1, rank, [staged]))))
+
+    def seal(self, rank: int, index: int) -> list[fx.Effect]:
+        node = self.kernel.known.attempts.node_of(1, rank)
+        return self.hear((node, wire.Sealed(1, rank, index, [(f"rank-{rank}", 1, "00", "")])))
+
+
+def sent(effects: list[fx.Effect], kind: type[wire.Message]) -> list[Any]:
+    return [effect.message for effect in effects if isinstance(effect, fx.Send) and isinstance(effect.message, kind)]
+
+
+def journalled(effects: list[fx.Effect]) -> list[str]:
+    return [kind for effect in effects if isinstance(effect, fx.Journal) for kind, _ in effect.entries]
+
+
+def test_nothing_is_acted_on_before_it_is_journalled() -> None:
+    scene = Scene(begins=False)
+    effects = scene.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in NODES))
+    assert journalled(effects) == ["DriverStarted", "GroupStarted"]
+    assert not sent(effects, wire.StartWorkers)
+    assert len(sent(scene.write(effects), wire.StartWorkers)) == 2
+    with pytest.raises(AssertionError):
+        scene.hear(fx.Journalled(99))
+
+
+def test_a_stop_during_the_start_starts_nothing_and_leaves_what_nodes_have() -> None:
+    scene = Scene(begins=False)
+    effects = scene.hear(ev.StopAsked())
+    assert journalled(effects) == ["DriverStarted", "StopAsked", "RunEnded"]
+    assert not sent(scene.write(effects), wire.StartWorkers)
+    assert scene.kernel.finish is not None
+    assert scene.kernel.left_on_nodes
+
+
+def test_a_checkpoint_whose_node_was_lost_before_it_was_whole_is_not_waited_for() -> None:
+    scene = Scene()
+    for rank in (0, 1):
+        scene.report(rank, 0)
+    scene.seal(0, 0)
+    lost = scene.kernel.known.attempts.node_of(1, 0)
+    scene.write(scene.hear((lost, wire.NodeLost(lost))))
+    assert not scene.kernel.state.unsaved or not sent(scene.write(scene.seal(1, 0)), wire.Gather)
+    assert not scene.kernel.state.unsaved
+
+
+def test_a_rank_is_told_that_its_checkpoint_is_lost_while_an_earlier_one_is_uploaded() -> None:
+    scene = Scene()
+    for index in (0, 1):
+        for rank in (0, 1):
+            scene.report(rank, index, urgent=index == 1)
+            scene.write(scene.seal(rank, index))
+    asked = wire.Asked(1, 0, Request(7, "durable", b"", 2))
+    assert not sent(scene.hear((scene.kernel.known.attempts.node_of(1, 0), asked)), wire.Reply)
+    id = scene.kernel.state.pending[1].id
+    replies = sent(scene.write(scene.hear(("n1", wire.StagedLost(id, "it is gone")))), wire.Reply)
+    assert replies
+    assert replies[0].error
+    assert 0 in scene.kernel.state.pending
+
+
+def test_what_storage_has_is_known_before_nodes_say_what_they_have() -> None:
+    scene = Scene(durable=Durable(checkpoints=(CheckpointRecord("a", 1),)), begins=False)
+    effects = scene.write(scene.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in NODES)))
+    assert fx.FindManifest("a") in effects
