@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import cloudpickle
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.observer import Observer
+from holdfast.core.run.state import RankStatus, RunState
 from holdfast.engine.engine_interface import EngineSession
 from holdfast.errors import CheckpointDamagedError, message_of
 from holdfast.store import report_log
@@ -38,6 +39,7 @@ class Executor:
         self._writer: MetricsWriter | None = None
         self.session: EngineSession | None = None
         self.answers: list[Any] = []  # inputs
+        self._shown: tuple[int, Mapping[RankStatus, int]] = (0, {})  # the attempt, and its workers by status
 
     def carry_out(self, effect: fx.Effect) -> None:
         _CARRY_OUT[type(effect)](self, effect)
@@ -58,6 +60,12 @@ class Executor:
     def close_datasets(self) -> None:
         if self._plan.shards is not None:
             self._plan.shards.close()
+
+    def show_workers(self, state: RunState) -> None:
+        """As they are now, if that is not what was shown last: once for all that was acted on together."""
+        if state.attempt is not None and (state.generation, state.ranks.statuses) != self._shown:
+            self._shown = state.generation, state.ranks.statuses
+            self._display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
 
     # Nodes
 

@@ -31,15 +31,19 @@ class Peers:
         self._arranged = 0
         self._meetings: dict[int, _Meeting] = {}  # by number, until their outcome is known
         self._strangers: set[frozenset[str]] = set()  # pairs that cannot talk
+        self._met: set[str] = set()  # nodes of which something may be known
 
     def joined(self, node: str) -> None:
-        self.lost(node)  # it may be back
+        if node in self._met:  # it is back
+            self.lost(node)
+        self._met.add(node)
         for other in [id for id in self._nodes.ids if id != node and not self._nodes.is_draining(id)][-_MOST:]:
             self._arrange(_Meeting(other, node))
             self._arrange(_Meeting(node, other))
 
     def lost(self, node: str) -> None:
         """What was found out about it counts no more."""
+        self._met.discard(node)
         self._meetings = {n: m for n, m in self._meetings.items() if node not in (m.host, m.guest)}
         self._strangers = {pair for pair in self._strangers if node not in pair}
         self._nodes.set_apart(self._to_be_set_apart())

@@ -294,3 +294,4 @@ class Driver:
         inputs, executor.answers[:] = executor.answers[:], []
         for effect in self.kernel.handle(inputs, fx.Now(time.monotonic(), time.time())):
             executor.carry_out(effect)
+        executor.show_workers(self.state)

@@ -28,8 +28,6 @@ def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> Non
         observer.warned(text)
     if len(state.unsaved) != len(before.unsaved):
         display.pending(len(state.unsaved), step.behind.bytes)
-    if state.attempt is not None and state.ranks.statuses != before.ranks.statuses:
-        display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
     if state.phase is not before.phase:
         display.state(state.phase.value, _detail(state))
 

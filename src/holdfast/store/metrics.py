@@ -33,6 +33,7 @@ class MetricsWriter:
         self._layout = layout
         self._disk = disk or Disk()
         self._files: dict[tuple[int, int], io.FileIO] = {}
+        self._newest = 0  # generation
         self._unsynced: set[tuple[int, int]] = set()
         self._torn: set[tuple[int, int]] = set()
         self._new_names: set[Path] = set()
@@ -57,8 +58,7 @@ class MetricsWriter:
         for directory in sorted(self._new_names):
             self._disk.fsync_dir(directory)
         self._new_names.clear()
-        newest = max((generation for generation, _ in self._files), default=0)
-        for key in [key for key in self._files if key[0] < newest]:
+        for key in [key for key in self._files if key[0] < self._newest]:
             self._files.pop(key).close()
 
     def close(self, sync: bool = True) -> None:
@@ -74,9 +74,10 @@ class MetricsWriter:
         self._files.clear()
 
     def _open(self, key: tuple[int, int]) -> io.FileIO:
-        if len(self._files) >= _MANY and key[0] > max(self._files)[0]:
+        if len(self._files) >= _MANY and key[0] > self._newest:
             self.sync()  # the files of a generation that is over are not left open beside those of the next
             self._close_all()
+        self._newest = max(self._newest, key[0])
         path = self._layout.metrics_file(*key)
         self._disk.makedirs(path.parent)
         if _ends_torn(path):
