@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.drill import cluster_request
 from holdfast.drill.faults import KINDS, parse
 from holdfast.drill.own_cluster import MARK, OwnCluster
 from holdfast.drill.rehearsal import DrillReport, Rehearsal
 from holdfast.drill.stage import NodeShape, Stage, marked
-from holdfast.engine.ray import drill_cluster
 from support.ray_clusters.ray_machines import Machines, descendants, left_over, our_processes, wait_until
 from support.repository import SUPPORT
 
@@ -59,7 +59,7 @@ def test_a_script_that_names_ray_survives_every_fault_on_the_drills_own_cluster(
 @pytest.mark.usefixtures("ends_what_it_starts")
 def test_many_nodes_of_the_drills_own_cluster_start_at_the_first_try(tmp_path: Path) -> None:
     stage = Stage.build(tmp_path / "stage", None)
-    (stage.directory / drill_cluster.WANTED).touch()
+    (stage.directory / cluster_request.WANTED).touch()
     stage.ask_for_nodes(NodeShape(4, {"CPU": 1.0}, {}))
     with OwnCluster(tmp_path) as cluster:
 
