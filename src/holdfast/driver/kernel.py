@@ -165,7 +165,7 @@ class Kernel:
             if not known.queue:
                 break
         self._measure_disk()
-        known.requests.settle(known.run)
+        known.requests.settle(known.run, self.is_written)
 
     def _measure_disk(self) -> None:
         lag = self.known.lag

@@ -20,6 +20,7 @@ from .effects import Effect, GiveShard, ListCheckpoints
 from .outbox import Outbox
 
 _COLLECTIVES = ("barrier", "broadcast", "gather")
+_ABOUT_STORAGE = ("checkpoints", "durable")
 _NOTHING = cloudpickle.dumps(None)
 
 
@@ -56,14 +57,15 @@ class Requests:
         else:
             self.answer(asked, b"", f"the driver does not know the request {kind!r}")
 
-    def settle(self, state: RunState) -> None:
-        """Answer what can be answered now."""
+    def settle(self, state: RunState, is_written: bool) -> None:
+        """Answer what can be answered now. ``is_written``: the journal has all that led to this state. Until then
+        nothing counts as durable, and the workers have not been told of it either."""
         if self._generation != state.generation or state.attempt is None:
             return
         if self._collective:
             self._settle_collective(state)
         if self._waiting:
-            self._waiting = [w for w in self._waiting if not self._settled(w, state)]
+            self._waiting = [w for w in self._waiting if not self._settled(w, state, is_written)]
 
     def _settle_collective(self, state: RunState) -> None:
         returned = [r for r, rank in enumerate(state.ranks) if rank.status is RankStatus.RETURNED]
@@ -84,13 +86,13 @@ class Requests:
             self.answer(asked, body, error)
         self._collective = {}
 
-    def _settled(self, waiting: _Waiting, state: RunState) -> bool:
+    def _settled(self, waiting: _Waiting, state: RunState, is_written: bool) -> bool:
         asked = waiting.asked
         if asked.request.kind == "shard":
             nodes = [self._node_of(asked.generation, rank) for rank in range(len(state.ranks))]
             self._emit(GiveShard(asked, nodes))
             return True
-        if _waits_for_storage(asked, state):
+        if _waits_for_storage(asked, state) or (asked.request.kind in _ABOUT_STORAGE and not is_written):
             return False
         if asked.request.kind == "checkpoints" and not state.complete(asked.request.index - 1):
             return False  # a rank that lags behind may still bring files, so that the answer would depend on who asks

@@ -114,3 +114,17 @@ def test_what_storage_has_is_known_before_nodes_say_what_they_have() -> None:
     scene = Scene(durable=Durable(checkpoints=(CheckpointRecord("a", 1),)), begins=False)
     effects = scene.write(scene.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in NODES)))
     assert fx.FindManifest("a") in effects
+
+
+def test_a_rank_is_told_that_its_checkpoint_is_durable_when_the_journal_has_it() -> None:
+    scene = Scene(remote=False)
+    for rank in (0, 1):
+        scene.report(rank, 0)
+        scene.write(scene.seal(rank, 0))
+    asked = wire.Asked(1, 0, Request(7, "durable", b"", 1))
+    assert not sent(scene.hear((scene.kernel.known.attempts.node_of(1, 0), asked)), wire.Reply)
+    effects = scene.hear(ev.Committed(CheckpointRecord(scene.kernel.state.pending[0].id, 1), 1, 0))
+    assert journalled(effects) == ["Committed"]
+    assert not sent(effects, wire.Reply)
+    messages = [type(effect.message) for effect in scene.write(effects) if isinstance(effect, fx.Send)]
+    assert messages.index(wire.Durable) < messages.index(wire.Reply), "get_checkpoint() right after it is that one"
