@@ -41,6 +41,7 @@ class Judge:
         self._group: ev.GroupStarted | None = None  # the driver's last one
         self._asked_to_stop = False
         self._at_once = False
+        self._resumed: tuple[int, int] | None = None  # by the last attempt, and still on its nodes
 
     def reported(self, generation: int, report: int) -> None:
         if report > len(self._history) + 1:
@@ -272,10 +273,34 @@ class Judge:
         expect(free, "1 a committed checkpoint is never written into again", str(command))
         self.fates.name(command.id, (command.generation, command.index), self.shadow.spec.remote)
 
+    def expects(self, past: Past) -> None:
+        """A driver starts: what the last attempt had resumed from is on its nodes, if it is not in storage."""
+        self._resumed = None
+        group = self._workers.groups.get(past.last_group.generation) if past.last_group is not None else None
+        where = self.fates.owner(group.resume) if group is not None else None
+        if group is None or where is None or where in past.given_up or group.resume in past.state.damaged:
+            return
+        homes = [
+            self._workers.groups[where[0]].workers[rank] for rank in self._workers.groups[where[0]].staged[where[1]]
+        ]
+        if past.state.outcome is None and all(group.resume in worker.node.machine.unsaved for worker in homes):
+            self._resumed = where
+
+    def _judge_resumed(self, newest: int, is_reachable: Callable[[Worker], bool]) -> None:
+        if self._resumed is None:
+            return
+        generation, index = self._resumed
+        group = self._workers.groups[generation]
+        here = all(is_reachable(group.workers[rank]) for rank in group.staged[index])
+        if here and index not in group.lost:
+            safe = newest >= self.fates.report(self._resumed)
+            expect(safe, "2 a report that returned on all ranks survives", f"{self._resumed}, which was resumed from")
+
     def took_up(self, past: Past, state: Durable, is_reachable: Callable[[Worker], bool]) -> None:
         """A driver begins: what the ranks of the last attempt had all reported is safe, and so is what that had resumed
         from, as far as the nodes that have it came in time."""
         newest = state.newest.report if state.newest is not None else 0
+        self._judge_resumed(newest, is_reachable)
         group = self._workers.groups.get(past.last_group.generation) if past.last_group is not None else None
         if group is None or past.last_group is None or len(group.workers) < past.last_group.world_size:
             return  # the driver died before it had started all of it

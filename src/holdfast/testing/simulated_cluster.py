@@ -33,7 +33,7 @@ class Cluster:
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
         self._workers, self._agents = workers, agents
         self._joined = len(schedule.nodes)
-        self._moved = 0
+        self._where = 0
         agents.replace = lambda node: self._replace(int(node.room), 0.0)
 
     @property
@@ -50,8 +50,8 @@ class Cluster:
         self._agents.nodes.clear()
         if not self.grows:
             if self._schedule.spec.remote and self._rng.random() < 0.4:
-                self._moved += 1  # the next driver is on another machine
-            self._start_agent(Node(LOCAL, math.inf, self._machine(f"here-{self._moved}")), 0.0)
+                self._where = 1 - self._where  # the next driver is on another machine, and may come back
+            self._start_agent(Node(LOCAL, math.inf, self._machine(f"here-{self._where}")), 0.0)
         for number, (room, after_s) in enumerate(self._schedule.nodes):
             node = Node(f"node-{number}", room, self._machine(f"m-{number}"))
             there_at = max(self._clock.now + after_s, self._workers.outlived_on(node.machine.name))

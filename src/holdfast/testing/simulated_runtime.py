@@ -98,6 +98,7 @@ class SimulatedRuntime:
         self.storage.epoch = self._epoch
         past = read_past(self.journal)
         self.judge.recovered(past.state)
+        self.judge.expects(past)
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         found = self.storage.take_stock(past)
         self.kernel = Kernel(self._plan(), self._site(), past, self._epoch, found, self._audit)
