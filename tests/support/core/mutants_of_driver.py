@@ -150,4 +150,10 @@ def gathers_on_a_node_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 MUTANTS = [
     takes_over_what_was_given_up,
     takes_over_nothing_that_it_finds,
+    adopts_nothing_that_was_gathered,
+    begins_before_what_was_left_is_in_storage,
+    starts_an_attempt_though_it_is_to_stop,
+    hands_over_where_a_rank_has_been,
+    hands_over_before_all_ranks_know,
+    places_an_attempt_again_that_has_begun,
 ]

@@ -188,6 +188,9 @@ def _skip_superseded(turn: Turn) -> None:
 
 
 def _upload(turn: Turn) -> None:
+    for pending in turn.state.unsaved:
+        if not pending.uploading and pending.gathered and pending.uploaded == pending.staged:
+            turn.set_pending(structs.replace(pending, uploading=True))  # an earlier try was only slow
     state = turn.state
     whole = [p for p in state.unsaved if state.is_whole(p)]
     waiting = [p for p in whole if not p.uploading]
