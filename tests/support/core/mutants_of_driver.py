@@ -10,7 +10,7 @@ from holdfast.core.run import backpressure, reconciliation
 from holdfast.core.run import events as ev
 from holdfast.core.run.reconciliation import Stock
 from holdfast.core.run.state import HandoverReason
-from holdfast.driver import adoption, handover, inbound, kernel, outbound
+from holdfast.driver import adoption, handover, inbound, kernel
 from holdfast.driver.attempts import Attempts
 from holdfast.driver.outbox import Outbox
 from holdfast.driver.placement import Placement
@@ -23,16 +23,6 @@ def takes_over_what_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "reconcile", lambda state, _given_up, *others: good(state, (), *others))
 
 
-def takes_over_what_was_found_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(durable: Any, given_up: Any, stored: Any, gone: Any) -> Stock:
-        stock = good(durable, given_up, stored, gone)
-        damaged = [event for event, _ in stored if event.record.id in stock.damaged]
-        return Stock([*stock.events, *damaged], stock.unwanted, ())
-
-    good = reconciliation.reconcile
-    monkeypatch.setattr(reconciliation, "reconcile", broken)
-
-
 def takes_over_nothing_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*situation: Any) -> Stock:
         stock = good(*situation)
@@ -40,25 +30,6 @@ def takes_over_nothing_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     good = reconciliation.reconcile
     monkeypatch.setattr(reconciliation, "reconcile", broken)
-
-
-def does_not_notice_that_a_manifest_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(durable: Any, given_up: Any, stored: Any, _gone: Any) -> Stock:
-        return good(durable, given_up, stored, {})
-
-    good = reconciliation.reconcile
-    monkeypatch.setattr(reconciliation, "reconcile", broken)
-
-
-def counts_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation, "counts", lambda *_: True)
-
-
-def adopts_what_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = adoption.is_adoptable
-    monkeypatch.setattr(
-        adoption, "is_adoptable", lambda state, found, where, _given_up, until: good(state, found, where, (), until)
-    )
 
 
 def adopts_nothing_that_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +71,6 @@ def places_an_attempt_again_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(inbound, "place_again", broken)
 
 
-def forgets_an_attempt_that_there_was_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(generation: int) -> ev.HandedOver:
-        return good(generation - 1)
-
-    good = outbound.not_started
-    monkeypatch.setattr(outbound, "not_started", broken)
-
-
 def never_lets_workers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(behind: Any, already: bool, *others: Any) -> bool:
         return already or good(behind, already, *others)
@@ -119,10 +82,6 @@ def never_lets_workers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def places_more_on_a_node_than_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     good = Placement._room
     monkeypatch.setattr(Placement, "_room", lambda self, node: good(self, node) + 1)
-
-
-def uses_nodes_that_go_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Placement, "drain", lambda _self, _id: None)
 
 
 def acts_before_it_is_journalled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +115,11 @@ MUTANTS = [
     hands_over_where_a_rank_has_been,
     hands_over_before_all_ranks_know,
     places_an_attempt_again_that_has_begun,
+    never_lets_workers_go_on,
+    places_more_on_a_node_than_it_has_room_for,
+    acts_before_it_is_journalled,
+    forgets_orders_with_a_lost_node,
+    takes_an_attempt_for_gone_with_its_first_node,
+    does_not_read_the_logs_of_a_lost_node,
+    gathers_on_a_node_that_is_lost,
 ]
