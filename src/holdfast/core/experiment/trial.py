@@ -143,5 +143,8 @@ def _is_plain(value: Any) -> bool:
     if kind is int:
         return bool(-_INT_LIMIT <= value < _INT_LIMIT)
     if kind is dict:
-        return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
+        for key, item in value.items():  # and not ``all``: this is done for every trial
+            if type(key) is not str or (type(item) not in _PLAIN and not _is_plain(item)):
+                return False
+        return True
     return kind in (list, tuple) and all(map(_is_plain, value))

@@ -35,7 +35,7 @@ class Turn:
     def journal(self, event: ev.Event, answer: ev.Answer = ev.CONTINUE) -> None:
         if self.is_replay:
             return
-        if answer != ev.CONTINUE:
+        if answer is not ev.CONTINUE and answer != ev.CONTINUE:
             event = structs.replace(event, answer=answer)
         self.commands.insert(0, do.Journal(event))
 

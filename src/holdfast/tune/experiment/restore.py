@@ -28,11 +28,13 @@ Kept = dict[str, list[Record]]
 
 def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The event as the journal has it: what of a config cannot be stored is said by where in the space it is."""
+    if type(event) is ev.Reported and event.answer is None:  # very many
+        return core.entry_of(event)
     if isinstance(event, (ev.Added, ev.Exploited)):
         event = structs.replace(event, config=config_to_store(event.config, space))
     if isinstance(event, ev.Added):
         event = structs.replace(event, params=config_to_store(event.params, {}))
-    return core.entry_of(_with_requests(event, partial(_to_store, space=space)))
+    return core.entry_of(_with_requests(event, _to_store, space))
 
 
 def event_of(kind: str, body: dict[str, Any], space: Mapping[str, Any]) -> ev.DurableEvent | None:
@@ -42,15 +44,16 @@ def event_of(kind: str, body: dict[str, Any], space: Mapping[str, Any]) -> ev.Du
     if isinstance(event, ev.Added):
         params = {**config_from_store(event.params, {}), **searched(space, event.config)}
         event = structs.replace(event, params=params)
-    changed: ev.DurableEvent | None = _with_requests(event, partial(_from_store, space=space))
+    changed: ev.DurableEvent | None = _with_requests(event, _from_store, space)
     return changed
 
 
-def _with_requests(event: Any, change: Any) -> Any:
+def _with_requests(event: Any, change: Any, space: Mapping[str, Any]) -> Any:
     answer: ev.Answer | None = getattr(event, "answer", None)
     if answer is None or not answer.requests:
         return event
-    return structs.replace(event, answer=structs.replace(answer, requests=tuple(map(change, answer.requests))))
+    changed = tuple(change(request, space) for request in answer.requests)
+    return structs.replace(event, answer=structs.replace(answer, requests=changed))
 
 
 def _to_store(request: AnyRequest, space: Mapping[str, Any]) -> AnyRequest:

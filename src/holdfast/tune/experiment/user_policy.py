@@ -58,12 +58,9 @@ class UserPolicy:
             return "later"
         if not isinstance(suggestion, dict):
             return "finished"
-        config, given = suggestion, None
-        params = dict(flat_items(suggestion))
-        if self.gives_whole_configs:
-            params = {}
-        else:
-            config, given = complete(self.space, suggestion), suggestion
+        config, given, params = suggestion, None, {}
+        if not self.gives_whole_configs:
+            config, given, params = complete(self.space, suggestion), suggestion, dict(flat_items(suggestion))
         params |= searched(self.space, config)
         name, directory = self.names.names(trial_id, number, config, params)
         resources = [dict(bundle) for bundle in self.resources_of(config)]
