@@ -10,7 +10,10 @@ import holdfast
 
 SRC = Path(holdfast.__file__).parent
 # Names that users know.
-PUBLIC_MODULES = {"keras": "integrations are named for what they integrate"}
+PUBLIC_MODULES = {
+    "config": "holdfast.train.torch.config is a path of Ray's scripts",
+    "keras": "integrations are named for what they integrate",
+}
 PUBLIC_CLASSES = {
     "Trial": "what callbacks see of a trial has the name that Ray gives it",
     "TuneReportCallback": "each framework's own, under the name that Ray gives them all",

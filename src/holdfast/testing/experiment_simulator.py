@@ -40,7 +40,7 @@ from holdfast.testing.experiment_schedule import (
 )
 from holdfast.testing.fates import Violation, expect
 from holdfast.testing.simulated_experiment import SimulatedEngine, SimulatedJournal, ToldListeners, WatchedPolicy
-from holdfast.testing.simulated_trials import SimulatedRuntime, World, WorldClock
+from holdfast.testing.simulated_trials import SimulatedTrialRuntime, World, WorldClock
 from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.live_experiment import ExperimentSpec, LiveExperiment
 from holdfast.tune.experiment.shared_nodes import SharedNodes
@@ -56,7 +56,7 @@ TICK_S = 1.0
 HOME = Location.parse("path", "/nowhere")
 
 
-class DriverKilled(BaseException):
+class ExperimentDriverKilled(BaseException):
     """At this point of its program."""
 
 
@@ -94,7 +94,7 @@ class Simulation:
         if self._steps_left == 0:
             self.happened[f"killed at {what}"] += 1
             self.note(f"driver {self.epoch} is killed at {what}")
-            raise DriverKilled
+            raise ExperimentDriverKilled
 
     def note(self, text: str) -> None:
         if self.trace is not None:
@@ -109,7 +109,7 @@ class Simulation:
             self._steps_left = self._kills.pop(0) if self._kills else 0
             try:
                 outcome = self._drive(resumption)
-            except DriverKilled:
+            except ExperimentDriverKilled:
                 outcome = "killed"
             except StorageUnavailableError:
                 outcome = "failed"
@@ -140,7 +140,7 @@ class Simulation:
         batch = JournalBatch(storage, self.clock.monotonic)  # type: ignore[arg-type]
         shared = SharedByTrials(nodes, batch, inbox, SETTINGS, ToldListeners(self), self.clock)  # type: ignore[arg-type]
         lockstep = not (type(scheduler) is FIFOScheduler and type(stopper) is NoopStopper)
-        runtime: Any = SimulatedRuntime(self.world, lockstep)
+        runtime: Any = SimulatedTrialRuntime(self.world, lockstep)
         driver = self._driver = ExperimentDriver(experiment, shared, runtime, resumption, float("inf"))
         stopper.use_clock(driver.elapsed)
         self._replay(driver, experiment)

@@ -92,7 +92,7 @@ class World:
         return self.directories.setdefault(name, TrialDirectory())
 
 
-class SimulatedRuntime:
+class SimulatedTrialRuntime:
     """In the place of ``TrialRuntime``."""
 
     configure = CONFIGURE

@@ -29,7 +29,6 @@ MODULES = (
 
 # Names that are not there, and why a script does not miss them
 NOT_HERE = {
-    "train.torch.config.TorchConfig": "import it from train.torch, as Ray's guides do",
     "train.torch.config.TorchConfigContextManager": "internal to Ray",
     "train.tensorflow.keras.RayReportCallback": "internal to Ray: ReportCheckpointCallback is its public subclass",
     "train.lightgbm.normalize_pandas_for_lightgbm": "internal to Ray Data's frames",
