@@ -17,7 +17,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate soak drills clusters oldest frameworks storms docs benchmark clean
+.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks storms docs benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ types: setup ## mypy --strict
 simulate: setup ## fault schedules of runs, then of experiments, each for SECONDS=60
 	$(VENV)/bin/python -m holdfast.testing.simulator --seconds $(SECONDS)
 	$(VENV)/bin/python -m holdfast.testing.experiment_simulator --seconds $(SECONDS)
+
+scale: setup ## a run of 10,000 workers, as stand-ins, with the real driver; the table of goals (SCALE_ARGS="--workers 1000")
+	$(VENV)/bin/python benchmarks/scale.py $(SCALE_ARGS)
 
 soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \

@@ -1,24 +1,22 @@
-"""Large runs on one machine: the real driver, real messages and files, agents and workers as light stand-ins.
-
-python benchmarks/scale.py --workers 100 1000 10000
-"""
+"""Large runs on one machine: the real driver, real messages and files, agents and workers as light stand-ins."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parent))
 from holdfast.store import journal, staging
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
+from scale_of.history import CHECKPOINT_EVERY_S, DAYS, INTERRUPTIONS, replay
 
 HERE = Path(__file__).parent / "scale_of"
 WORKERS_OF_AN_AGENT = 8
@@ -90,24 +88,69 @@ def summary(
         "journal_records": len(records),
         "journal_bytes": sum(len(str(record.body)) for record in records),
         "failures_told": kinds["WorkerFailed"],
+        "rack_attempts": kinds["GroupStarted"] - 2,  # the first, and the one after the kill
+        "commits": kinds["Committed"],
+        "decision_p99_ms": 1000 * driver["decision_p99_s"],
         **found,
     }
 
 
+class Goal(NamedTuple):
+    what: str
+    figure: str
+    key: str
+    limit: float
+
+
+GOALS = [  # of the largest run, for which they were set
+    Goal("messages a second, where every worker reports once a second", "{:,.0f}", "messages_per_s", 1 / 8),
+    Goal("driver's memory, MB", "{:.0f}", "peak_mb", 250),
+    Goal("driver's cores", "{:.2f}", "cores", 0.5),
+    Goal("a decision, p99, ms", "{:.2f}", "decision_p99_ms", 10),
+    Goal("a kill is told to all ranks, s", "{:.2f}", "kill_told_s", 1),
+    Goal("attempts for the loss of a rack", "{:.0f}", "rack_attempts", 1),
+    Goal("a checkpoint of all ranks commits, s", "{:.2f}", "commit_s", 1),
+    Goal("a driver reads the journal of 54 days, s", "{:.2f}", "replay_s", 3),
+]
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The goals, with whether the largest run meets them, and what else was measured."""
+    sizes = [f"{result['workers']:,} workers" for result in results]
+    rows = [["", *sizes, "goal", "met"], ["---"] * (len(sizes) + 3)]
+    for goal in GOALS:
+        limit = goal.limit * results[-1]["workers"] if goal.key == "messages_per_s" else goal.limit
+        figures = [goal.figure.format(result[goal.key]) if goal.key in result else "" for result in results]
+        met = "yes" if results[-1][goal.key] <= limit else "NO"
+        rows.append([goal.what, *figures, f"at most {limit:,g}", met])
+    others = {"turn_median_ms": "a turn of the loop, median, ms", "turn_p99_ms": "a turn of the loop, p99, ms"}
+    others |= {"kill_recovered_s": "restart after a kill, s", "rack_recovered_s": "restart after the loss of a rack, s"}
+    others |= {"start_s": "all agents connected and all workers started, s", "threads": "driver's threads"}
+    for key, what in others.items():
+        rows.append([what, *(f"{result[key]:.2f}".removesuffix(".00") for result in results), "", ""])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, nargs="+", default=[100, 1000, 10000])
+    parser.add_argument("--workers", type=int, nargs="+", default=[104, 1000, 10000])
     parser.add_argument("--seconds", type=float, default=10.0, help="of steady training")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = []
     for workers in options.workers:
-        work = Path(tempfile.mkdtemp(prefix="holdfast-scale-"))
-        try:
-            results.append(play(workers, options.seconds, work))
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-        print(json.dumps(results[-1], indent=1), flush=True)
+        with tempfile.TemporaryDirectory(prefix="holdfast-scale-") as work:
+            results.append(play(workers, options.seconds, Path(work)))
+        print(f"{workers:,} workers: done", file=sys.stderr, flush=True)
+    last = results[-1]
+    with tempfile.TemporaryDirectory(prefix="holdfast-scale-") as work:
+        stalls = {"measured": last["kill_recovered_s"], "3 minutes": 180.0, "10 minutes": 600.0}
+        last |= replay(last["workers"], last["agents"], Path(work), stalls)
+    print(table(results))
+    what = f"{DAYS} days with {INTERRUPTIONS} interruptions, and a checkpoint every {CHECKPOINT_EVERY_S:.0f} s"
+    print(f"\nGoodput of {what}:")
+    for name, goodput in last["goodput"].items():
+        print(f"  stalls of {name if name != 'measured' else f'{stalls[name]:.1f} s'}: {100 * goodput:.2f} %")
     if options.json:
         options.json.write_text(json.dumps(results))
 

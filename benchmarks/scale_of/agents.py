@@ -32,7 +32,7 @@ class CountingConnection(DriverConnection):
     world: World
 
     def say(self, message: wire.Message) -> None:
-        self.world.said += not isinstance(message, wire.Pong)
+        self.world.said += isinstance(message, wire.Reports | wire.NodeReports)
         super().say(message)
 
 
@@ -177,7 +177,8 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     began = time.time()
     world.await_(lambda: len(world.agents) == agents and world.all_train(1), "the first attempt")
     yield "start_s", time.time() - began
-    world.train(2.0)
+    between = min(2.0, seconds)
+    world.train(between)
     yield "training", world.train(seconds)
     for agent in world.living:
         agent.stage()
@@ -187,7 +188,7 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     first = min(min(at) for at in world.durable_at.values())
     yield "commit_s", first - staged
     yield "commit_told_s", told - staged
-    world.train(2.0)
+    world.train(between)
     victim = world.living[agents // 2]
     killed = time.time()
     victim.say(wire.WorkerHasFailed(victim.generation, victim.ranks[0], None, None, 9, True, False, []))
@@ -195,14 +196,14 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     yield "kill_told_s", max(agent.stopped_at for agent in world.living) - killed
     world.await_(lambda: world.all_train(2), "the second attempt")
     yield "kill_recovered_s", time.time() - killed
-    world.train(3.0)
+    world.train(between)
     lost = time.time()
     for sock in list(world.agents)[:rack]:
         world.drop(sock)
     world.await_(lambda: world.all_train(3), "the third attempt")
     yield "rack_recovered_s", time.time() - lost
     yield "rack_world_size", world.world_size
-    world.train(2.0)
+    world.train(between)
     for agent in world.living:
         for rank in agent.ranks:
             agent.say(wire.WorkerHasReturned(agent.generation, rank, b"\x80\x04N."))

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast import train
+from holdfast.core.run import step as core
 from holdfast.engine.agent_link import Link
 from holdfast.engine.engine_interface import Inbox
 from holdfast.engine.local.agent_process import LocalNode
@@ -89,10 +90,12 @@ class Gauge:
     def __init__(self) -> None:
         self.samples: list[tuple[float, float, int]] = []  # time, CPU seconds, threads
         self.turns: list[tuple[float, float]] = []  # when, and for how long
+        self.decisions: list[float] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
         self._time_turns()
+        self._time_decisions()
 
     def _sample(self) -> None:
         while not self._over.wait(0.25):
@@ -110,11 +113,24 @@ class Gauge:
 
         Driver.take_in = timed  # type: ignore[method-assign]
 
+    def _time_decisions(self) -> None:
+        """What the core takes to decide on an event, in CPU time: others may use the same core."""
+        step = core.step
+
+        def timed(*situation: Any) -> Any:
+            began = time.thread_time()
+            decided = step(*situation)
+            self.decisions.append(time.thread_time() - began)
+            return decided
+
+        core.step = timed
+
     def close(self) -> dict[str, Any]:
         self._over.set()
         self._thread.join()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return {"samples": self.samples, "turns": self.turns, "peak_mb": peak}
+        p99 = sorted(self.decisions)[int(0.99 * len(self.decisions))]
+        return {"samples": self.samples, "turns": self.turns, "peak_mb": peak, "decision_p99_s": p99}
 
 
 def main() -> None:
