@@ -135,12 +135,12 @@ class Group:
 def files_of(group: Group, rank: int, index: int) -> list[tuple[str, int, str, str]]:
     files = [(f"rank-{rank}", FILE_SIZE, "00", "")]
     if index in group.clashing:
-        files.append((f"same-{rank}" if rank < 2 else "same-0/below", 1, "00", ""))
+        files.append(("same-0" if rank == 0 else f"same-0/below-{rank}", 1, "00", ""))
     return files
 
 
 def rank_of(path: str) -> int:
-    return int(path.partition("-")[2].partition("/")[0])
+    return int(path.rpartition("-")[2])
 
 
 def logged(reports: RankReports) -> bytes:

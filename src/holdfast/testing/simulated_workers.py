@@ -253,6 +253,8 @@ class Workers:
         if index not in group.staged and self._faults.hit("gather failure"):
             group.clashing.add(index)
         group.staged.setdefault(index, set()).add(worker.rank)
+        if index in group.clashing and 0 in group.staged[index] and len(group.staged[index]) == 2:
+            self._faults.count("gather failure")
         if not worker.is_silent or worker.is_logged:
             group.files.setdefault(index, set()).add(worker.rank)
         urgent, name = self._workload.is_urgent(number), self._workload.name(number)
