@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.experiment.policy import SilentPolicy
+from holdfast.core.experiment.policy import Policy
 from holdfast.core.experiment.records import replayed
 from holdfast.core.experiment.result_row import row_of_result
 from holdfast.core.experiment.state import ExperimentState
@@ -103,7 +103,7 @@ def is_experiment(identity: Mapping[str, Any]) -> bool:
 def account(location: Location, identity: Mapping[str, Any], records: Iterable[Record]) -> ExperimentRecord:
     """What the records come to."""
     state = ExperimentState()
-    for _ in replayed(state, records, SilentPolicy()):
+    for _ in replayed(state, records, Policy()):
         pass
     trials = {id: TrialRecord(trial) for id, trial in state.trials.items()}
     return ExperimentRecord(location, identity, trials, state.is_over, state.changed)
@@ -113,7 +113,7 @@ def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
     """All results. What was reported again after a failure counts once, and what was undone does not."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     state, counted = ExperimentState(), Counter[str]()
-    for _record, event in replayed(state, records, SilentPolicy()):
+    for _record, event in replayed(state, records, Policy()):
         if isinstance(event, ev.Reported) and event.trial in state.trials:
             trial = state.trials[event.trial]
             if trial.results == counted[event.trial]:

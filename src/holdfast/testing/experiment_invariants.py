@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.experiment.policy import SilentPolicy
+from holdfast.core.experiment.policy import Policy
 from holdfast.core.experiment.records import event_of
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.step import replay
@@ -23,7 +23,7 @@ COMPARED = tuple(sorted({*Trial.__slots__} - {"_config", "_last_result", "_packe
 _facts = attrgetter(*COMPARED)
 
 
-_SILENT, _NONE = SilentPolicy(), ev.Answer("NONE")
+_SILENT, _NONE = Policy(), ev.Answer("NONE")
 
 
 class ExperimentJudge:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from holdfast.core.experiment.requests import AnyRequest
+from holdfast.core.experiment.scheduler_requests import AnyRequest
 
 
 class Answer(Struct, frozen=True):

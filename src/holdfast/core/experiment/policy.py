@@ -8,63 +8,39 @@ is live is journalled with the event, and a replay goes by that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.experiment.requests import AnyRequest
+from holdfast.core.experiment.scheduler_requests import AnyRequest
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import Trial
 
 Requests = Sequence[AnyRequest]
 
 
-class Policy(Protocol):
-    @property
-    def needs_population(self) -> bool:
-        """Whether all trials are added at first, not only when there is free capacity."""
+class Policy:
+    """As it is, nobody is asked: for readers of a journal."""
+
+    needs_population: bool = False  # whether all trials are added at first, not only when there is free capacity
 
     def suggest(self, number: int) -> ev.Added | Literal["later", "finished"]:
         """The next trial, the experiment's ``number`` from 0."""
+        return "finished"
 
     def choose(self, state: ExperimentState) -> str | None:
         """The trial to start or resume next. Asking changes nothing."""
-
-    def free_until(self, trial_id: str, iteration: int) -> int:
-        """The last report behind this one before which no other answer than CONTINUE can come."""
-
-    def stops_all(self) -> bool: ...
-    def added(self, state: ExperimentState, trial: Trial, event: ev.Added, is_replay: bool) -> Requests: ...
-    def resumed(self, state: ExperimentState, trial: Trial) -> Requests: ...
-    def removed(self, state: ExperimentState, trial: Trial) -> Requests:
-        """It has not ended, and begins again from the beginning."""
-
-    def reported(self, state: ExperimentState, trial: Trial) -> ev.Answer:
-        """What becomes of the trial after its ``last_result``."""
-
-    def paused(self, trial: Trial) -> None: ...
-    def unpaused(self, trial: Trial) -> None: ...
-    def ended(self, state: ExperimentState, trial: Trial, was_running: bool) -> Requests: ...
-    def idled(self, state: ExperimentState) -> Requests: ...
-    def searched(self, config: dict[str, object]) -> dict[str, object]:
-        """The part of a config that the experiment searches, by flat names."""
-
-
-class SilentPolicy:
-    """For readers of a journal: nobody is asked."""
-
-    needs_population = False
-
-    def suggest(self, number: int) -> Literal["finished"]:
-        return "finished"
-
-    def choose(self, state: ExperimentState) -> None:
         return None
 
     def free_until(self, trial_id: str, iteration: int) -> int:
+        """The last report behind this one before which no other answer than CONTINUE can come."""
         return iteration
 
     def stops_all(self) -> bool:
         return False
+
+    def searched(self, config: dict[str, Any]) -> dict[str, Any]:
+        """The part of a config that the experiment searches, by flat names."""
+        return {}
 
     def added(self, state: ExperimentState, trial: Trial, event: ev.Added, is_replay: bool) -> Requests:
         return ()
@@ -73,22 +49,19 @@ class SilentPolicy:
         return ()
 
     def removed(self, state: ExperimentState, trial: Trial) -> Requests:
+        """It has not ended, and begins again from the beginning."""
         return ()
 
     def reported(self, state: ExperimentState, trial: Trial) -> ev.Answer:
+        """What becomes of the trial after its ``last_result``."""
         return ev.CONTINUE
 
-    def paused(self, trial: Trial) -> None:
-        pass
+    def paused(self, trial: Trial) -> None: ...
 
-    def unpaused(self, trial: Trial) -> None:
-        pass
+    def unpaused(self, trial: Trial) -> None: ...
 
     def ended(self, state: ExperimentState, trial: Trial, was_running: bool) -> Requests:
         return ()
 
     def idled(self, state: ExperimentState) -> Requests:
         return ()
-
-    def searched(self, config: dict[str, object]) -> dict[str, object]:
-        return {}

@@ -1,6 +1,6 @@
 """The state of one experiment. ``step`` owns it and changes it in place: there may be 100,000 trials.
 
-What survives the driver is rebuilt from the journal; what does not is apart, in ``DriverState``.
+What survives the driver is rebuilt from the journal; what does not is apart, in ``DriverMemory``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ExperimentLimits(Struct, frozen=True):
     fail_fast: bool = False
 
 
-class DriverState(Struct):
+class DriverMemory(Struct):
     """What one driver knows and the next one starts without."""
 
     active: dict[str, None] = field(default_factory=dict)  # trials that have capacity: they run, or are about to
@@ -51,7 +51,7 @@ class ExperimentState:
         self.spent_s = 0.0  # by drivers before this one
         self.changed: float | None = None  # when the last record of its journal was written, while that is read
         self.is_over = False
-        self.driver = DriverState()
+        self.driver = DriverMemory()
 
     def get_trials(self) -> Sequence[Trial]:
         return list(self.trials.values())

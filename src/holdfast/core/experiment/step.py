@@ -14,7 +14,7 @@ from holdfast.core.experiment import commands as do
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment import trials
 from holdfast.core.experiment.policy import Policy
-from holdfast.core.experiment.state import DriverState, ExperimentState
+from holdfast.core.experiment.state import DriverMemory, ExperimentState
 from holdfast.core.experiment.trial import PENDING, RUNNING
 from holdfast.core.experiment.turn import Turn
 
@@ -37,7 +37,7 @@ def replay(state: ExperimentState, event: ev.Event, now: float, policy: Policy) 
 def _began(turn: Turn, event: ev.Began) -> str:
     state = turn.state
     state.epoch, state.host, state.answers_recorded = event.epoch, event.host, event.answers
-    state.is_over, state.stopping, state.driver = False, "", DriverState()
+    state.is_over, state.stopping, state.driver = False, "", DriverMemory()
     for trial in state.live.values():
         if trial.status == RUNNING and not trial.awaits:
             trial.status = PENDING

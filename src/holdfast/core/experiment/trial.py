@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import msgpack
 
-from holdfast.core.experiment.requests import Exploit
+from holdfast.core.experiment.scheduler_requests import Exploit
 
 PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
 _PLAIN = frozenset({str, bool, float, type(None), bytes})

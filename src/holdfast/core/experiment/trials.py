@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.core.experiment import commands as do
 from holdfast.core.experiment import events as ev
-from holdfast.core.experiment.requests import AnyRequest
 from holdfast.core.experiment.result_row import take_result
+from holdfast.core.experiment.scheduler_requests import AnyRequest
 from holdfast.core.experiment.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 from holdfast.core.experiment.turn import Turn, set_config
 

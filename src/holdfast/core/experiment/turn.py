@@ -10,7 +10,7 @@ from msgspec import structs
 from holdfast.core.experiment import commands as do
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.policy import Policy
-from holdfast.core.experiment.requests import AnyRequest, Exploit, Resize, SetConfig, StopTrial
+from holdfast.core.experiment.scheduler_requests import AnyRequest, Exploit, Resize, SetConfig, StopTrial
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import RUNNING, Trial
 

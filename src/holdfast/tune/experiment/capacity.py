@@ -48,7 +48,7 @@ class Share:
 Shares = dict[str, Share]  # by node
 
 
-class Capacity(Protocol):
+class TrialCapacity(Protocol):
     is_granted: bool  # by a cluster, which is asked for it
 
     @property
@@ -81,7 +81,7 @@ class Capacity(Protocol):
 
 
 @dataclass
-class Node:
+class NodeResources:
     id: str
     free: dict[str, float]
     total: dict[str, float]
@@ -95,7 +95,7 @@ class NodeCapacity:
     is_granted = False
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, NodeResources] = {}
         self._joining: set[str] = set()
 
     @property
@@ -118,7 +118,7 @@ class NodeCapacity:
     def settle(self) -> None:
         pass
 
-    def _in_order(self, shares: Mapping[str, Share]) -> list[Node]:
+    def _in_order(self, shares: Mapping[str, Share]) -> list[NodeResources]:
         """Those that the trial has a part of already first, then the fullest."""
         usable = [node for node in self._nodes.values() if not node.draining]
         return sorted(usable, key=lambda node: (node.id not in shares, node.free.get("CPU", 0.0)))
@@ -139,7 +139,7 @@ class NodeCapacity:
         )
 
     def can_ever(self, bundles: Bundles) -> bool:
-        fresh = {n.id: Node(n.id, dict(n.total), n.total, [1.0] * len(n.gpus)) for n in self._nodes.values()}
+        fresh = {n.id: NodeResources(n.id, dict(n.total), n.total, [1.0] * len(n.gpus)) for n in self._nodes.values()}
         nodes, self._nodes = self._nodes, fresh
         try:
             return self.place(bundles) is not None
@@ -158,7 +158,7 @@ class NodeCapacity:
         self._joining.discard(message.node_id)
         cpus = float(os.cpu_count() or 1) if math.isinf(message.cpus) else message.cpus
         has = {"CPU": cpus, "GPU": message.gpus}
-        self._nodes[message.node_id] = Node(message.node_id, dict(has), has, [1.0] * math.ceil(message.gpus))
+        self._nodes[message.node_id] = NodeResources(message.node_id, dict(has), has, [1.0] * math.ceil(message.gpus))
 
     def seat(self, node: str, seats: Sequence[Any]) -> None:
         """Nobody else shares these nodes out."""
@@ -186,7 +186,7 @@ def what_lacks(shares: Iterable[Share], bundles: Bundles) -> list[Mapping[str, f
     return lacking
 
 
-def _fits(bundle: Mapping[str, float], node: Node) -> bool:
+def _fits(bundle: Mapping[str, float], node: NodeResources) -> bool:
     for name, amount in bundle.items():
         if name != "GPU" and amount > node.free.get(name, 0.0) + _ROUNDING:
             return False
@@ -194,7 +194,7 @@ def _fits(bundle: Mapping[str, float], node: Node) -> bool:
     return not gpus or _devices(gpus, node) is not None
 
 
-def _devices(amount: float, node: Node) -> list[tuple[int, float]] | None:
+def _devices(amount: float, node: NodeResources) -> list[tuple[int, float]] | None:
     """Whole GPUs for whole numbers, else a part of one."""
     if amount < 1.0:
         sharing = [d for d, free in enumerate(node.gpus) if free >= amount - _ROUNDING]
@@ -203,7 +203,7 @@ def _devices(amount: float, node: Node) -> list[tuple[int, float]] | None:
     return [(d, 1.0) for d in whole] if len(whole) == math.ceil(amount) else None
 
 
-def _take(bundle: Mapping[str, float], node: Node, share: Share) -> None:
+def _take(bundle: Mapping[str, float], node: NodeResources, share: Share) -> None:
     amounts = {name: amount for name, amount in bundle.items() if name != "GPU"}
     gpus = (_devices(bundle["GPU"], node) or []) if bundle.get("GPU") else []
     for name, amount in amounts.items():

@@ -24,14 +24,14 @@ _LOOK_EVERY_S = 0.25
 
 
 @dataclass(frozen=True)
-class Kind:
+class GrantKind:
     bundles: tuple[tuple[tuple[str, float], ...], ...]
     strategy: str
     labels: tuple[tuple[tuple[str, str], ...], ...]
     besides: tuple[tuple[str, float], ...]
 
     @classmethod
-    def of(cls, bundles: Bundles, placement: BundlePlacement) -> Kind:
+    def of(cls, bundles: Bundles, placement: BundlePlacement) -> GrantKind:
         labels = tuple(_items(selector) for selector in placement.labels)
         return cls(tuple(_items(bundle) for bundle in bundles), placement.strategy, labels, _items(placement.besides))
 
@@ -41,7 +41,7 @@ class Grant:
     """A reservation, and what of it is granted and used."""
 
     key: str
-    kind: Kind
+    kind: GrantKind
     seats: dict[int, tuple[str, GrantedSeat]] = field(default_factory=dict)  # by bundle: the node, and what is there
     used: set[int] = field(default_factory=set)  # bundles that a trial has
     is_broken: bool = False  # it was whole, and has lost a part
@@ -58,8 +58,8 @@ class GrantedCapacity:
     def __init__(self, session: Granting, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = session, clock
         self._grants: dict[str, Grant] = {}
-        self._wanted: Counter[Kind] = Counter()  # since they were last counted
-        self._kinds: set[Kind] = set()  # of all trials so far
+        self._wanted: Counter[GrantKind] = Counter()  # since they were last counted
+        self._kinds: set[GrantKind] = set()  # of all trials so far
         self._leaving: set[str] = set()  # nodes that will go away
         self._numbers = itertools.count(1)
         self._settled: Any = None
@@ -68,7 +68,7 @@ class GrantedCapacity:
     # Trials
 
     def place(self, bundles: Bundles, placement: BundlePlacement = PLAIN) -> Shares | None:
-        kind = Kind.of(bundles, placement)
+        kind = GrantKind.of(bundles, placement)
         grant = next((g for g in self._grants.values() if g.kind == kind and self._is_free(g)), None)
         if grant is not None:
             return self._taken((grant, number) for number in grant.seats)
@@ -80,7 +80,7 @@ class GrantedCapacity:
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
         """Where trials differ in what they need, the next one may be of another kind."""
-        kind = Kind.of(bundles, placement)
+        kind = GrantKind.of(bundles, placement)
         self._kinds.add(kind)
         if len(self._kinds) == 1:
             self._wanted[kind] += max(0, count)
@@ -109,7 +109,7 @@ class GrantedCapacity:
     def _is_leaving(self, grant: Grant) -> bool:
         return any(node in self._leaving for node, _ in grant.seats.values())
 
-    def _loose(self, kind: Kind) -> list[tuple[Grant, int]] | None:
+    def _loose(self, kind: GrantKind) -> list[tuple[Grant, int]] | None:
         """What the cluster has granted once more of broken reservations, for those who lost a part of them."""
         found: list[tuple[Grant, int]] = []
         for wanted in kind.bundles:
@@ -142,7 +142,7 @@ class GrantedCapacity:
         if wanted == self._settled and now < self._settle_at:
             return
         self._settled, self._settle_at = wanted, now + _LOOK_EVERY_S
-        spare: dict[Kind, list[Grant]] = {kind: [] for kind in wanted}
+        spare: dict[GrantKind, list[Grant]] = {kind: [] for kind in wanted}
         for grant in self._grants.values():
             if not grant.used and not grant.is_broken:
                 spare.setdefault(grant.kind, []).append(grant)
@@ -162,7 +162,7 @@ class GrantedCapacity:
             if grant.kept_since <= since:
                 self._let_go(grant)
 
-    def _reserve(self, kind: Kind) -> None:
+    def _reserve(self, kind: GrantKind) -> None:
         grant = Grant(f"{next(self._numbers)}", kind)
         self._grants[grant.key] = grant
         bundles = [{**dict(bundle), **dict(kind.besides)} for bundle in kind.bundles]

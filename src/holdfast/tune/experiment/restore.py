@@ -10,7 +10,7 @@ from msgspec import structs
 
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment import records as core
-from holdfast.core.experiment.requests import AnyRequest, Exploit, SetConfig
+from holdfast.core.experiment.scheduler_requests import AnyRequest, Exploit, SetConfig
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.run.state import Outcome
 from holdfast.runs.past import read_past

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.experiment.policy import Requests
-from holdfast.core.experiment.requests import KNOWN
+from holdfast.core.experiment.policy import Policy, Requests
+from holdfast.core.experiment.scheduler_requests import KNOWN
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import ERROR, Trial
 from holdfast.core.metric_names import flat_items, lookup
@@ -32,7 +32,7 @@ _NEVER = 1 << 60
 
 
 @dataclass(frozen=True)
-class UserPolicy:
+class UserPolicy(Policy):
     """``resources_of`` says what a trial with a config needs."""
 
     searcher: Searcher
@@ -43,9 +43,8 @@ class UserPolicy:
     resources_of: Callable[[dict[str, Any]], Bundles]
     metric: str | None = None
 
-    @property
-    def needs_population(self) -> bool:
-        return self.scheduler.needs_population
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs_population", self.scheduler.needs_population)
 
     @cached_property
     def gives_whole_configs(self) -> bool:

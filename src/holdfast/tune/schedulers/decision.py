@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from holdfast.core.experiment.requests import Exploit, Request, Resize, Save, SetConfig, StopTrial
+from holdfast.core.experiment.scheduler_requests import Exploit, Request, Resize, Save, SetConfig, StopTrial
 
 Action = Literal["CONTINUE", "PAUSE", "STOP", "ERROR"]
 __all__ = ["Action", "Decision", "Exploit", "Request", "Resize", "Save", "SetConfig", "StopTrial", "policy_rows"]

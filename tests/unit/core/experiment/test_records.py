@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.core.experiment import events as ev
-from holdfast.core.experiment.policy import SilentPolicy
+from holdfast.core.experiment.policy import Policy
 from holdfast.core.experiment.records import entry_of, event_of, replayed
-from holdfast.core.experiment.requests import Exploit, Resize, Save, SetConfig, StopTrial
+from holdfast.core.experiment.scheduler_requests import Exploit, Resize, Save, SetConfig, StopTrial
 from holdfast.core.experiment.state import ExperimentState
 
 
@@ -92,7 +92,7 @@ def test_a_record_of_a_later_version_is_passed_over_and_a_lost_one_costs_its_tri
     ]
     state = ExperimentState()
     records = [Written(float(n), *entry) for n, entry in enumerate(entries)]
-    assert len(list(replayed(state, records, SilentPolicy()))) == len(entries) - 1
+    assert len(list(replayed(state, records, Policy()))) == len(entries) - 1
     assert list(state.trials) == ["t"]
     assert (state.spent_s, state.changed) == (5.0, 5.0)
 
@@ -103,5 +103,5 @@ def test_the_time_between_two_drivers_is_not_spent() -> None:
     entries = [(0.0, began), (4.0, None), (100.0, None), (100.0, {**began, "epoch": 2, "spent_s": 4.0}), (103.0, None)]
     records = [Written(at, "Began" if body else "CallbacksTold", body or {"count": 1}) for at, body in entries]
     state = ExperimentState()
-    list(replayed(state, records, SilentPolicy()))
+    list(replayed(state, records, Policy()))
     assert state.spent_s == 7.0
