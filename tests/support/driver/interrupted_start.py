@@ -17,7 +17,8 @@ from holdfast import train, tune
 POINTS = 40
 PATIENCE_S = 10.0
 TICKS = 3000
-STARTED = {"training": "_start_group", "tuning": "fill", "in_process": "perform"}  # the function that ends the start
+# The function that ends the start
+STARTED = {"training": "_start_group", "tuning": "_advance", "in_process": "perform"}
 
 
 def train_fn(config: dict[str, Any]) -> None:

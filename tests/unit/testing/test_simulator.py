@@ -15,13 +15,23 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 SCHEDULES = 20_000
 SEEDS_FOR_A_MUTANT = 5_000
-SEEDS_FOR_A_RARE_ONE = 30_000
+SEEDS_FOR_A_RARE_ONE = 100_000
 
 
 def keeps_two_far_away(schedule: Schedule) -> bool:
     spec = schedule.spec
     waits = spec.scored or spec.sync_period_s > 0
     return spec.remote and spec.num_to_keep == 2 and not waits and schedule.workload.files_every[0] == 1
+
+
+def kills_two_drivers_of_a_node_that_is_cut_off(schedule: Schedule) -> bool:
+    kills = [kind for kind in schedule.faults if "driver" in kind]
+    return "driver killed while a node is cut off" in kills and len(kills) > 1
+
+
+def stops_while_nodes_fail(schedule: Schedule) -> bool:
+    kinds = schedule.faults
+    return any("stop asked" in kind for kind in kinds) and any("node" in kind for kind in kinds)
 
 
 RARE: dict[Mutant, Callable[[Schedule], bool]] = {  # noticed in few schedules, all like these: only these are played
@@ -31,9 +41,8 @@ RARE: dict[Mutant, Callable[[Schedule], bool]] = {  # noticed in few schedules, 
     mutants_of_groups.forgets_that_an_error_came_too_often: lambda s: "bug at one report" in s.faults,
     mutants_of_groups.finishes_though_it_was_asked_to_stop: lambda s: "stop asked with grace" in s.faults,
     mutants_of_groups.keeps_to_a_point_that_was_given_up: lambda s: "node drained" in s.faults,
-    mutants_of_groups.forgets_who_may_still_train_when_another_driver_dies: lambda s: (
-        "driver killed while a node is cut off" in s.faults
-    ),
+    mutants_of_groups.forgets_who_may_still_train_when_another_driver_dies: kills_two_drivers_of_a_node_that_is_cut_off,
+    mutants_of_groups.goes_on_for_a_cause_that_comes_after_a_stop: stops_while_nodes_fail,
 }
 
 
