@@ -66,10 +66,10 @@ class _DyingDriver:
     def install(self) -> None:
         commit, rename, sync = CheckpointStore.commit, Disk.rename, Disk.sync
 
-        def committing(store: CheckpointStore, manifest: Manifest, shards: Any) -> Manifest:
+        def committing(store: CheckpointStore, manifest: Manifest, *args: Any, **kwargs: Any) -> Manifest:
             if manifest.report >= self._fault.step:
                 self._committing = manifest
-            done = commit(store, manifest, shards)
+            done = commit(store, manifest, *args, **kwargs)
             self._is_committed = self._committing is not None
             return done
 
