@@ -10,7 +10,7 @@ import msgspec
 from holdfast.cli import experiments, output, paths
 from holdfast.errors import HoldfastError
 from holdfast.runs.stored_experiment import StoredExperiment, open_stored
-from holdfast.store.location import Location
+from holdfast.store.location import MISSING, Location
 from holdfast.store.parallel import in_parallel
 from holdfast.store.run_at import run_at
 
@@ -46,7 +46,7 @@ def _runs(storage: Location, is_default: bool) -> list[Location]:
     names = run_at(storage, paths.PATIENCE_S).directories()  # first: what may not be read is not a run for that
     if paths.is_run(storage):
         return [storage]
-    if storage.local_problem and not (is_default and storage.local_problem == "does not exist"):
+    if storage.local_problem and not (is_default and storage.local_problem == MISSING):
         raise ValueError(f"{storage} {storage.local_problem}. Give the storage_path of your runs.")
     return paths.runs_below(storage, names)
 

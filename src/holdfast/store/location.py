@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast.store.objects.base import ObjectStore
 
+NOT_A_DIRECTORY, MISSING = "is not a directory", "does not exist"  # why no run can be at a local path
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*)://")
 _SCHEMES = {
     "s3": "s3",
@@ -68,7 +69,7 @@ class Location:
         path = self.path
         if path is None or path.is_dir():
             return None
-        return "is no directory" if path.exists() else "does not exist"
+        return NOT_A_DIRECTORY if path.exists() else MISSING
 
     @property
     def takes_uploads(self) -> bool:

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from holdfast.core.experiment import events as ev
+from holdfast.core.experiment.advance import NEVER_RESUMED
 from holdfast.core.experiment.policy import Policy
 from holdfast.core.experiment.records import event_of
 from holdfast.core.experiment.state import ExperimentState
@@ -109,7 +110,7 @@ class ExperimentJudge:
 
     def _check_end(self, event: ev.Ended, trial: Trial | None) -> None:
         self._failed = self._failed or (bool(event.error) and self._schedule.fail_fast)
-        given_up = "nothing let it go on" in event.reason
+        given_up = event.reason == NEVER_RESUMED
         lawful = not given_up or (self._idled and trial is not None and trial.status != RUNNING)
         expect(lawful, "the scheduler is asked before paused trials are given up", event.trial)
         expect("from outside" not in event.error, "what the experiment stops does not fail", event.trial)

@@ -64,7 +64,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     """
     try:
         return json.dumps(value, default=_plain, indent=indent, sort_keys=indent is not None)
-    except TypeError:  # keys that are no strings, or not all of one kind
+    except TypeError:  # keys that are not strings, or of several types
         return json.dumps(_with_text_keys(value), default=_plain, indent=indent, sort_keys=indent is not None)
 
 

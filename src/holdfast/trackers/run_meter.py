@@ -124,7 +124,7 @@ class Meter(Collector):
         yield self._counter("reports_total", "Reports of rank 0, those that were taken back included.", self._made)
         yield self._counter("steps_lost_total", "Reports that restarts have taken back.", self._lost)
         yield self._counter("failures_total", "Failures of the group of workers.", self._failures, "cause")
-        yield self._counter("restarts_total", "Groups that were started anew.", self._restarts, "cause")
+        yield self._counter("restarts_total", "Attempts after the first.", self._restarts, "cause")
         yield self._counter("warnings_total", "Warnings.", self._warnings)
         yield self._counter("checkpoints_total", "Checkpoints that became durable.", self._committed)
         yield self._histogram("checkpoint_seconds", "From the first file staged until durable.")

@@ -1,6 +1,6 @@
 """What a train function calls. Each function checks its arguments and hands over to the worker's session.
 
-``report()`` is no barrier: it returns when the files are staged on this machine.
+``report()`` is not a barrier: it returns when the files are staged on this machine.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import ObjectMissingError
 from holdfast.store import download
-from holdfast.store.location import Location
+from holdfast.store.location import MISSING, NOT_A_DIRECTORY, Location
 
 METADATA_FILE = ".metadata.json"
 
@@ -146,8 +146,8 @@ class Checkpoint:
     def _check_exists(self) -> None:
         if self.exists():
             return
-        is_file = self.location.local_problem == "is no directory"
-        what = "is no directory" if is_file else "does not exist (deleted, moved, or on another host)"
+        is_file = self.location.local_problem == NOT_A_DIRECTORY
+        what = NOT_A_DIRECTORY if is_file else f"{MISSING} (deleted, moved, or on another host)"
         raise FileNotFoundError(f"The checkpoint {self.path} {what}; a checkpoint is a directory of files")
 
     def __getstate__(self) -> dict[str, Any]:

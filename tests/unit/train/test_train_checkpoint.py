@@ -194,7 +194,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match="does not exist"):
             use()
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileNotFoundError, match="is no directory"):
+    with pytest.raises(FileNotFoundError, match="is not a directory"):
         Checkpoint(tmp_path / "file").to_directory()
 
 

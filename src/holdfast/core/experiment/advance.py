@@ -14,7 +14,8 @@ from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import PAUSED, PENDING, Trial
 from holdfast.core.experiment.trials import after_the_end
 
-MOST_MISFITS = 100  # an experiment without end would go on with them for ever
+NEVER_RESUMED = "it was paused, and no scheduler resumed it"
+MOST_MISFITS = 100  # else an endless experiment would only ever add such trials
 
 
 class FreeCapacity(Protocol):
@@ -50,7 +51,7 @@ def advance(
 
 def begin(state: ExperimentState, resumption: Resumption, finished: frozenset[str]) -> Iterator[ev.Event]:
     """What a driver does first with the trials of those before it, each to happen before the next is asked for. No
-    process is left of them; ``finished`` are those whose runs had come to a good end that nobody has written down."""
+    process is left of them; ``finished`` are those whose runs had finished, which the journal does not say yet."""
     for trial in list(state.awaiting.values()):
         came_to_its_end = trial.trial_id in finished and trial.awaits not in ("STOP", "ERROR")
         yield ev.Ended(trial.trial_id) if came_to_its_end else after_the_end(trial)
@@ -124,5 +125,4 @@ def _next_end(state: ExperimentState, policy: Policy, is_ready: bool) -> list[do
     driver.idled = not driver.idled
     if driver.idled:
         return [do.Decide(ev.Idled())]
-    why = "it was paused, and nothing let it go on"
-    return [do.Decide(ev.Ended(trial.trial_id, "", why)) for trial in live]
+    return [do.Decide(ev.Ended(trial.trial_id, "", NEVER_RESUMED)) for trial in live]

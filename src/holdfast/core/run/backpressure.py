@@ -21,7 +21,7 @@ class Behind(NamedTuple):
 
 
 def must_wait(behind: Behind, already: bool, limit: int, free: int | None, most: int = MOST_WAITING) -> bool:
-    """Whether reports with files wait. What is whole gets to storage without its workers, so they cannot wait for ever.
+    """Whether reports with files wait. What is whole gets to storage without its workers, so they cannot wait forever.
 
     ``limit``: bytes that may wait; 0 for half of the space that staging could fill. ``free``: bytes, if it is known.
     """

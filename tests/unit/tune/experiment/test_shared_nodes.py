@@ -19,30 +19,13 @@ from holdfast.driver.plan import Plan
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
+from holdfast.testing.simulated_trials import CONFIGURE
 from holdfast.tune.experiment.shared_nodes import SharedNodes, TrialEngine
 from holdfast.tune.experiment.trial_run import TrialRun
 from holdfast.tune.experiment.trial_runtime import SharedByTrials, TrialRuntime
 from holdfast.tune.experiment.trial_storage import JournalBatch, TrialHistory
 from holdfast.wire import messages as wire
 
-CONFIGURE = wire.Configure(
-    node_id="",
-    run_name="t",
-    run_dir="/nowhere",
-    payload=b"",
-    env={},
-    sys_path=[],
-    argv=[],
-    cwd=b"",
-    essential=[],
-    preload=[],
-    start_method="fork",
-    stop_grace_s=1.0,
-    metadata={},
-    validates=False,
-    patience_s=1.0,
-    node_timeout_s=10.0,
-)
 ONE_CPU = [{"CPU": 1.0}]
 
 
