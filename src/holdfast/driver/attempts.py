@@ -9,13 +9,13 @@ from holdfast.core.run import commands as do
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 
+from .node_registry import NodeRegistry
 from .outbox import Outbox
-from .placement import Placement
 from .site import Site
 
 
 class Attempts:
-    def __init__(self, nodes: Placement, outbox: Outbox, layout: RunLayout, site: Site) -> None:
+    def __init__(self, nodes: NodeRegistry, outbox: Outbox, layout: RunLayout, site: Site) -> None:
         self._nodes, self._outbox, self._layout, self._site = nodes, outbox, layout, site
         self._waiting: do.StartGroup | None = None  # for a node
         self._homes: dict[int, dict[int, str]] = {}  # generation -> rank -> node

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.run import events as ev
+from holdfast.core.run.placement import WorkerNeeds
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
 from holdfast.runs.past import Past
@@ -17,9 +18,9 @@ from .attempts import Attempts
 from .backpressure import StorageLag
 from .effects import Effect, Now, Warn
 from .handover import HandoverNotices
+from .node_registry import NodeRegistry
 from .outbox import Outbox
 from .peers import Peers
-from .placement import Placement
 from .plan import Plan
 from .reports import ReportBook
 from .requests import Requests
@@ -42,7 +43,7 @@ class DriverState:
         self.stacks = Stacks()
         layout, emit = RunLayout(site.run_dir), self.emit
         least = plan.spec.min_workers or plan.spec.num_workers
-        self.nodes = Placement(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least)
+        self.nodes = NodeRegistry(WorkerNeeds(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least))
         self.outbox = Outbox(self.nodes, emit, site.is_remote, site.keeps_files)
         self.peers = Peers(self.nodes, self.outbox.send)
         self.attempts = Attempts(self.nodes, self.outbox, layout, site)

@@ -10,12 +10,12 @@ from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import HandoverAt, Notice
 
 from .attempts import Attempts
+from .node_registry import NodeRegistry
 from .outbox import Outbox
-from .placement import Placement
 
 
 class HandoverNotices:
-    def __init__(self, nodes: Placement, outbox: Outbox, attempts: Attempts) -> None:
+    def __init__(self, nodes: NodeRegistry, outbox: Outbox, attempts: Attempts) -> None:
         self._nodes, self._outbox, self._attempts = nodes, outbox, attempts
         self.notice: Notice | None = None  # the last one
         self._number = 0

@@ -14,7 +14,7 @@ from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Pressure
 
 from .effects import Effect, Send
-from .placement import Placement
+from .node_registry import NodeRegistry
 
 Report = tuple[int, int]  # (generation, index)
 _NOBODY = ""  # the node of an order that any node may carry out, and none is there
@@ -30,7 +30,7 @@ class Kind(Enum):
 
 class Outbox:
     def __init__(
-        self, nodes: Placement, emit: Callable[[Effect], None], is_remote: bool = False, keeps_files: bool = False
+        self, nodes: NodeRegistry, emit: Callable[[Effect], None], is_remote: bool = False, keeps_files: bool = False
     ) -> None:
         """``is_remote``: each node has what its workers staged for itself. ``keeps_files``: a node that is lost comes
         back with its files."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.wire import messages as wire
 
-from .placement import Placement
+from .node_registry import NodeRegistry
 
 _MOST = 8  # nodes that a new one meets: with many of them all pairs would be too many
 _ATTEMPTS = 2  # one may have been going away at the first
@@ -26,7 +26,7 @@ class _Meeting:
 
 
 class Peers:
-    def __init__(self, nodes: Placement, send: Callable[[str, wire.Message], None]) -> None:
+    def __init__(self, nodes: NodeRegistry, send: Callable[[str, wire.Message], None]) -> None:
         self._nodes, self._send = nodes, send
         self._arranged = 0
         self._meetings: dict[int, _Meeting] = {}  # by number, until their outcome is known

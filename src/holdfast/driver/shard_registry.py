@@ -22,13 +22,13 @@ from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Durable
 
 from .attempts import Attempts
+from .node_registry import NodeRegistry
 from .outbox import Kind, Outbox, Report
-from .placement import Placement
 from .site import Site
 
 
 class ShardRegistry:
-    def __init__(self, nodes: Placement, outbox: Outbox, attempts: Attempts, layout: RunLayout, site: Site) -> None:
+    def __init__(self, nodes: NodeRegistry, outbox: Outbox, attempts: Attempts, layout: RunLayout, site: Site) -> None:
         self._nodes, self._outbox, self._attempts, self._layout, self._site = nodes, outbox, attempts, layout, site
         self._shards: dict[Report, dict[int, Shard]] = {}  # by rank, sealed
         self._gathered: dict[Report, Manifest] = {}  # whole, and not known to be in storage

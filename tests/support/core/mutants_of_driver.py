@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.run import backpressure, reconciliation
+from holdfast.core.run import backpressure, placement, reconciliation
 from holdfast.core.run import events as ev
 from holdfast.core.run.reconciliation import Stock
 from holdfast.core.run.state import HandoverReason
 from holdfast.driver import adoption, handover, inbound, kernel
 from holdfast.driver.attempts import Attempts
 from holdfast.driver.outbox import Outbox
-from holdfast.driver.placement import Placement
 from holdfast.driver.shard_registry import ShardRegistry
 from holdfast.driver.startup import Startup
 
@@ -80,8 +79,8 @@ def never_lets_workers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def places_more_on_a_node_than_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = Placement._room
-    monkeypatch.setattr(Placement, "_room", lambda self, node: good(self, node) + 1)
+    good = placement.capacity_of
+    monkeypatch.setattr(placement, "capacity_of", lambda node, needs: good(node, needs) + 1)
 
 
 def acts_before_it_is_journalled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.run.placement import WorkerNeeds
+from holdfast.driver.node_registry import NodeRegistry
 from holdfast.driver.peers import Peers
-from holdfast.driver.placement import Placement
 from holdfast.node import peer_check
 from holdfast.wire import messages as wire
 
@@ -136,7 +137,7 @@ class Nodes:
     """Agents in miniature: those of ``walls`` (from, to) do not get through."""
 
     def __init__(self, *ids: str, walls: set[tuple[str, str]] = frozenset(), least: int = 1) -> None:  # type: ignore[assignment]
-        self.roster = Placement(1.0, 0.0, "PACK", least)
+        self.roster = NodeRegistry(WorkerNeeds(1.0, 0.0, "PACK", least))
         self.walls = walls
         self.said: list[tuple[str, Any]] = []
         self.sent: list[tuple[str, wire.Message]] = []

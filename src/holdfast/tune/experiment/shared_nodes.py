@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from holdfast.driver.placement import place_of
+from holdfast.driver.node_registry import place_of
 from holdfast.engine.engine_interface import Engine, EngineSession, Granting, Inbox
 from holdfast.tune.experiment.capacity import Bundles, NodeCapacity, Share, Shares, TrialCapacity
 from holdfast.tune.experiment.granted_capacity import GrantedCapacity

@@ -2,12 +2,13 @@
 
 import pytest
 
-from holdfast.driver.placement import Placement
+from holdfast.core.run.placement import WorkerNeeds
+from holdfast.driver.node_registry import NodeRegistry
 from holdfast.wire.messages import NodeReady
 
 
-def roster(cpus: float, gpus: float, *, node_cpus: float = 100.0, node_gpus: float = 0.0) -> Placement:
-    made = Placement(cpus, gpus, "PACK", 1)
+def registry(cpus: float, gpus: float, *, node_cpus: float = 100.0, node_gpus: float = 0.0) -> NodeRegistry:
+    made = NodeRegistry(WorkerNeeds(cpus, gpus, "PACK", 1))
     made.ready(NodeReady("a", 1, node_cpus, gpus=node_gpus))
     return made
 
@@ -27,7 +28,7 @@ def roster(cpus: float, gpus: float, *, node_cpus: float = 100.0, node_gpus: flo
     ],
 )
 def test_room(cpus: float, gpus: float, node_cpus: float, node_gpus: float, room: int) -> None:
-    places = roster(cpus, gpus, node_cpus=node_cpus, node_gpus=node_gpus).place(1000)
+    places = registry(cpus, gpus, node_cpus=node_cpus, node_gpus=node_gpus).place(1000)
     assert sum(map(len, places.values())) == room
 
 
@@ -43,5 +44,5 @@ def test_room(cpus: float, gpus: float, node_cpus: float, node_gpus: float, room
     ],
 )
 def test_devices(gpus: float, devices: list[list[int]]) -> None:
-    (places,) = roster(1.0, gpus, node_cpus=4.0, node_gpus=8.0).place(4).values()
+    (places,) = registry(1.0, gpus, node_cpus=4.0, node_gpus=8.0).place(4).values()
     assert [place.devices for place in places] == devices

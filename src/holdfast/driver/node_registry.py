@@ -1,0 +1,119 @@
+"""The nodes that a run has, and what is known of each. Which worker goes where is decided in ``core/run/placement``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+
+from holdfast.core.run import placement
+from holdfast.core.run.placement import KnownNode, WorkerNeeds
+from holdfast.wire.messages import NodeReady, Seat
+from holdfast.wire.worker_messages import Place
+
+
+def place_of(message: NodeReady) -> str:
+    """The node on its machine, if workers may outlive their driver there; else empty."""
+    return f"{message.node_id}@{message.machine}" if message.machine else ""
+
+
+class NodeRegistry:
+    def __init__(self, needs: WorkerNeeds) -> None:
+        self._needs = needs
+        self._joining: set[str] = set()
+        self._nodes: dict[str, KnownNode] = {}
+        self._resting: set[str] = set()
+        self._clear: set[str] = set()  # places that others have found clear
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no node is on its way."""
+        return not self._joining
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self._nodes)
+
+    def joining(self, id: str) -> None:
+        self._joining.add(id)
+
+    def ready(self, message: NodeReady) -> None:
+        self._joining.discard(message.node_id)
+        what = (message.cpus, message.gpus, message.address, _granted(message.seats))
+        node = KnownNode(message.node_id, *what, place_of(message), message.clear)
+        node.resting = node.id in self._resting
+        self._nodes[node.id] = node
+
+    def seat(self, id: str, seats: list[Seat]) -> None:
+        if id in self._nodes:
+            self._nodes[id].seats = _granted(seats)
+
+    def lost(self, id: str) -> bool:
+        """Whether it was there, or on its way."""
+        was_joining = id in self._joining
+        self._joining.discard(id)
+        return self._nodes.pop(id, None) is not None or was_joining
+
+    def drain(self, id: str) -> None:
+        if id in self._nodes:
+            self._nodes[id].draining = True
+
+    def rest(self, id: str, on: bool) -> None:
+        self._resting = self._resting | {id} if on else self._resting - {id}
+        if id in self._nodes:
+            self._nodes[id].resting = on
+
+    def mark_unfit(self, id: str) -> None:
+        if id in self._nodes:
+            self._nodes[id].unfit = True
+
+    def set_apart(self, ids: Collection[str]) -> None:
+        for node in self._nodes.values():
+            node.apart = node.id in ids
+
+    def is_draining(self, id: str) -> bool:
+        return id in self._nodes and self._nodes[id].draining
+
+    def address(self, id: str) -> str:
+        return self._nodes[id].address
+
+    def slots(self) -> float:
+        """How many workers there is room for; it may be endless."""
+        return sum(placement.capacity_of(node, self._needs) for node in self._usable())
+
+    def slots_up_to(self, most: int) -> int:
+        """The same, as far as it is wanted."""
+        slots = self.slots()
+        return most if math.isinf(slots) else int(slots)
+
+    def usable(self) -> list[str]:
+        return [node.id for node in self._usable()]
+
+    def clear_among(self, places: Iterable[str]) -> list[str]:
+        """Those on which workers could outlive their driver, and none has."""
+        clear = self._clear | {node.place for node in self._nodes.values() if node.clear}
+        return [place for place in places if place in clear]
+
+    def mark_clear(self, places: Iterable[str]) -> None:
+        self._clear.update(places)
+
+    def leased(self, world_size: int) -> list[str]:
+        """The places across a network that a group would take."""
+        return [place for id in self.place(world_size) if (place := self._nodes[id].place)]
+
+    def place(self, world_size: int, leased: Collection[str] | None = None) -> dict[str, list[Place]]:
+        """By node. Ranks that are on one node follow each other. Of the places across a network, only those."""
+        nodes = [node for node in self._usable() if leased is None or not node.place or node.place in leased]
+        placed: dict[str, list[Place]] = {}
+        rank, cpus = 0, self._needs.cpus
+        for node_rank, (node, count) in enumerate(placement.distribute(nodes, world_size, self._needs)):
+            sees, devices = placement.devices(node, count, self._needs)
+            placed[node.id] = [Place(rank + i, i, count, node_rank, cpus, devices[i], sees) for i in range(count)]
+            rank += count
+        return placed
+
+    def _usable(self) -> list[KnownNode]:
+        return placement.usable(self._nodes.values(), self._needs)
+
+
+def _granted(seats: list[Seat] | None) -> list[list[str]] | None:
+    return None if seats is None else [seat.gpus for seat in seats]
