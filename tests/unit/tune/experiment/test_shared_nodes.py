@@ -12,9 +12,10 @@ import msgspec
 
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.run import events as ev
+from holdfast.core.run.placement import WorkerNeeds
 from holdfast.core.run.state import RunSpec
 from holdfast.driver.inbound import Inbound
-from holdfast.driver.placement import Placement
+from holdfast.driver.node_registry import NodeRegistry
 from holdfast.driver.plan import Plan
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
@@ -85,7 +86,7 @@ def test_a_node_that_was_lost_is_not_said_to_be_clear_until_it_is_back() -> None
 
 
 def test_a_driver_that_hears_so_doubts_that_node_no_longer() -> None:
-    nodes, heard = Placement(1.0, 0.0, "PACK", 1), deque[ev.Event]()
+    nodes, heard = NodeRegistry(WorkerNeeds(1.0, 0.0, "PACK", 1)), deque[ev.Event]()
     known: Any = SimpleNamespace(nodes=nodes, run=SimpleNamespace(doubted=frozenset({"n1@m"})), queue=heard)
     startup: Any = None
     Inbound(known, startup, lambda: None).hear("", wire.PlacesClear(["n1@m", "n2@m"]))
