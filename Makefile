@@ -5,19 +5,24 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 OLDEST_VENV := .venv-oldest
 FRAMEWORKS_VENV := .venv-frameworks
+BROWSER_VENV := .venv-browser
 # The builds for CPUs, and not what the extras name: xgboost comes with gigabytes of CUDA.
 FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" xgboost-cpu lightgbm scikit-learn pandas
+HOROVOD_VENV := .venv-horovod
+HOROVOD := horovod==0.28.1
+SEARCHERS_VENV := .venv-searchers
 DEMO_VENV := .venv-demo
 OLDEST_RAY := 2.49.2
 SECONDS ?= 60
 RUNS ?= 200
 MINUTES ?= 60
 KILLS ?= 50
+JOBS ?= 1
 SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks storms docs benchmark clean
+.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks horovod extras browser paint searchers storms docs benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,14 +43,14 @@ lint: setup ## ruff: rules and formatting
 types: setup ## mypy --strict
 	$(VENV)/bin/mypy
 
-simulate: setup ## fault schedules of runs, then of experiments, each for SECONDS=60
-	$(VENV)/bin/python -m holdfast.testing.simulator --seconds $(SECONDS)
-	$(VENV)/bin/python -m holdfast.testing.experiment_simulator --seconds $(SECONDS)
+simulate: setup ## fault schedules of runs, then of experiments, on all cores, each for SECONDS=60, or SCHEDULES=1000000 of them
+	$(VENV)/bin/python -m holdfast.testing.simulator $(if $(SCHEDULES),--seeds $(SCHEDULES),--seconds $(SECONDS))
+	$(VENV)/bin/python -m holdfast.testing.experiment_simulator $(if $(SCHEDULES),--seeds $(SCHEDULES),--seconds $(SECONDS))
 
 scale: setup ## a run of 10,000 workers, as stand-ins, with the real driver; the table of goals (SCALE_ARGS="--workers 1000")
 	$(VENV)/bin/python benchmarks/scale.py $(SCALE_ARGS)
 
-soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times
+soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times, DDP ranks 500 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \
 		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune -m soak -s
 
@@ -61,6 +66,23 @@ oldest: $(OLDEST_VENV)/.ready ## all tests on Ray, with the oldest release of it
 frameworks: $(FRAMEWORKS_VENV)/.ready ## Lightning, Transformers, TensorFlow, JAX, XGBoost, LightGBM: kills, restore, guides, examples
 	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/system/frameworks -m frameworks -s
 
+horovod: $(HOROVOD_VENV)/.built ## Horovod, built from its source (minutes): kills, restore, changes of size, guide, example
+	$(HOROVOD_VENV)/bin/python -m pytest tests/system/horovod -m horovod -s
+
+extras: setup ## each extra alone in a fresh environment: its names and its example, and the message without it
+	@links=$$($(PYTHON) -m pip config get global.find-links 2>/dev/null || true); \
+	if [ -n "$$links" ]; then UV_FIND_LINKS=$$(echo $$links | tr ' ' ','); export UV_FIND_LINKS; fi; \
+	TORCH="$(TORCH)" $(VENV)/bin/python -m pytest tests/system/extras -m extras
+
+browser: $(BROWSER_VENV)/.ready ## the pages of holdfast ui in a real browser: needs chromium (apt-get install chromium)
+	$(BROWSER_VENV)/bin/python -m pytest tests/system/browser -m browser -s
+
+searchers: $(SEARCHERS_VENV)/.ready ## searchers on HyperOpt, BayesOpt, Ax, Nevergrad, ZOOpt: kills and restores
+	$(SEARCHERS_VENV)/bin/python -m pytest tests/system/searchers -m searchers -s
+
+paint: $(BROWSER_VENV)/.ready ## holdfast ui at its limits: first paint, memory, and what a run loses by being watched
+	PYTHONPATH=tests $(BROWSER_VENV)/bin/python benchmarks/ui_pages.py
+
 storms: setup ## every storage fault at every request, and a kill at each of them, against S3 servers (an hour)
 	$(VENV)/bin/python -m pytest tests/system/object_stores -m soak -s
 
@@ -71,13 +93,14 @@ benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
-	rm -rf $(VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) $(FRAMEWORKS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) $(BROWSER_VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) $(FRAMEWORKS_VENV) $(HOROVOD_VENV) $(SEARCHERS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
 # uv does not read pip's configuration, so it is told where pip finds local wheels.
 # $(call install,environment,what to install after torch,--system-site-packages to use a torch that $(PYTHON) has)
 HAS_TORCH := import torch; assert [int(n) for n in torch.__version__.split(".")[:2]] >= [2, 4]
+comma := ,
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.x")'
 	@set -e; \
@@ -114,6 +137,27 @@ $(OLDEST_VENV)/.ready: pyproject.toml
 
 $(FRAMEWORKS_VENV)/.ready: pyproject.toml
 	$(call install,$(FRAMEWORKS_VENV),-e ".[torch]" $(FRAMEWORKS) pytest pytest-timeout pytest-xdist)
+
+$(HOROVOD_VENV)/.ready: pyproject.toml
+	$(call install,$(HOROVOD_VENV),-e ".[torch]" pandas pytest pytest-timeout pytest-xdist pip wheel "setuptools<81" packaging cffi psutil pyyaml)
+
+# The source of Horovod asks for C++14, and the headers of torch need C++17.
+$(HOROVOD_VENV)/.built: | $(HOROVOD_VENV)/.ready
+	rm -rf $(HOROVOD_VENV)/source && mkdir $(HOROVOD_VENV)/source
+	$(HOROVOD_VENV)/bin/python -m pip download --quiet --no-deps --no-binary :all: --no-build-isolation --dest $(HOROVOD_VENV)/source "$(HOROVOD)"
+	tar -xzf $(HOROVOD_VENV)/source/horovod-*.tar.gz -C $(HOROVOD_VENV)/source --strip-components 1
+	sed -i 's/set(CMAKE_CXX_STANDARD 14)/set(CMAKE_CXX_STANDARD 17)/' \
+		$(HOROVOD_VENV)/source/CMakeLists.txt $(HOROVOD_VENV)/source/horovod/torch/CMakeLists.txt
+	MAKEFLAGS=-j$(JOBS) HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 \
+		HOROVOD_WITHOUT_MXNET=1 $(HOROVOD_VENV)/bin/python -m pip install --quiet --no-build-isolation --no-deps $(HOROVOD_VENV)/source
+	rm -rf $(HOROVOD_VENV)/source
+	touch $@
+
+$(BROWSER_VENV)/.ready: pyproject.toml
+	$(call install,$(BROWSER_VENV),-e ".[ui]" numpy playwright "moto[server]" pytest pytest-timeout pytest-xdist)
+
+$(SEARCHERS_VENV)/.ready: pyproject.toml
+	$(call install,$(SEARCHERS_VENV),-e ".[torch$(comma)dataframe$(comma)optuna$(comma)hyperopt$(comma)bayesopt$(comma)ax$(comma)nevergrad$(comma)zoopt]" ConfigSpace pytest pytest-timeout pytest-xdist)
 
 $(BENCH_VENV)/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call install,$(BENCH_VENV),-r benchmarks/requirements.txt -e ".[torch]")

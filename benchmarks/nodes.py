@@ -20,7 +20,8 @@ STEP_S, CHECKPOINT_EVERY = 0.03, 20
 RESIZE_EVERY_S = 1.0
 WARM_STEPS, WARM_S = 60, 20.0
 TIMES_FASTER = 10
-KILLED, SHRUNK, GROWN = "node killed, another in reserve", "node killed, goes on with 1", "node joins, goes on with 2"
+KILLED = "node killed, another in reserve"
+SHRUNK, GROWN = "node killed, continues with 1", "node joins, continues with 2"
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Job:
             name: value,
             "TMPDIR": str(self.directory / "tmp"),
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("BENCHMARK_SOURCE")))),
             "RAY_TRAIN_V2_ENABLED": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
         }

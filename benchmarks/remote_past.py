@@ -21,8 +21,8 @@ from holdfast.store.location import Location
 from holdfast.store.manifests import FORMAT, Manifest
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.parallel import in_parallel
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_journal import RemoteJournal
 from holdfast.store.staging import FileEntry
 
 PATIENCE_S = 60.0

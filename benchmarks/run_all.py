@@ -27,6 +27,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 BENCHMARKS = (
     "recovery",
+    "live_recovery",
+    "frameworks",
     "nodes",
     "cold_start",
     "report_rate",

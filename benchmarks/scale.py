@@ -66,6 +66,14 @@ def play(workers: int, seconds: float, work: Path) -> dict[str, Any]:
     return summary(workers, agents, rack, told["agents"], told["driver"], records)
 
 
+def cpu_at(samples: list[Any], at: float) -> float:
+    """The CPU seconds that the driver had used by then, between two samples."""
+    before = max((s for s in samples if s[0] <= at), default=samples[0])
+    after = min((s for s in samples if s[0] >= at), default=samples[-1])
+    share = (at - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
+    return before[1] + share * (after[1] - before[1])
+
+
 def summary(
     workers: int, agents: int, rack: int, found: dict[str, Any], driver: dict[str, Any], records: list[Any]
 ) -> dict[str, Any]:
@@ -74,6 +82,8 @@ def summary(
     cores = (window[-1][1] - window[0][1]) / (window[-1][0] - window[0][0])
     turns = sorted(took for at, took in driver["turns"] if training["began"] <= at <= training["ended"])
     kinds = Counter(record.kind for record in records)
+    commit = found.pop("commit")
+    found["commit_cpu_s"] = cpu_at(driver["samples"], commit["durable"]) - cpu_at(driver["samples"], commit["staged"])
     return {
         "workers": workers,
         "agents": agents,
@@ -123,7 +133,11 @@ def table(results: list[dict[str, Any]]) -> str:
         figures = [goal.figure.format(result[goal.key]) if goal.key in result else "" for result in results]
         met = "yes" if results[-1][goal.key] <= limit else "NO"
         rows.append([goal.what, *figures, f"at most {limit:,g}", met])
-    others = {"turn_median_ms": "a turn of the loop, median, ms", "turn_p99_ms": "a turn of the loop, p99, ms"}
+    others = {
+        "commit_cpu_s": "driver's CPU time for that commit, s",
+        "turn_median_ms": "a turn of the loop, median, ms",
+        "turn_p99_ms": "a turn of the loop, p99, ms",
+    }
     others |= {"kill_recovered_s": "restart after a kill, s", "rack_recovered_s": "restart after the loss of a rack, s"}
     others |= {"start_s": "all agents connected and all workers started, s", "threads": "driver's threads"}
     for key, what in others.items():

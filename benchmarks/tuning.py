@@ -29,7 +29,7 @@ COMPARED = (  # what, how it is called, and how many times as fast as Ray Tune i
     ("trials", "trivial trials, a process each", 20.0),
     ("results-fifo", "results of one trial", 20.0),
     ("results-asha", "results of one trial, under ASHA", 20.0),
-    ("results-stop", "results of one trial, each decided on before it goes on", 0.0),
+    ("results-stop", "results of one trial, each decided on before it continues", 0.0),
     ("restore", "restore of 1,000 finished trials", 10.0),
 )
 SUBJECTS = [*(what for what, _, _ in COMPARED), "many"]
@@ -72,7 +72,7 @@ def compare(
     findings.samples[title] = samples
     unit = "s" if job == "restore" else "a second"
     shown = {system: summary(values).show(unit) for system, values in samples.items()}
-    optuna = measure_optuna(work, findings) if job == "trials" else ""
+    optuna = measure_optuna(work, findings) if job == "trials" and len(systems) > 1 else ""
     times = ""
     if len(samples) == 2:
         ours, theirs = (summary(samples[system]).median for system in ("holdfast", "ray"))

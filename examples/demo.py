@@ -112,7 +112,7 @@ def play(scene: Path, rank: int, step: int, first_step: int) -> None:
         killed.write_text(repr(time.time()))
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == KILL_RANK and step == first_step and killed.exists():
-        print(f"step {step}: I am pid {os.getpid()}, and I go on", flush=True)
+        print(f"step {step}: I am pid {os.getpid()}, and I continue", flush=True)
         recovered.write_text(repr(time.time() - float(killed.read_text())))
 
 

@@ -1,4 +1,4 @@
-"""A driver that dies: the same command goes on where the run was.
+"""A driver that dies: the same command resumes where the run was.
 
     python examples/driver_failure.py --storage-path runs --run-name my-run
     kill -9 <the driver's pid>     (or Ctrl+C, or pull the plug)

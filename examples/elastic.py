@@ -4,7 +4,7 @@
 
 The cluster is made of logical nodes of this machine, so that you can watch it: one node at first, a second one that
 joins and is lost without a warning, a third one that takes its place and is announced to go. The train function has
-nothing to do with that: it saves what it needs to go on, and saves at once when it is asked to.
+nothing to do with that: it saves what it needs to continue, and saves at once when it is asked to.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ SAMPLES, GLOBAL_BATCH, SEED = 1500, 48, 0
 
 
 class NoisySine(Dataset[Any]):
-    """A curve with noise that is drawn anew whenever a sample is read."""
+    """A curve with noise that is drawn again whenever a sample is read."""
 
     def __len__(self) -> int:
         return SAMPLES

@@ -1,4 +1,4 @@
-"""Retention by score: the two best checkpoints stay, and the newest, from which a failed run goes on.
+"""Retention by score: the two best checkpoints stay, and the newest, from which a failed run continues.
 
 python examples/keep_best.py
 """

@@ -2,7 +2,7 @@
 
     python examples/resume_from_checkpoint.py
 
-This is not the same as going on with a run: the second run has a directory, a history and epochs of its own.
+This is not the same as continuing with a run: the second run has a directory, a history and epochs of its own.
 Its train function is offered the other run's checkpoint at first, and its own ones after a failure, so each
 checkpoint says which task it was saved by.
 """

@@ -4,7 +4,7 @@
     kill -9 <the driver's pid>
     python examples/tune_auto_resume.py
 
-Trials that had finished do not run again. The others go on from their last checkpoints, and the scheduler and the
+Trials that had finished do not run again. The others resume from their last checkpoints, and the scheduler and the
 search from where they were: both are brought back by replaying the experiment's journal.
 """
 

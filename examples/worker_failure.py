@@ -1,4 +1,4 @@
-"""Workers that die: the run goes on from the last checkpoint that was reported.
+"""Workers that die: the run resumes from the last checkpoint that was reported.
 
     python examples/worker_failure.py
     kill -9 <one of the pids that it prints>     (in another terminal, up to three times)

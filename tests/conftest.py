@@ -22,14 +22,14 @@ process_control.adopt_orphans()  # what a killed driver leaves behind becomes ou
 
 
 def plant_seed() -> None:
-    """Have the seed that a script has, so that the tests' workers are forked and need not import torch anew.
+    """Have the seed that a script has, so that the tests' workers are forked and need not import torch again.
 
     Beside the threads of xdist none would be taken. They only wait for xdist's controller: a fork does them no harm.
     """
     import torch._dynamo  # noqa: F401  the slowest that workers need
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        patch.setattr(seed, "_is_safe", lambda: True)
+        patch.setattr(seed, "is_safe_to_fork", lambda: True)
         import holdfast.train.torch  # noqa: F401
     assert seed.planted() is not None
 

@@ -32,7 +32,7 @@ class CountingConnection(DriverConnection):
     world: World
 
     def say(self, message: wire.Message) -> None:
-        self.world.said += isinstance(message, wire.Reports | wire.NodeReports)
+        self.world.said += isinstance(message, wire.Reports | wire.NodeNews)
         super().say(message)
 
 
@@ -67,8 +67,9 @@ class StandIn:
                     self.stopped_at = time.time()
                 self.ranks = []
                 self.say(wire.WorkersGone(generation))
-            case wire.Seal(generation, rank, index):
-                self.say(wire.Sealed(generation, rank, index, [(f"shard-{rank}", len(CONTENT), world.digest, "")]))
+            case wire.Seal(generation, ranks, index):
+                files = {rank: [(f"shard-{rank}", len(CONTENT), world.digest, "")] for rank in ranks}
+                self.say(wire.NodeNews([wire.Sealed(generation, rank, index, files[rank]) for rank in ranks]))
             case Durable():
                 world.durable_at.setdefault(order.id, []).append(time.time())
             case wire.Probe():
@@ -187,6 +188,7 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     told = world.await_(lambda: any(len(at) == agents for at in world.durable_at.values()), "a commit")
     first = min(min(at) for at in world.durable_at.values())
     yield "commit_s", first - staged
+    yield "commit", {"staged": staged, "durable": first}
     yield "commit_told_s", told - staged
     world.train(between)
     victim = world.living[agents // 2]

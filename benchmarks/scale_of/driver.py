@@ -35,7 +35,7 @@ class StandInAgent:
         self._link.send(msgspec.structs.replace(configure, node_id=node.id))
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
-        self._link.serve(inbox, deliver)
+        self._link.converse(inbox, deliver)
 
     def send(self, message: wire.Message) -> None:
         self._link.send(message)
@@ -85,7 +85,7 @@ class StandIns(LocalCluster):
 
 
 class Gauge:
-    """What the process has used, every quarter of a second, and how long each turn of the loop took."""
+    """What the process has used, every tenth of a second, and how long each turn of the loop took."""
 
     def __init__(self) -> None:
         self.samples: list[tuple[float, float, int]] = []  # time, CPU seconds, threads
@@ -98,7 +98,7 @@ class Gauge:
         self._time_decisions()
 
     def _sample(self) -> None:
-        while not self._over.wait(0.25):
+        while not self._over.wait(0.1):
             self.samples.append((time.time(), time.process_time(), threading.active_count()))
 
     def _time_turns(self) -> None:

@@ -20,7 +20,7 @@ from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.runs import ledger
 from holdfast.runs.past import read_past
 from holdfast.store import journal
-from holdfast.store.journal import Journal
+from holdfast.store.journal import JournalFile
 from holdfast.store.layout import RunLayout
 
 DAYS, INTERRUPTIONS = 54, 419
@@ -60,7 +60,7 @@ def replay(workers: int, nodes: int, work: Path, stalls: dict[str, float]) -> di
     for name, stall_s in stalls.items():
         layout, reports = RunLayout(work / f"history-{name}"), {}
         layout.root.mkdir()
-        writer = Journal.open(layout, 1)[0]
+        writer = JournalFile.open(layout, 1)[0]
         for at, event in events(workers, nodes, stall_s, reports):
             writer.append([(type(event).__name__, msgspec.to_builtins(event))], at, sync=False)
         writer.close()

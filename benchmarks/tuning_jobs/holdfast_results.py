@@ -1,6 +1,6 @@
 """Results of one trial: how many a second, from the first to the end of fit().
 
-With "asha", its scheduler decides on them; with "stop", a function of the script does, on each before it goes on.
+With "asha", its scheduler decides on them; with "stop", a function of the script does, on each before it continues.
 """
 
 import json

@@ -3,7 +3,7 @@
     cd examples/cluster
     ray job submit --working-dir . -- python elastic.py --storage-path s3://bucket/runs --run-name curve --use-gpu
 
-The clusters of kuberay.yaml and launcher.yaml have 1 to 8 nodes for it. The same command goes on with a run that was
+The clusters of kuberay.yaml and launcher.yaml have 1 to 8 nodes for it. The same command resumes a run that was
 interrupted. A step is the same for any number of workers: each takes its part of one batch.
 """
 

@@ -15,6 +15,7 @@ def train_fn():
     lightgbm.train(
         {
             "objective": "regression",
+            "deterministic": True,
             "tree_learner": "data",
             "pre_partition": True,
             "verbose": -1,

@@ -7,15 +7,13 @@ if sys.platform == "win32":
 
 __version__ = "0.1.0"
 
-_LATER = {"data"}
-
 
 def __getattr__(name: str) -> object:
     if name == "LocalCluster":
         from holdfast.engine.local.local_cluster import LocalCluster
 
         return LocalCluster
-    if name in ("init", "shutdown"):
+    if name in ("cluster_resources", "init", "is_initialized", "shutdown"):
         from holdfast.engine import initial
 
         return getattr(initial, name)
@@ -23,6 +21,8 @@ def __getattr__(name: str) -> object:
         from holdfast import objects
 
         return getattr(objects, name)
-    if name in _LATER:
-        raise AttributeError(f"holdfast.{name} is not there yet in version {__version__}; holdfast.train is")
+    if name == "data":
+        import importlib
+
+        return importlib.import_module("holdfast.data")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -93,15 +93,34 @@ class WorkerGroupError(TrainingFailedError):
         return type(self), (self.error_message, self.worker_failures)
 
 
+def with_type_of_cause(error: WorkerGroupError) -> WorkerGroupError:
+    """The same error, which is also of the type of the exception that was raised first: ``except ValueError`` finds it.
+    The error as it is if there can be no such class."""
+    cause = next(iter(error.worker_failures.values()))
+    error.__cause__ = cause
+    if isinstance(cause, HoldfastError):
+        return error
+    own = {"__str__": lambda self: self.error_message, "__reduce__": lambda _self: (with_type_of_cause, (error,))}
+    kind: Any
+    try:
+        kind = type(type(cause).__name__, (WorkerGroupError, type(cause)), own)
+        made: WorkerGroupError = kind.__new__(kind, error.error_message)
+    except TypeError:
+        return error
+    made.__dict__.update({**cause.__dict__, **error.__dict__})
+    made.args, made.__cause__ = (error.error_message,), cause
+    return made
+
+
 class NCCLHangError(WorkerGroupError):
     """For ``except`` clauses of scripts from Ray. Here a hang is a ``WorkerGroupError`` with all ranks' stacks."""
 
 
 class ControllerError(TrainingFailedError):
-    """The driver itself could not go on: storage, a user's callback, an engine that cannot start."""
+    """The driver itself could not continue: storage, a user's callback, an engine that cannot start."""
 
     def __init__(self, controller_failure: Exception, remedy: str = "") -> None:
-        parts = [f"The driver could not go on: {message_of(controller_failure)}", remedy]
+        parts = [f"The driver could not continue: {message_of(controller_failure)}", remedy]
         super().__init__("\n".join(part for part in parts if part))
         self.controller_failure = controller_failure
         self.remedy = remedy
@@ -150,7 +169,7 @@ class PreemptionError(TrainingFailedError):
 
 
 class TuneError(HoldfastError):
-    """An experiment cannot go on as it was asked to."""
+    """An experiment cannot continue as it was asked to."""
 
 
 class WorkerDiedError(HoldfastError):
@@ -159,6 +178,15 @@ class WorkerDiedError(HoldfastError):
 
 class CollectiveError(HoldfastError):
     """A barrier or broadcast can never complete, because a rank that it waits for has returned."""
+
+
+class PeerLostError(HoldfastError, RuntimeError):
+    """A collective cannot complete, because another rank is lost. A step that is ``recoverable`` is done again when
+    that rank is replaced; elsewhere the attempt ends."""
+
+
+class DataError(HoldfastError):
+    """Rows of a dataset could not be read or computed. The text names the file and the rows."""
 
 
 class ObjectLostError(HoldfastError):

@@ -14,6 +14,7 @@ class Settings:
     start_method: str = "fork"  # how workers start: "fork" from a warm zygote, or "spawn"
     display: str = "auto"  # "auto", "live", "plain" or "off"
     start_timeout_s: float = 300.0  # a group that is not training by then failed to start
+    regroup_timeout_s: float = 10.0  # for the survivors of a lost rank to meet its replacement; 0: all start again
     stopped_grace_s: float = 2.0  # how long a worker may stay stopped (SIGSTOP) before it counts as hung
     missing_report_warning_s: float = 30.0  # a report that some ranks have made and others not: warn after this
     storage_patience_s: float = 600.0  # how long remote storage may not answer before the run ends for it
@@ -23,12 +24,14 @@ class Settings:
     bad_node_rest_s: float = 600.0
     preemption_grace_s: float = 30.0  # from a SIGTERM to a node's agent until it ends
     node_timeout_s: float = 10.0  # a node that has not answered for so long is lost
+    idle_node_s: float = 60.0  # on Ray: a node that no trial has used for so long is left, and may be scaled down
     standby_nodes: int = 0  # on Ray: nodes in reserve on which an agent is kept ready
     stop_grace_s: float = 5.0  # between SIGTERM and SIGKILL when a run is stopped on request
     exit_timeout_s: float = 300.0  # how long a worker may take to end after its train function has returned
     metrics_port: int = 0  # of an endpoint for Prometheus in the driver; 0: none
     metrics_host: str = "127.0.0.1"  # where it listens
     event_log: bool = False  # write what happens as JSON lines into the run's directory
+    notify: str = ""  # a shell command, or a URL that takes a POST, told how each run and experiment ends
     wrapper: str = ""  # a hook around runs, as module:argument; set by holdfast drill
 
 

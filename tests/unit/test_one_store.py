@@ -13,9 +13,12 @@ import holdfast
 SRC = Path(holdfast.__file__).parent
 KINDS = {
     *("DiskStorage", "RemoteStorage", "DiskRun", "ObjectRun", "CheckpointStore", "RemoteCheckpoints"),
-    *("Journal", "RemoteJournal", "Lease", "RemoteLease"),
+    *("JournalFile", "RemoteJournal", "Lease", "RemoteLease"),
 }
-CHOOSES = {"driver/storage_place.py"}  # which of the driver's two storages goes with a location
+CHOOSES = {
+    "driver/storage_place.py",  # which of the driver's two storages goes with a location
+    "data/file_access.py",  # the user's own files: those of a disk are mapped, and listed by pattern
+}
 MODULES = sorted(path for path in SRC.rglob("*.py") if path.relative_to(SRC).parts[0] != "store")
 
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from holdfast.cli.diagnosis import DoctorFinding, bad, good, warning
 from holdfast.cli.output import size_text
-from holdfast.cli.paths import PATIENCE_S
 from holdfast.errors import ObjectExistsError, StorageError
+from holdfast.runs.discovery import PATIENCE_S
 from holdfast.store.location import Location
 from holdfast.store.objects.base import HasClock
 
@@ -127,7 +127,7 @@ def _reached(location: Location, times: list[float]) -> DoctorFinding:
         f"{name} {took * 1000:.0f} ms" for name, took in zip(("put", "get", "list"), times, strict=True)
     )
     if max(times) > _SLOW_REQUEST_S:
-        return warning("storage", f"{location}: {spelled}", "it is slow, or far away; training goes on meanwhile")
+        return warning("storage", f"{location}: {spelled}", "it is slow, or far away; training continues meanwhile")
     return good("storage", f"{location}: {spelled}")
 
 

@@ -1,4 +1,4 @@
-"""Rehearse failures: run a script undisturbed and under faults, compare, and say what to mend.
+"""Rehearse failures: run a script undisturbed and under faults, compare, and say what to fix.
 
 Each run has storage of its own, so nothing of yours is touched. Exit code 0: every fault was survived and nothing
 differs. 1: the drill found a problem. 2: it could not be done.

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from holdfast.cli import experiments, output, paths
+from holdfast.cli import experiment_views, output, paths
 from holdfast.runs.stored_run import StoredRun
 from holdfast.ui.display_picture import clean
 
@@ -20,13 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=int, metavar="N", help="only this worker's (default: all)")
     parser.add_argument("--attempt", type=int, metavar="N", help="of this attempt (default: the latest)")
     parser.add_argument(
-        "--follow", action="store_true", help="go on with new lines, and new attempts, until the run ends"
+        "--follow", action="store_true", help="continue with new lines, and new attempts, until the run ends"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     stored = paths.open_run(arguments.run_path)
-    experiments.refuse(stored, "logs")
+    experiment_views.refuse(stored, "logs")
     poll_s = stored.location.pause_s(_POLL_S, _REMOTE_POLL_S)
     is_driven = arguments.follow and stored.driver() is not None
     _check(stored, arguments, is_driven)

@@ -1,4 +1,4 @@
-"""List the runs below a storage path: their state, how far they came, and what they last did."""
+"""List the runs below a storage path: their state, how far they came, and their last metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.cli import experiments, output, paths
+from holdfast.cli import experiment_views, output, paths
 from holdfast.errors import HoldfastError
+from holdfast.runs.discovery import PATIENCE_S, READ_PATIENCE_S, is_run, runs_below
 from holdfast.runs.stored_experiment import StoredExperiment, open_stored
 from holdfast.store.location import MISSING, Location
 from holdfast.store.parallel import in_parallel
@@ -16,6 +17,7 @@ from holdfast.store.run_at import run_at
 
 # What reading may raise when somebody has written intact records that no version of Holdfast writes.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+_HEADER = ("NAME", "STATE", "REPORTS", "LAST CHECKPOINT", "LAST CHANGE", "METRICS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,21 +45,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _runs(storage: Location, is_default: bool) -> list[Location]:
-    names = run_at(storage, paths.PATIENCE_S).directories()  # first: what may not be read is not a run for that
-    if paths.is_run(storage):
+    names = run_at(storage, PATIENCE_S).directories()  # first: what may not be read is not a run for that
+    if is_run(storage):
         return [storage]
     if storage.local_problem and not (is_default and storage.local_problem == MISSING):
         raise ValueError(f"{storage} {storage.local_problem}. Give the storage_path of your runs.")
-    return paths.runs_below(storage, names)
+    return runs_below(storage, names)
 
 
 def _print_tables(of_runs: list[dict[str, Any]], of_experiments: list[dict[str, Any]]) -> None:
     if of_runs:
-        output.print_table(("NAME", "STATE", "REPORTS", "LAST CHECKPOINT", "LAST CHANGE"), map(_cells, of_runs))
+        output.print_table(_HEADER, map(_cells, of_runs))
     if of_runs and of_experiments:
         output.say()
     if of_experiments:
-        output.print_table(experiments.LIST_HEADER, map(experiments.cells, of_experiments))
+        output.print_table(experiment_views.LIST_HEADER, map(experiment_views.cells, of_experiments))
 
 
 def _row(location: Location) -> dict[str, Any]:
@@ -68,13 +70,15 @@ def _row(location: Location) -> dict[str, Any]:
         "state": "unreadable",
         "reports": None,
     }
-    row |= {"last_checkpoint": None, "last_change": None, "problem": None}
+    row |= {"last_checkpoint": None, "last_change": None, "metrics": None, "problem": None}
     try:
-        stored = open_stored(location, paths.READ_PATIENCE_S)
+        stored = open_stored(location, READ_PATIENCE_S)
         if isinstance(stored, StoredExperiment):
-            return row | experiments.row(stored)
+            return row | experiment_views.row(stored)
         found = stored.read(with_manifests=False)
         row |= {"state": found.state, "reports": found.last_report[0], "last_change": found.last_change}
+        last = found.last_report[1]
+        row["metrics"] = last and last["metrics"]
         newest = found.past.state.newest
         row["last_checkpoint"] = newest and newest.id
         if not stored.known_identity():
@@ -88,4 +92,6 @@ def _row(location: Location) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     reports = "-" if row["reports"] is None else f"{row['reports']:,}"
-    return row["name"], row["state"], reports, row["last_checkpoint"] or "-", output.local_time(row["last_change"])
+    changed = output.local_time(row["last_change"])
+    metrics = output.metrics_text(row["metrics"], 3)
+    return row["name"], row["state"], reports, row["last_checkpoint"] or "-", changed, metrics

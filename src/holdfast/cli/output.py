@@ -81,10 +81,10 @@ def elapsed_text(seconds: float) -> str:
     return f"+{seconds:.2f} s" if seconds < 60 else f"+{duration(seconds)}"
 
 
-def metrics_text(metrics: Any) -> str:
+def metrics_text(metrics: Any, most: int = _SHOWN_METRICS) -> str:
     if not isinstance(metrics, Mapping) or not metrics:
         return "-"
-    shown = [f"{name} {value_text(value)}" for name, value in pick_metrics(metrics, _SHOWN_METRICS)]
+    shown = [f"{name} {value_text(value)}" for name, value in pick_metrics(metrics, most)]
     more = len(metrics) - len(shown)
     return ", ".join(shown) + (f", {more} more" if more else "")
 

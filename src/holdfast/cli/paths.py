@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from holdfast import settings
 from holdfast.errors import NotARunError
+from holdfast.runs.discovery import PATIENCE_S, READ_PATIENCE_S, is_run, runs_below
 from holdfast.runs.stored_experiment import StoredTrial, open_stored, trial_at
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
-from holdfast.store.parallel import in_parallel
 from holdfast.store.run_at import run_at
 
-PATIENCE_S = 4.0  # with the first contact: a person waits
-READ_PATIENCE_S = 30.0  # with storage that has answered; also the time that one request may take
 RUN_HELP = "the directory or URL of a run, an experiment or a trial, or its name in the default storage path"
 STORAGE_HELP = "a directory or URL (default: HOLDFAST_STORAGE_PATH, else ~/holdfast_results)"
 
@@ -52,17 +50,6 @@ def _trial(location: Location, default: Location) -> StoredTrial | None:
 
 def storage_location(text: str | None) -> Location:
     return _parse(settings.load().storage_path if text is None else text)
-
-
-def runs_below(storage: Location, names: list[str] | None = None) -> list[Location]:
-    """``names``: of the directories below, if they are known."""
-    names = run_at(storage, PATIENCE_S).directories() if names is None else names
-    places = [storage / name for name in names]
-    return [place for place, found in zip(places, in_parallel(is_run, places), strict=True) if found]
-
-
-def is_run(location: Location) -> bool:
-    return run_at(location, PATIENCE_S).is_run()
 
 
 def _parse(text: str) -> Location:

@@ -1,7 +1,7 @@
 """Run a script on several workers, and keep it going: each worker runs it as its main program, as with torchrun.
 
 The script may use holdfast.train (report, get_checkpoint, get_context, ...), or plain torch.distributed. What comes
-after the script's name is the script's. The same --storage and --name go on with a run that was stopped or killed.
+after the script's name is the script's. The same --storage and --name resume a run that was stopped or killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-failures", type=int, default=0, metavar="N", help="retries after failures; -1 without limit (default: 0)"
     )
     parser.add_argument(
-        "--hang-timeout", type=_seconds, metavar="S|auto", help="end a group in which a worker made no report so long"
+        "--hang-timeout",
+        type=_seconds,
+        metavar="S|auto",
+        help="restart the workers when one of them has made no report for so long",
     )
     parser.add_argument("--keep", type=int, metavar="N", help="how many checkpoints to keep (default: all)")
     parser.add_argument("--gpus", type=float, default=0, metavar="N", help="for each worker (default: 0)")
@@ -90,7 +93,7 @@ def _trainer(arguments: argparse.Namespace, uses_torch: bool) -> DataParallelTra
     from holdfast.train.trainer import DataParallelTrainer
 
     class ScriptTrainer(DataParallelTrainer):
-        def _how_to_go_on(self, location: Any) -> str:
+        def _how_to_resume(self, location: Any) -> str:
             return f"run this: {_command(arguments, location.name)}"
 
     backend: BackendConfig = WarmTorchrunEnvironment() if uses_torch else TorchrunEnvironment()
@@ -179,7 +182,7 @@ def _check_script(arguments: argparse.Namespace) -> None:
 
 
 def _command(arguments: argparse.Namespace, name: str) -> str:
-    """The command that goes on with the run, by its name."""
+    """The command that resumes the run, by its name."""
     words = ["holdfast", "run", "--name", name]
     for option in _SHOWN_OPTIONS:
         value = getattr(arguments, option)

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.cli import experiments, output, paths, timeline
+from holdfast.cli import experiment_views, output, paths
 from holdfast.cli.checkpoints import listing as checkpoints
 from holdfast.printable import printable
+from holdfast.runs import timeline
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.reading import Reading
 from holdfast.runs.stored_experiment import StoredExperiment
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     stored = paths.open_run(arguments.run_path)
     if isinstance(stored, StoredExperiment):
-        return experiments.show(stored, arguments.json)
+        return experiment_views.show(stored, arguments.json)
     found = stored.read()
     told = timeline.moments(found.records)
     ledger = found.quick_ledger()

@@ -1,7 +1,7 @@
 """Ask the driver of a run to stop, wherever it runs, and wait until it has.
 
-It stops as at a SIGTERM: the workers may go on for FailureConfig(preemption_grace_s) for a last checkpoint, what is
-staged is made durable, and the same script goes on with the run later. A run that nobody drives is left as it is.
+It stops as at a SIGTERM: the workers may continue for FailureConfig(preemption_grace_s) for a last checkpoint, what is
+staged is made durable, and the same script resumes the run later. A run that nobody drives is left as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from holdfast.cli import output, paths
 from holdfast.driver import stop_requests
 from holdfast.driver.stop_requests import StopRequest
 from holdfast.errors import HoldfastError, StorageError, StorageUnavailableError
+from holdfast.runs.discovery import READ_PATIENCE_S
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.interfaces import LivingDriver
 from holdfast.store.objects.base import ObjectStore
@@ -24,7 +25,7 @@ _SAYS_WHO_IT_IS_WITHIN_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
-    parser.add_argument("--now", action="store_true", help="without a last checkpoint: the workers are ended at once")
+    parser.add_argument("--now", action="store_true", help="end the workers immediately, without a last checkpoint")
     parser.add_argument(
         "--timeout", type=_seconds, default=120.0, metavar="S", help="how long to wait for its end (default: 120)"
     )
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     who = f"process {driver.pid} on {driver.host}"
     if driver.pid is None or driver.host is None or driver.since is None:
         raise HoldfastError(f"{stored.location} has a driver, but its lease does not say who: stop it where it runs")
-    objects = stored.location.open(paths.READ_PATIENCE_S)
+    objects = stored.location.open(READ_PATIENCE_S)
     try:
         stop_requests.leave(objects, StopRequest(driver.host, driver.pid, driver.since, arguments.now))
     except StorageUnavailableError:

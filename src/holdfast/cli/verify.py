@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.say(f"quarantined  {id}: {headline(why)}")
     if not isinstance(stored, StoredExperiment):
         since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: there is no good checkpoint"
-        output.say(f"a driver would go on from {since}")
+        output.say(f"a driver would resume from {since}")
     output.say(f"{damaged} of {len(checks)} damaged" if damaged else f"all {len(checks)} good")
     return 1 if damaged else 0
 

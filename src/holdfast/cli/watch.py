@@ -1,6 +1,6 @@
 """Watch a run as it goes: state, progress, metrics, checkpoints, what happened last. Ends with the run, or by Ctrl+C.
 
-On a terminal the picture is drawn anew in its place. Elsewhere each thing that happens is a line, and progress is one
+On a terminal the picture is drawn again in its place. Elsewhere each thing that happens is a line, and progress is one
 now and then; with --json each change is an object on a line of its own.
 """
 
@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.cli import experiments, output, paths, timeline
+from holdfast.cli import experiment_views, output, paths
 from holdfast.errors import StorageUnavailableError
 from holdfast.printable import printable
+from holdfast.runs import timeline
 from holdfast.runs.reading import Reading
 from holdfast.runs.stored_run import StoredRun
 from holdfast.ui.display_picture import Rate, ago, headline, rate_text
@@ -123,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     stored = paths.open_run(arguments.run_path)
-    experiments.refuse(stored, "watch")
+    experiment_views.refuse(stored, "watch")
     every_s = arguments.interval or stored.location.pause_s(_EVERY_S, _REMOTE_EVERY_S)
     rate = Rate()
     show = Lines() if arguments.json else Screen() if sys.stdout.isatty() else Plain()

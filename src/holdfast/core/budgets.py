@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.core.run.state import RunSpec
+from holdfast.core.run.state import Durable, RunSpec, Verdict
 
 from .failures import FailureKind
 
@@ -79,6 +79,22 @@ def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[Budget, int]:
     if limit is None:
         budget, limit = _FAILURES, spec.max_failures
     return budget, limit
+
+
+def action_taken(state: Durable) -> str:
+    """What is done about the state's failure, in words."""
+    budget, limit = budget_of(state.spec, state.failure.kind if state.failure else FailureKind.CRASH)
+    name, spent = budget.setting, state.spent.get(budget.counter, 0)
+    of = "" if limit < 0 else f" of {limit}"
+    if state.verdict is None and state.failure is not None:
+        return f"retry {spent}{of}: rank {state.failure.rank} alone is replaced"
+    if state.verdict is Verdict.RETRY:
+        return f"retry {spent}{of}"
+    if limit < 0 or spent <= limit:
+        return f"no retry, as FailureConfig(max_same_errors={state.spec.max_same_errors}) says"
+    if limit == 0:
+        return f"no retry, as FailureConfig({name}=0) says"
+    return f"no retry left, all {limit} of FailureConfig({name}={limit}) are used"
 
 
 def page_table() -> str:

@@ -76,6 +76,9 @@ class Director:
 
     def hear(self, node: str, message: wire.Message) -> None:
         fault = self._stage.fault
+        if isinstance(message, wire.NodeNews):
+            for one in message.of:
+                self.hear(node, one)
         if fault is None or not isinstance(message, wire.Reports) or fault.kind.where == "worker":
             return
         step = self._bases[message.generation] + message.reports[-1].index + 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.drill.compare import Point
 from holdfast.drill.drill_verdict import Finding
 from holdfast.drill.rehearsal import DrillReport, FaultResult
+from holdfast.drill.run_comparison import Point
 
 
 def as_json(report: DrillReport) -> dict[str, Any]:

@@ -73,9 +73,9 @@ class _DyingDriver:
             self._is_committed = self._committing is not None
             return done
 
-        def renaming(disk: Disk, source: Path, target: Path) -> None:
+        def renaming(disk: Disk, source: Path | str, target: Path | str) -> None:
             manifest = self._committing
-            is_manifest = manifest is not None and target.name == f"{manifest.id}.json"
+            is_manifest = manifest is not None and os.path.basename(target) == f"{manifest.id}.json"
             if manifest is not None and not self._is_committed:
                 self._come_to("manifest" if is_manifest else "files", manifest)
             rename(disk, source, target)

@@ -1,14 +1,14 @@
-"""What is to be mended in the script, told from what was seen. A problem fails the drill, advice does not."""
+"""What is to be fixed in the script, told from what was seen. A problem fails the drill, advice does not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from holdfast.drill.compare import Differences, Point, counterparts, restored
 from holdfast.drill.content import shown
 from holdfast.drill.faults import Fault
 from holdfast.drill.outcome import RunOutcome, SeenGroup
+from holdfast.drill.run_comparison import Differences, Point, counterparts, restored
 from holdfast.drill.running import Take
 
 PROBLEM, ADVICE = "problem", "advice"
@@ -69,7 +69,7 @@ def _of_the_end(seen: Seen) -> Iterator[Finding]:
             "did-not-recover",
             PROBLEM,
             f"the run did not finish, though the script was run {seen.take.times} times: {reason or seen.last_words}",
-            "mend what the train function raises when it starts from a checkpoint, or give FailureConfig(max_failures)",
+            "fix what the train function raises when it starts from a checkpoint, or give FailureConfig(max_failures)",
         )
     elif len(seen.found) > len(seen.expected):
         yield Finding(
@@ -205,7 +205,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
             "max-failures",
             ADVICE,
             "one failed worker ended the run, and it went on only when the script was run again",
-            "give FailureConfig(max_failures=...) to let the run go on by itself",
+            "give FailureConfig(max_failures=...) to let the run continue by itself",
         )
     if seen.fault.name == "gil-hold" and failure.get("hang_timeout_s") is None:
         yield Finding(

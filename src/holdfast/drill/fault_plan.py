@@ -38,7 +38,7 @@ def _why_not(name: str, run: RunOutcome) -> str:
     if KINDS[name].where == "nodes" and run.changes_size:
         return "the script takes and adds nodes itself; rehearse it with nodes that stay"
     if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
-        return "the train function runs in the driver's own process, and nobody would let that go on"
+        return "the train function runs in the driver's own process, and nobody would let that continue"
     if name == "corruption" and not run.checkpoint_steps:
         return "there is no checkpoint"
     return ""

@@ -9,11 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from holdfast.drill import table
-from holdfast.drill.compare import counterparts
 from holdfast.drill.drill_verdict import PROBLEM, Finding
 from holdfast.drill.outcome import RunOutcome
-from holdfast.drill.plots import Line, Point, bars, chart
 from holdfast.drill.rehearsal import DrillReport, FaultResult
+from holdfast.drill.run_comparison import counterparts
+from holdfast.pictures import picture_styles
+from holdfast.pictures.ledger_bar import ledger_bar
+from holdfast.pictures.plots import Line, Point, bars, chart
+from holdfast.pictures.run_timeline import run_timeline
 
 _PLOTS = 3
 _STYLE = """
@@ -45,7 +48,7 @@ def page(report: DrillReport) -> str:
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>Drill of {script}: {state}</title>",
-        f"<style>{_STYLE}</style></head><body><h1>Drill of <code>{script}</code>: ",
+        f"<style>{picture_styles()}{_STYLE}</style></head><body><h1>Drill of <code>{script}</code>: ",
         f'<span class="{"good" if report.passed else "bad"}">{state}</span></h1>',
         f'<p class="soft">{passed} of {len(report.results)} faults passed. Undisturbed: {steps} steps, '
         f"{report.undisturbed_s:.1f} s. Seed {report.seed}.</p>",
@@ -57,6 +60,7 @@ def page(report: DrillReport) -> str:
         bars([(str(result.fault), result.next_step_s) for result in report.results], unit="s"),
         "<h2>Steps that were done again</h2>",
         bars([(str(result.fault), float(result.lost)) for result in report.results]),
+        *_recoveries(report),
         "</body></html>\n",
     ]
     return "\n".join(parts)
@@ -65,14 +69,14 @@ def page(report: DrillReport) -> str:
 def _verdicts(report: DrillReport) -> Iterator[str]:
     problems = [one for one in report.verdicts if one[0].severity == PROBLEM]
     advice = [one for one in report.verdicts if one[0].severity != PROBLEM]
-    for title, found in (("What to mend", problems), ("Advice", advice)):
+    for title, found in (("What to fix", problems), ("Advice", advice)):
         if found:
             yield f"<h2>{title}</h2>"
             yield from (_finding(finding, ", ".join(map(str, faults))) for finding, faults in found)
 
 
 def _finding(finding: Finding, faults: str) -> str:
-    remedy = f"<p>To mend it: {escape(finding.remedy)}.</p>" if finding.remedy else ""
+    remedy = f"<p>To fix it: {escape(finding.remedy)}.</p>" if finding.remedy else ""
     by = f'<p class="soft">Seen under {escape(faults)}</p>' if faults else ""
     return f'<div class="finding {finding.severity}"><p>{escape(finding.text)}</p>{remedy}{by}</div>'
 
@@ -120,6 +124,16 @@ def _progress(report: DrillReport) -> Iterator[str]:
             lines.append(Line(str(result.fault), _walk(run)))
     yield "<h2>Steps over time</h2>"
     yield chart(lines, "seconds since the first report")
+
+
+def _recoveries(report: DrillReport) -> Iterator[str]:
+    """How each fault looks as a run's page shows it."""
+    yield "<h2>Recoveries</h2>"
+    for result in report.results:
+        for run in result.runs:
+            if run.history.attempts:
+                yield f"<details><summary>{escape(str(result.fault))}</summary>"
+                yield f"{run_timeline(run.history)}{ledger_bar(run.ledger)}</details>"
 
 
 def _walk(run: RunOutcome) -> list[list[Point]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from holdfast.core.run.state import Outcome as Ended
 from holdfast.drill.stage import Stage
+from holdfast.runs.attempt_history import AttemptHistory, attempt_history
+from holdfast.runs.ledger import Ledger
 from holdfast.runs.past import Past
 from holdfast.runs.reading import Reading
 from holdfast.runs.stored_run import StoredRun
@@ -40,6 +42,8 @@ class RunOutcome:
     checkpoint: Path | None  # the last one
     checkpoint_steps: list[int]  # of all that were ever committed
     quarantined: list[str] = field(default_factory=list)
+    history: AttemptHistory = field(default_factory=AttemptHistory)
+    ledger: Ledger = field(default_factory=Ledger)
     identity: dict[str, Any] = field(default_factory=dict)
     cannot: dict[str, str] = field(default_factory=dict)  # the faults that are not possible where it runs, and why
 
@@ -90,6 +94,8 @@ def _read_run(stage: Stage, found: Reading) -> RunOutcome:
         checkpoint=stage.storage_dir / name / "checkpoints" / found.manifests[-1].id if found.manifests else None,
         checkpoint_steps=sorted({r.body["record"]["report"] for r in found.records if r.kind == "Committed"}),
         quarantined=sorted(past.state.damaged),
+        history=attempt_history(found.records),
+        ledger=found.ledger,
         identity=past.identity or {},
         cannot=stage.group(name, groups[0].generation)["cannot"] if groups else {},
     )

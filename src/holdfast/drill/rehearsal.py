@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.drill import compare, drill_verdict, on_ray, outcome, running
-from holdfast.drill.compare import Differences
+from holdfast.drill import drill_verdict, on_ray, outcome, run_comparison, running
 from holdfast.drill.content import OPAQUE
 from holdfast.drill.drill_verdict import ADVICE, PROBLEM, Finding, Seen
 from holdfast.drill.fault_plan import plan
 from holdfast.drill.faults import KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
 from holdfast.drill.own_cluster import OwnCluster
+from holdfast.drill.run_comparison import Differences
 from holdfast.drill.running import Take
 from holdfast.drill.stage import Stage
 
@@ -166,7 +166,7 @@ class Rehearsal:
         stage = Stage.build(self._top / f"{number:02d}", fault)
         take = running.perform(stage, self._script, self._args, self._limit_s, self._cluster)
         runs, struck = outcome.read(stage), stage.struck()
-        differences = compare.compare_all(self._undisturbed, runs)
+        differences = run_comparison.compare_all(self._undisturbed, runs)
         if not differences.is_none and take.is_good:
             differences = differences.without(self._noise_in(runs, differences))
         seen = Seen(fault, take, struck, self._undisturbed, runs, differences, self._limit_s, last_words(stage))
@@ -191,7 +191,7 @@ class Rehearsal:
     def _noise_in(self, runs: list[RunOutcome], differences: Differences) -> Differences:
         """What differs by itself: as seen before the fault, or where that is not enough, in an undisturbed run more."""
         if self._again is None and len(runs) == len(self._undisturbed) == 1:
-            noise = compare.noise_before(self._undisturbed[0], runs[0])
+            noise = run_comparison.noise_before(self._undisturbed[0], runs[0])
             if noise is not None and not differences.without(noise).is_in_metrics_only:
                 self._noise = self._noise or noise
                 return noise
@@ -200,7 +200,7 @@ class Rehearsal:
             stage = Stage.build(self._top / "undisturbed-2", None)
             take = running.perform(stage, self._script, self._args, self._limit_s, self._cluster)
             again = outcome.read(stage) if take.is_good else []
-            self._again = self._noise = compare.compare_all(self._undisturbed, again)
+            self._again = self._noise = run_comparison.compare_all(self._undisturbed, again)
         return self._again
 
     def _of_the_script(self) -> list[Finding]:
@@ -236,7 +236,7 @@ class Rehearsal:
 
 def _abandoned(expected: list[RunOutcome], found: list[RunOutcome]) -> int:
     """The reports of runs that were not found again."""
-    kept = {id(run) for run in compare.counterparts(expected, found)}
+    kept = {id(run) for run in run_comparison.counterparts(expected, found)}
     return sum(len(run.rows) for run in found if id(run) not in kept)
 
 

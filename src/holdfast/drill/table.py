@@ -1,4 +1,4 @@
-"""A drill's report in words: a table of the faults, and what to mend."""
+"""A drill's report in words: a table of the faults, and what to fix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def verdict_lines(report: DrillReport) -> Iterator[str]:
         shown = f" [{', '.join(map(str, faults[:3]))}{', ...' if len(faults) > 3 else ''}]" if faults else ""
         yield f"{label}: {finding.text}{shown}"
         if finding.remedy:
-            yield f"    to mend it: {finding.remedy}"
+            yield f"    to fix it: {finding.remedy}"
     for name, why in report.skipped:
         yield f"skipped: {name}: {why}"
     passed = sum(result.passed for result in report.results)

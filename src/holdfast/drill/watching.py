@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import xxhash
+
+# What wraps a loader and fetches from it ahead of the train function: a batch counts when it is handed on.
+_WRAPPERS = {"accelerate.data_loader": ("DataLoaderShard", "DataLoaderDispatcher")}
 
 
 class Watch:
@@ -18,10 +24,16 @@ class Watch:
         self._rates: list[list[float]] = []  # of every optimizer step since the last report
         self._schedules: list[weakref.ref[Any]] = []
         self._installed = False
+        self._wrapped: set[str] = set()
+        self._fetching: set[int] = set()  # the threads that do
 
     def install(self) -> None:
         """Once torch is imported; called again with each report, as the train function may import it itself."""
         torch: Any = sys.modules.get("torch")
+        for module in _WRAPPERS.keys() & sys.modules.keys() - self._wrapped:
+            self._wrapped.add(module)
+            for name in _WRAPPERS[module]:
+                self._watch_loaders(getattr(sys.modules[module], name))
         if torch is None or self._installed or "torch.utils.data" not in sys.modules:
             return
         self._installed = True
@@ -39,7 +51,23 @@ class Watch:
 
     def _watch_loaders(self, loader: Any) -> None:
         iterate = loader.__iter__
-        loader.__iter__ = lambda this: _Watched(iterate(this), self._batches)
+        loader.__iter__ = lambda this: _Watched(iterate(this), self)
+
+    @contextmanager
+    def handing_on(self) -> Iterator[bool]:
+        """Whether a batch that is fetched meanwhile is for the train function, and not for a wrapper of the loader."""
+        thread = threading.get_ident()
+        if thread in self._fetching:
+            yield False
+            return
+        self._fetching.add(thread)
+        try:
+            yield True
+        finally:
+            self._fetching.discard(thread)
+
+    def note_batch(self, batch: Any) -> None:
+        self._batches.append(digest(batch))
 
     def _note_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         self._rates.append([float(group["lr"]) for group in optimizer.param_groups])
@@ -63,15 +91,17 @@ class Watch:
 class _Watched:
     """A loader's iterator that notes each batch as it is taken."""
 
-    def __init__(self, iterator: Any, batches: list[str]) -> None:
-        self._iterator, self._into = iterator, batches
+    def __init__(self, iterator: Any, watch: Watch) -> None:
+        self._iterator, self._watch = iterator, watch
 
     def __iter__(self) -> _Watched:
         return self
 
     def __next__(self) -> Any:
-        batch = next(self._iterator)
-        self._into.append(digest(batch))
+        with self._watch.handing_on() as is_for_the_train_function:
+            batch = next(self._iterator)
+        if is_for_the_train_function:
+            self._watch.note_batch(batch)
         return batch
 
     def __len__(self) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import cloudpickle
 
-from holdfast.core.budgets import budget_of
+from holdfast.core.budgets import action_taken
 from holdfast.core.failures import Evidence, FailureKind, describe
-from holdfast.core.run.state import Durable, Failure, Verdict
+from holdfast.core.run.state import Durable, Failure
 from holdfast.errors import (
     ControllerError,
     PreemptionError,
@@ -78,23 +78,11 @@ class Accounts:
         shown = "\n".join(["Its last lines:", *lines]) if lines else "It had printed nothing."
         return f"{shown}\n(its whole output: {log})"
 
-    def action(self, state: Durable) -> str:
-        """What is done about the failure."""
-        budget, limit = budget_of(state.spec, state.failure.kind if state.failure else FailureKind.CRASH)
-        name, spent = budget.setting, state.spent.get(budget.counter, 0)
-        if state.verdict is Verdict.RETRY:
-            return f"retry {spent}{'' if limit < 0 else f' of {limit}'}"
-        if limit < 0 or spent <= limit:
-            return f"no retry, as FailureConfig(max_same_errors={state.spec.max_same_errors}) says"
-        if limit == 0:
-            return f"no retry, as FailureConfig({name}=0) says"
-        return f"no retry left, all {limit} of FailureConfig({name}={limit}) are used"
-
-    def error(self, state: Durable, how_to_go_on: str, notice: Notice | None) -> TrainingFailedError:
+    def error(self, state: Durable, how_to_resume: str, notice: Notice | None) -> TrainingFailedError:
         failure = state.failure
         assert failure is not None
-        saved = f"It can go on from {state.newest.id}" if state.newest else "There is no checkpoint to go on from"
-        remedy = f"What was done: {self.action(state)}. {saved}: mend the cause and {how_to_go_on}"
+        saved = f"It can resume from {state.newest.id}" if state.newest else "There is no checkpoint to resume from"
+        remedy = f"What was done: {action_taken(state)}. {saved}: fix the cause and {how_to_resume}"
         if failure.kind is FailureKind.STORAGE:
             return ControllerError(StorageError(f"{failure.text}\n{remedy}"))
         if failure.kind is FailureKind.PREEMPTED:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.core.run import commands as do
-from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Place
 
 from .node_registry import NodeRegistry
 from .outbox import Outbox
 from .site import Site
 
+InPlace = Callable[[tuple[int, int], Mapping[str, Sequence[Place]], int], bool]
+
 
 class Attempts:
-    def __init__(self, nodes: NodeRegistry, outbox: Outbox, layout: RunLayout, site: Site) -> None:
-        self._nodes, self._outbox, self._layout, self._site = nodes, outbox, layout, site
-        self._waiting: do.StartGroup | None = None  # for a node
+    def __init__(self, nodes: NodeRegistry, outbox: Outbox, site: Site) -> None:
+        self._nodes, self._outbox, self._site = nodes, outbox, site
+        self._waiting: do.StartAttempt | None = None  # for a node
         self._homes: dict[int, dict[int, str]] = {}  # generation -> rank -> node
+        self._started: do.StartAttempt | None = None  # the last one
+        self._places: dict[int, Place] = {}  # of its ranks
         self._busy: set[str] = set()  # nodes on which processes of the last one may live
         self.is_being_read = False  # the logs of its ranks are: it is not gone before that
 
@@ -27,19 +31,35 @@ class Attempts:
         """Of the last one that was started."""
         return max(self._homes, default=0)
 
-    def start(self, command: do.StartGroup) -> bool:
-        """As soon as there is a node; False if there is no longer room for it."""
+    def start(self, command: do.StartAttempt, is_in_place: InPlace | None = None, taken_by: int = 0) -> bool:
+        """As soon as there is a node; False if there is no longer room for it, or nodes lack what it resumes from."""
         placed = self._nodes.place(command.world_size, command.leased)
-        if sum(map(len, placed.values())) < command.world_size:
+        is_room = sum(map(len, placed.values())) >= command.world_size
+        if command.snapshot is not None:
+            assert is_in_place is not None
+            if not is_room or not is_in_place(command.snapshot, placed, command.world_size):
+                return False
+        if not is_room:
             self._waiting = None if self._site.grows else command
             return not self._site.grows
         self._waiting = None
         self._homes[command.generation] = {place.rank: node for node, places in placed.items() for place in places}
-        self._busy = set(placed)
+        self._started, self._busy = command, set(placed)
+        self._places = {place.rank: place for places in placed.values() for place in places}
         for node, places in placed.items():
             what = (command.generation, command.world_size, command.base, command.resume, places)
-            self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node)))
+            start = wire.StartWorkers(*what, self._nodes.address(node), 0, command.snapshot, taken_by)
+            self._outbox.send(node, start)
         return True
+
+    def replace(self, generation: int, rank: int, number: int) -> None:
+        """Start another process in the place of a rank, where the lost one was."""
+        command, node = self._started, self.node_of(generation, rank)
+        if command is None or command.generation != generation or node not in self._nodes.ids:
+            return  # the node's loss is heard next
+        self._busy.add(node)
+        what = (generation, command.world_size, command.base, command.resume, [self._places[rank]])
+        self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
 
     def node_ready(self) -> None:
         if self._waiting is not None:
@@ -79,7 +99,4 @@ class Attempts:
 
     def report_log(self, generation: int, rank: int) -> Path | None:
         """Where the rank logs its reports, if this machine has that."""
-        if not self._site.is_remote:
-            return self._layout.report_log(generation, rank)
-        node = self.node_of(generation, rank)
-        return RunLayout(self._layout.root / node).report_log(generation, rank) if self._site.keeps_files else None
+        return self._site.report_log(generation, rank, self.node_of(generation, rank))

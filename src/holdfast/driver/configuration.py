@@ -41,6 +41,7 @@ def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Config
         cwd=_working_directory(),
         essential=list(plan.essential),
         preload=list(plan.preload),
+        imported=tuple(plan.imported),
         start_method=settings.start_method,
         stop_grace_s=settings.stop_grace_s,
         patience_s=settings.storage_patience_s,

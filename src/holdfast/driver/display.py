@@ -10,7 +10,7 @@ class Display(Protocol):
     """What the driver's loop tells. No method raises, waits for a terminal, or costs more than microseconds."""
 
     def start(self, run_name: str, path: str, resumed: str | None) -> None:
-        """The run begins, or goes on from the checkpoint ``resumed``."""
+        """The run begins, or resumes from the checkpoint ``resumed``."""
 
     def state(self, name: str, detail: str = "") -> None:
         """The run is now "starting", "running", "recovering", "stopping", ..."""

@@ -15,18 +15,20 @@ from holdfast.store.layout import RunLayout
 
 from .accounts import Accounts
 from .attempts import Attempts
-from .backpressure import StorageLag
 from .effects import Effect, Now, Warn
-from .handover import HandoverNotices
+from .handover_notices import HandoverNotices
 from .node_registry import NodeRegistry
 from .outbox import Outbox
 from .peers import Peers
 from .plan import Plan
+from .regroups import Regroups
 from .reports import ReportBook
 from .requests import Requests
 from .shard_registry import ShardRegistry
 from .site import Site
-from .stacks import Stacks
+from .snapshot_registry import SnapshotRegistry
+from .stacks import AttemptStacks
+from .storage_lag import StorageLag
 from .verification import Verification
 
 
@@ -40,18 +42,20 @@ class DriverState:
         self.timers: dict[Timer | str, float] = {}  # when they are due, by the monotonic clock
         self.arguments: dict[tuple[int, int], Any] = {}  # of validations, by (generation, index)
         self.returned: dict[int, bytes] = {}
-        self.stacks = Stacks()
+        self.stacks = AttemptStacks()
         layout, emit = RunLayout(site.run_dir), self.emit
         least = plan.spec.min_workers or plan.spec.num_workers
         self.nodes = NodeRegistry(WorkerNeeds(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least))
-        self.outbox = Outbox(self.nodes, emit, site.is_remote, site.keeps_files)
+        self.outbox = Outbox(self.nodes, emit, site.nodes_hold_files, site.keeps_files)
         self.peers = Peers(self.nodes, self.outbox.send)
-        self.attempts = Attempts(self.nodes, self.outbox, layout, site)
+        self.attempts = Attempts(self.nodes, self.outbox, site)
         self.shards = ShardRegistry(self.nodes, self.outbox, self.attempts, layout, site)
+        self.snapshots = SnapshotRegistry(self.nodes, self.outbox, plan.snapshot_replicas)
         self.book = ReportBook(emit, plan.on_report is not None)
         self.accounts = Accounts(site.log_address)
         self.requests = Requests(self.outbox, emit, self.attempts.node_of, past.validated)
-        self.verification = Verification(self.outbox, self.shards, emit, site.is_remote)
+        self.regroups = Regroups(self.outbox)
+        self.verification = Verification(self.outbox, self.shards, emit)
         self.handover = HandoverNotices(self.nodes, self.outbox, self.attempts)
         self.lag = StorageLag(site.staging_limit_gb, self.shards.size, site.most_waiting)
 

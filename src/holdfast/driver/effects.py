@@ -92,13 +92,7 @@ class Commit(Effect, frozen=True):
 
 
 class Verify(Effect, frozen=True):
-    """Answered with Verified or Damaged."""
-
-    id: str
-
-
-class FindManifest(Effect, frozen=True):
-    """Answered with ``ManifestFound``, or Damaged."""
+    """Answered with Verified or Damaged; or with ``ManifestFound``, where nodes have to fetch it and look."""
 
     id: str
 
@@ -191,7 +185,7 @@ class ShowOutput(Effect, frozen=True):
     lines: Sequence[str]
 
 
-class ShowGroup(Effect, frozen=True):
+class ShowAttempt(Effect, frozen=True):
     generation: int
     world_size: int
 

@@ -110,15 +110,15 @@ class Executor:
     # Checkpoints
 
     def _commit(self, effect: fx.Commit) -> None:
-        if self._writer is not None and not self._storage.saves_reports:
-            self._writer.sync()  # the history up to a checkpoint is as durable as the checkpoint
-        self._storage.commit(effect.manifest, effect.shards)
+        self._storage.commit(effect.manifest, effect.shards, self._sync_reports)
+
+    def _sync_reports(self) -> None:
+        """Called in any thread."""
+        if self._writer is not None:
+            self._writer.sync()
 
     def _verify(self, effect: fx.Verify) -> None:
-        self._storage.verify(effect.id)
-
-    def _find_manifest(self, effect: fx.FindManifest) -> None:
-        self._storage.find_manifest(effect.id, lambda line: self.answers.append(fx.ManifestFound(effect.id, line)))
+        self._storage.verify(effect.id, lambda line: self.answers.append(fx.ManifestFound(effect.id, line)))
 
     def _discard(self, effect: fx.DiscardStaged) -> None:
         self._storage.discard(effect.generation, effect.index, effect.world_size)
@@ -198,7 +198,6 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[Executor, Any], None]] = {
     fx.MeasureDisk: Executor._measure_disk,
     fx.Commit: Executor._commit,
     fx.Verify: Executor._verify,
-    fx.FindManifest: Executor._find_manifest,
     fx.Delete: lambda executor, effect: executor._storage.delete(effect.id),
     fx.Quarantine: lambda executor, effect: executor._storage.quarantine(effect.id, effect.why),
     fx.DiscardStaged: Executor._discard,
@@ -212,7 +211,7 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[Executor, Any], None]] = {
     fx.CallBack: Executor._call_back,
     fx.ShowProgress: Executor._show_progress,
     fx.ShowOutput: Executor._show_output,
-    fx.ShowGroup: lambda executor, effect: executor._display.group(effect.generation, effect.world_size),
+    fx.ShowAttempt: lambda executor, effect: executor._display.group(effect.generation, effect.world_size),
     fx.ShowBackoff: Executor._show_backoff,
     fx.Warn: lambda executor, effect: executor.warn(effect.text),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -35,9 +35,16 @@ class Inbound:
         known = self._known
         match message:
             case wire.Reports():
-                self._hear_reports(node, message)
+                self._hear_reports(node, [message])
+            case wire.NodeNews(of):
+                self._hear_reports(node, [one for one in of if isinstance(one, wire.Reports)])
+                for one in of:
+                    if isinstance(one, wire.Sealed):
+                        self._hear_sealed(one)
             case wire.Sealed():
                 self._hear_sealed(message)
+            case wire.WorkerIsArmed(generation, rank):
+                known.queue.append(ev.WorkerArmed(generation, rank))
             case wire.WorkerIsReady(generation, rank):
                 known.queue.append(ev.WorkerReady(generation, rank))
             case wire.WorkerHasReturned(generation, rank, body):
@@ -52,8 +59,10 @@ class Inbound:
             case wire.WorkerIsStopped(generation, rank, stopped):
                 known.queue.append(ev.WorkerStopped(generation, rank, stopped))
             case wire.WorkersGone(generation):
-                if known.attempts.take_gone(node, generation):
-                    self._hear_group_end(generation)
+                if self._may_be_replaced(generation):
+                    pass  # its successors are on their way; when the group ends, the node says it again
+                elif known.attempts.take_gone(node, generation):
+                    self._hear_attempt_end(generation)
             case wire.WorkerNoticed():
                 known.handover.take_noticed(message, known.run)
                 known.queue.extend(filter(None, [known.handover.settle(known.run)]))
@@ -63,9 +72,14 @@ class Inbound:
                 self._hear_probe(node, ok, findings)
             case wire.DoorOpen() | wire.Met():
                 self._hear_of_peers(node, message)
+            case wire.SnapshotHeld() | wire.StoreOpen() | wire.Recalled():
+                known.queue.extend(known.snapshots.hear(node, message, known.run))
             case wire.Asked():
                 self._work_off()  # a request counts on the reports before it
-                known.requests.add(message)
+                if message.request.kind == "regroup":
+                    known.queue.append(known.regroups.add(message))
+                else:
+                    known.requests.add(message)
             case wire.TaskDone():
                 self._hear_task(message)
             case wire.Output(rank, lines):
@@ -77,6 +91,11 @@ class Inbound:
                 self._settle_doubts()
             case wire.NodeJoining() | wire.NodeReady() | wire.NodeSeats() | wire.NodeDraining() | wire.NodeLost():
                 self._hear_of_node(message)
+
+    def _may_be_replaced(self, generation: int) -> bool:
+        """Whether processes of the group may follow those that a node has no more."""
+        run = self._known.run
+        return generation == run.generation and run.attempt_lives and any(rank.armed for rank in run.ranks)
 
     def _hear_of_node(
         self, message: wire.NodeJoining | wire.NodeReady | wire.NodeSeats | wire.NodeDraining | wire.NodeLost
@@ -115,6 +134,7 @@ class Inbound:
         if known.site.grows:
             known.peers.joined(node)
         known.outbox.node_ready(node)
+        known.snapshots.node_ready(node, known.run)
         known.attempts.node_ready()
         if known.site.grows:
             known.outbox.send(node, wire.Probe())
@@ -123,7 +143,14 @@ class Inbound:
         known = self._known
         known.queue.extend(map(ev.NodeClear, known.nodes.clear_among(sorted(known.run.doubted))))
 
-    def _hear_reports(self, node: str, message: wire.Reports) -> None:
+    def _hear_reports(self, node: str, of_ranks: Sequence[wire.Reports]) -> None:
+        staged: dict[tuple[int, int], list[int]] = {}  # by report, the ranks whose files are to be sealed
+        for reports in of_ranks:
+            self._hear_rank(reports, staged)
+        for (generation, index), ranks in staged.items():
+            self._known.shards.seal(node, generation, ranks, index)
+
+    def _hear_rank(self, message: wire.Reports, staged: dict[tuple[int, int], list[int]]) -> None:
         known = self._known
         newest = known.book.add(message)
         generation, rank = message.generation, message.rank
@@ -138,7 +165,7 @@ class Inbound:
                 if report.elsewhere:
                     self._hear_sealed(wire.Sealed(*where, report.elsewhere))
                 else:
-                    known.shards.seal(node, *where)
+                    staged.setdefault((generation, report.index), []).append(rank)
         last = message.reports[-1]
         if not last.staged:
             known.queue.append(ev.Progressed(generation, rank, last.index + 1))
@@ -212,14 +239,15 @@ class Inbound:
         if ranks and known.run.minds_lost_nodes:
             self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
         self._tell_of_room()  # before the next group is decided
+        known.queue.extend(known.snapshots.node_lost(node, known.run))
         self._unheard |= {(generation, rank) for rank in ranks}
         if ranks and known.attempts.take_gone(node, generation):
-            self._hear_group_end(generation)
+            self._hear_attempt_end(generation)
         for pending in known.run.unsaved:
             if (pending.generation, pending.index) in left_with and not pending.is_uploaded:
                 known.queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
 
-    def _hear_group_end(self, generation: int) -> None:
+    def _hear_attempt_end(self, generation: int) -> None:
         """What ranks had reported when their agent was killed, and it did not pass on, is in their logs."""
         known = self._known
         ranks, self._unheard = sorted(rank for of, rank in self._unheard if of == generation), set()
@@ -237,11 +265,11 @@ class Inbound:
             first = known.book.count(generation, rank)
             unheard = [report for report in as_said(logged) if report.index >= first]
             if unheard:
-                self._hear_reports(known.attempts.node_of(generation, rank), wire.Reports(generation, rank, unheard))
+                self._hear_reports(known.attempts.node_of(generation, rank), [wire.Reports(generation, rank, unheard)])
             if logged.returned:
                 known.book.returned(rank)
                 known.queue.append(ev.WorkerReturned(generation, rank))
-        known.queue.append(ev.GroupGone(generation))
+        known.queue.append(ev.AttemptGone(generation))
 
     def _hear_stacks(self, message: wire.Stacks) -> None:
         known = self._known

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.core.budgets import action_taken
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
+from holdfast.core.run import regrouping
 from holdfast.core.run import step as core
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 _DONE_BY_WORKERS = (ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded)
 
 
-class Turn(NamedTuple):
+class StepTaken(NamedTuple):
     """One step of the machine."""
 
     event: ev.Event
@@ -53,7 +55,7 @@ class Kernel:
         past: Past,
         epoch: int,
         found: Iterable[ev.Event] = (),
-        audit: Callable[[Turn], None] | None = None,
+        audit: Callable[[StepTaken], None] | None = None,
     ) -> None:
         """``found``: what makes the journal's view agree with what is stored."""
         self.known = DriverState(plan, site, past, epoch)
@@ -63,7 +65,7 @@ class Kernel:
         self._inbound = Inbound(self.known, self._startup, self._work_off)
         self._outbound = Outbound(self.known, self._startup)
         self._asked = self._journalled = 0  # numbers of what was to be journalled, and of what is known to be
-        self._waiting: deque[tuple[int, list[Turn]]] = deque()  # steps, and what must be journalled before them
+        self._waiting: deque[tuple[int, list[StepTaken]]] = deque()  # steps, and what must be journalled before them
         self._measured = (0, 0)  # what was staged when the free space was asked for
 
     @property
@@ -86,7 +88,7 @@ class Kernel:
         return self._startup.left_on_nodes
 
     @property
-    def waiting(self) -> list[Turn]:
+    def waiting(self) -> list[StepTaken]:
         """Steps that are to be acted on when they are journalled."""
         return [turn for _, turns in self._waiting for turn in turns]
 
@@ -152,7 +154,7 @@ class Kernel:
         """Step what has come in, have it journalled together, and only then act on it."""
         known = self.known
         while True:
-            turns: list[Turn] = []
+            turns: list[StepTaken] = []
             while known.queue:
                 self._step(_next(known.queue), turns)
             if turns:
@@ -174,13 +176,15 @@ class Kernel:
             self._measured = staged
             self.known.effects.append(fx.MeasureDisk())
 
-    def _step(self, event: ev.Event, turns: list[Turn]) -> None:
+    def _step(self, event: ev.Event, turns: list[StepTaken]) -> None:
         """One event, and the decisions that the core takes on it: nothing else may come in between."""
         known = self.known
         before = known.run
+        if isinstance(event, ev.WorkerFailed):
+            event = regrouping.judged(before, event)
         known.run, commands, reason = core.step(before, event, known.now.monotonic)
         log.debug("%s: %s", type(event).__name__, reason)
-        turns.append(Turn(event, before, known.run, commands))
+        turns.append(StepTaken(event, before, known.run, commands))
         for command in commands:
             if isinstance(command, do.Decide):
                 self._step(self._located(command.event), turns)
@@ -188,12 +192,13 @@ class Kernel:
     def _located(self, event: ev.Event) -> ev.Event:
         """The core knows ranks alone; a group that it starts, a failure that it declares, is on nodes all the same."""
         if isinstance(event, ev.GroupStarted):
-            return msgspec.structs.replace(event, leased=tuple(self.known.nodes.leased(event.world_size)))
+            leased, redone = tuple(self.known.nodes.leased(event.world_size)), self.known.snapshots.redone(event)
+            return msgspec.structs.replace(event, leased=leased, redone=redone)
         if not isinstance(event, ev.WorkerFailed):
             return event
         return msgspec.structs.replace(event, node=self.known.attempts.node_of(event.generation, event.rank))
 
-    def _journal(self, turns: list[Turn]) -> None:
+    def _journal(self, turns: list[StepTaken]) -> None:
         entries = [journalled(turn.event) for turn in turns if turn.event.durable]
         if entries:
             self._asked += 1
@@ -203,7 +208,7 @@ class Kernel:
         else:
             self._waiting.append((self._asked, turns))
 
-    def _act(self, number: int, turns: list[Turn]) -> None:
+    def _act(self, number: int, turns: list[StepTaken]) -> None:
         assert number <= self._journalled, "a step is acted on before it is journalled"
         for turn in turns:
             if self._audit is not None:
@@ -215,11 +220,11 @@ class Kernel:
                 self._outbound.carry_out(command)
         self.known.book.call_back(self._first_on_their_way(turns[-1].after))
 
-    def _show(self, turn: Turn) -> None:
+    def _show(self, turn: StepTaken) -> None:
         known, failure = self.known, turn.after.failure
         action, failures = "", None
         if failure is not None and failure is not turn.before.failure:
-            action = known.accounts.action(turn.after.durable)
+            action = action_taken(turn.after.durable)
             failures = None if failure.instead else known.accounts.exceptions()
         known.effects.append(fx.Stepped(turn.event, turn.before, turn.after, known.lag.behind, action, failures))
 

@@ -86,7 +86,7 @@ class LateShards:
                 if stored:
                     self._sealing[command.index].shards[rank] = Shard(rank, "", stored)
                 else:
-                    self._shards.seal(self._left[rank][0], command.generation, rank, command.index)
+                    self._shards.seal(self._left[rank][0], command.generation, [rank], command.index)
             self._gather_if_sealed(command.index)
 
     def sealed(self, message: wire.Sealed) -> bool:

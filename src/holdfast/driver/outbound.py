@@ -8,12 +8,13 @@ from holdfast.core.run import timers
 from holdfast.core.run.handover import not_started
 from holdfast.core.run.state import ValidationStatus
 from holdfast.errors import StorageError
-from holdfast.store.manifests import FORMAT, Manifest
+from holdfast.store.manifests import FORMAT, Manifest, overwritten
 from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import PeersLost
 
 from .driver_state import DriverState
-from .effects import Commit, Delete, DiscardStaged, Quarantine, ShowBackoff, ShowGroup
-from .stacks import Stacks
+from .effects import Commit, Delete, DiscardStaged, Quarantine, ShowAttempt, ShowBackoff
+from .stacks import AttemptStacks
 from .startup import Startup
 
 
@@ -21,24 +22,34 @@ class Outbound:
     def __init__(self, known: DriverState, startup: Startup) -> None:
         self._known, self._startup = known, startup
         self.finish: do.Finish | None = None  # the machine's last command
+        self._warned_of_overwriting = False
 
     def carry_out(self, command: do.Command) -> None:
         known = self._known
         match command:
-            case do.StartGroup():
-                self._start_group(command)
+            case do.StartAttempt():
+                self._start_attempt(command)
+            case do.ReplaceRank(generation, rank, number):
+                known.attempts.replace(generation, rank, number)
+            case do.TellPeersLost(generation, number):
+                known.outbox.tell(PeersLost(generation, number))
+            case do.RegroupRanks():
+                known.accounts.begin(command.generation)
+                for rank in command.replaced:
+                    known.book.skip(command.generation, rank, command.reports)
+                known.regroups.answer(command)
             case do.AskHandover():
                 known.handover.ask(command, known.now.wall)
             case do.DumpStacks(generation):
-                known.stacks = Stacks()
+                known.stacks = AttemptStacks()
                 known.outbox.tell(wire.DumpStacks(generation))
             case do.Rest(node, on):
                 known.nodes.rest(node, on)
                 if self._startup.is_over:
                     known.tell_of_room()
-            case do.StopGroup(generation, graceful):
+            case do.StopAttempt(generation, graceful):
                 if known.attempts.stop(generation, graceful):
-                    known.queue.append(ev.GroupGone(generation))
+                    known.queue.append(ev.AttemptGone(generation))
             case do.Commit():
                 self._commit(command)
             case do.Gather():
@@ -51,10 +62,11 @@ class Outbound:
                     known.shards.upload(manifest, ranks)
             case do.Discard(generation, index):
                 known.shards.discard(generation, index)
-                if not known.site.is_remote:
-                    known.effects.append(DiscardStaged(generation, index, known.plan.spec.num_workers))
+                known.effects.append(DiscardStaged(generation, index, known.plan.spec.num_workers))
             case do.Delete(id):
                 known.effects.append(Delete(id))
+            case do.Recall(snapshot, world_size):
+                known.snapshots.recall(snapshot, world_size)
             case do.Verify(id):
                 known.verification.begin(id, known.run)
             case do.Quarantine(id, why):
@@ -72,13 +84,15 @@ class Outbound:
             case do.Finish():
                 self.finish = command
 
-    def _start_group(self, command: do.StartGroup) -> None:
+    def _start_attempt(self, command: do.StartAttempt) -> None:
         known = self._known
         known.accounts.begin(command.generation)
         known.book.begin(command.generation, command.world_size, command.base)
         known.returned.clear()
-        known.effects.append(ShowGroup(command.generation, command.world_size))
-        if not known.attempts.start(command):
+        known.effects.append(ShowAttempt(command.generation, command.world_size))
+        if known.attempts.start(command, known.snapshots.is_in_place, known.snapshots.taken_by()):
+            known.snapshots.group_started(command.snapshot)
+        else:
             known.queue.append(ev.Capacity(known.slots()))
             known.queue.append(not_started(command.generation))
 
@@ -88,6 +102,7 @@ class Outbound:
         if lost_with is not None:
             known.queue.append(ev.StagedLost(command.id, f"{lost_with} was lost before it was in storage"))
             return
+        self._warn_of_overwriting(command)
         manifest = self._manifest(command)
         try:
             known.shards.gather(command, manifest)
@@ -96,10 +111,25 @@ class Outbound:
 
     def _commit(self, command: do.Commit) -> None:
         known = self._known
-        if known.site.is_remote:
-            known.effects.append(Commit(known.shards.gathered(command.generation, command.index), ()))
+        gathered = known.shards.gathered(command.generation, command.index)
+        if gathered is not None:
+            known.effects.append(Commit(gathered, ()))
         else:
+            self._warn_of_overwriting(command)
             known.effects.append(Commit(self._manifest(command), known.shards.shards(command)))
+
+    def _warn_of_overwriting(self, command: do.Commit | do.Gather) -> None:
+        """Once per driver: a script that does it does it in every checkpoint."""
+        if self._warned_of_overwriting:
+            return
+        for path, ranks in overwritten(self._known.shards.shards(command)).items():
+            self._warned_of_overwriting = True
+            self._known.warn(
+                f"{command.id}: ranks {', '.join(map(str, ranks))} saved different files under the name {path!r}; only "
+                f"rank {ranks[0]}'s is kept. If every rank must keep its own, put the rank into the name: "
+                f'f"state-{{train.get_context().get_world_rank()}}.pt". If not, save it on rank 0 only.'
+            )
+            return
 
     def _manifest(self, command: do.Commit | do.Gather) -> Manifest:
         """As far as it is known before the files are put together."""

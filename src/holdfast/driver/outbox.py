@@ -6,7 +6,7 @@ nodes reach, any of them can do it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -30,12 +30,16 @@ class Kind(Enum):
 
 class Outbox:
     def __init__(
-        self, nodes: NodeRegistry, emit: Callable[[Effect], None], is_remote: bool = False, keeps_files: bool = False
+        self,
+        nodes: NodeRegistry,
+        emit: Callable[[Effect], None],
+        nodes_hold_files: bool = False,
+        keeps_files: bool = False,
     ) -> None:
-        """``is_remote``: each node has what its workers staged for itself. ``keeps_files``: a node that is lost comes
-        back with its files."""
+        """``nodes_hold_files``: each has what its workers staged for itself. ``keeps_files``: a node that is lost comes
+        back with them."""
         self._nodes, self._emit = nodes, emit
-        self._is_remote, self._keeps_files = is_remote, keeps_files
+        self._nodes_hold_files, self._keeps_files = nodes_hold_files, keeps_files
         self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and what they are about
         self._owners: dict[tuple[Kind, Any], set[str]] = {}  # the nodes of those, by kind and what they are about
         self._fetches: dict[str, wire.Fetch] = {}
@@ -49,10 +53,15 @@ class Outbox:
             self._emit(Send(node, message))
 
     def order(self, node: str, kind: Kind, about: Any, order: wire.Message) -> None:
-        self._orders[node, kind, about] = order
-        self._owners.setdefault((kind, about), set()).add(node)
+        self.order_together(node, kind, {about: order}, order)
+
+    def order_together(self, node: str, kind: Kind, orders: Mapping[Any, wire.Message], message: wire.Message) -> None:
+        """Several, which one message gives; each by itself if they are given again."""
+        for about, order in orders.items():
+            self._orders[node, kind, about] = order
+            self._owners.setdefault((kind, about), set()).add(node)
         if node != _NOBODY:
-            self.send(node, order)
+            self.send(node, message)
 
     def order_any(self, kind: Kind, about: Any, order: wire.Message) -> None:
         """Have any node do it, as soon as there is one."""
@@ -98,14 +107,14 @@ class Outbox:
                 left_with.add(about)
             elif kind is Kind.SEAL:
                 left_with.add((about[0], about[2]))
-            if kind is Kind.TASK or (kind is Kind.SEAL and not self._is_remote):
+            if kind is Kind.TASK or (kind is Kind.SEAL and not self._nodes_hold_files):
                 self.order_any(kind, about, self._drop(owner, kind, about))
             elif kind is Kind.FETCH or not self._keeps_files:
                 self._drop(owner, kind, about)
         for id, fetch in self._fetches.items():
             if not self.holders(Kind.FETCH, id):
                 self._fetch_everywhere(id, fetch)  # who has it says so at once
-        return sorted(left_with) if self._is_remote and not self._keeps_files else []
+        return sorted(left_with) if self._nodes_hold_files and not self._keeps_files else []
 
     # What all nodes do
 

@@ -35,12 +35,14 @@ class Plan:
     identity: Mapping[str, Any]  # what run.json says
     essential: Sequence[str] = ()  # modules that every worker needs at once
     preload: Sequence[str] = ()  # modules that workers need later, and that take long to import
+    imported: Sequence[str] = ()  # modules that the script has imported, and its workers perhaps need
     env: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     placement: str = "PACK"
     preemption_grace_s: float = 0.0
+    snapshot_replicas: int = 1  # nodes beside its own that keep a copy of a state in memory
     score_attribute: str | None = None
     validation: Validator | None = None
     on_report: Callback | None = None
@@ -48,7 +50,7 @@ class Plan:
     shards: ShardSource | None = None
     like: Configure | None = None  # what other runs of this process were configured with: the rest is the same
     lockstep: bool = False  # report() returns when the driver says so
-    how_to_go_on: str = "run the same command again"
+    how_to_resume: str = "run the same command again"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A run's storage that is far away. The journal has a thread of its own: when storage does not answer, the driver still
+"""A run's remote storage. The journal has a thread of its own: when storage does not answer, the driver still
 hears its workers, shows what they do, and acts on nothing that is not yet written."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.manifests import Manifest, Shard, manifest_line
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote.checkpoints import Listing
-from holdfast.store.remote.journal import RemoteJournal
 from holdfast.store.remote.object_run import ObjectRun
 from holdfast.store.remote.parts import PartUploader, fetch
+from holdfast.store.remote.remote_checkpoints import Listing
+from holdfast.store.remote.remote_journal import RemoteJournal
 from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
@@ -43,8 +43,7 @@ _DRIVER = "driver"  # whose files in scratch they are, beside those of the nodes
 
 
 class RemoteStorage(Storage):
-    takes_uploads = True
-    saves_reports = True
+    nodes_hold_files = True
 
     def __init__(
         self, location: Location, scratch_dir: Path, inbox: Inbox, score_attribute: str | None, patience_s: float
@@ -170,10 +169,14 @@ class RemoteStorage(Storage):
             self._manifests[id] = self._checkpoints.read_manifest(id)
         return self._manifests[id]
 
-    def verify(self, id: str) -> None:
-        raise NotImplementedError("nodes fetch it, and look at that")
+    def report_log(self, generation: int, rank: int, node: str) -> Path | None:
+        """Nodes of other machines have nothing below this path."""
+        return RunLayout(self.run_dir / node).report_log(generation, rank)
 
-    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
+    def has_reports_of(self, generations: Iterable[int]) -> bool:
+        return all(self.home.metrics_file(generation, 0).exists() for generation in generations)
+
+    def verify(self, id: str, fetch: Callable[[bytes], None]) -> None:
         def job() -> Outcome:
             try:
                 line = manifest_line(self._checkpoints.read_manifest(id))
@@ -181,11 +184,13 @@ class RemoteStorage(Storage):
                 return ev.Damaged(id, str(error))
             except Exception as error:
                 return StorageError(f"{id} could not be read: {error}")
-            return lambda: then(line)
+            return lambda: fetch(line)
 
         self._submit(self._pool, job)
 
-    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
+    def commit(self, manifest: Manifest, shards: Sequence[Shard], sync_reports: Callable[[], None]) -> None:
+        """The reports are saved with the manifest, whether they are on disk or not."""
+
         def job() -> Outcome:
             try:
                 return committed(self._commit(manifest), self._score_attribute, manifest.index)

@@ -22,11 +22,11 @@ class ReportBook:
 
     def __init__(self, emit: Callable[[Effect], None], calls_back: bool) -> None:
         self._emit, self._calls_back = emit, calls_back
-        self._groups = deque([_Group(0, 0, 0, calls_back)])  # the last is the present one
+        self._groups = deque([_AttemptReports(0, 0, 0, calls_back)])  # the last is the present one
 
     def begin(self, generation: int, world_size: int, base: int) -> None:
         """``base``: the reports of the run that it builds upon."""
-        self._groups.append(_Group(generation, world_size, base, self._calls_back))
+        self._groups.append(_AttemptReports(generation, world_size, base, self._calls_back))
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
@@ -39,6 +39,15 @@ class ReportBook:
         if rank == 0 or self._calls_back:
             group.lines[rank].extend(r.line for r in reports.reports)
         return reports.reports[-1].line if rank == 0 else None
+
+    def skip(self, generation: int, rank: int, reports: int) -> None:
+        """The rank continues behind so many reports, some of which it may not have made."""
+        group = self._group(generation)
+        missing = 0 if group is None else reports - int(group.counts[rank])
+        if group is not None and missing > 0:
+            group.counts[rank] = reports
+            if rank == 0 or self._calls_back:
+                group.lines[rank].extend([b""] * missing)
 
     def count(self, generation: int, rank: int) -> float:
         """How many reports of the rank are written down; endless if it has returned, or if its group is long gone."""
@@ -70,7 +79,7 @@ class ReportBook:
         group = self._groups[-1]
         self._tell(group, first_pending.get(group.generation, math.inf))
 
-    def _tell(self, group: _Group, first_pending: float) -> None:
+    def _tell(self, group: _AttemptReports, first_pending: float) -> None:
         """All that is ready; then forget what nobody needs any more."""
         told = math.inf
         if self._calls_back:
@@ -79,11 +88,11 @@ class ReportBook:
             told = group.told
         group.forget(min(first_pending, told))
 
-    def _group(self, generation: int) -> _Group | None:
+    def _group(self, generation: int) -> _AttemptReports | None:
         return next((group for group in self._groups if group.generation == generation), None)
 
 
-class _Group:
+class _AttemptReports:
     """What is known of the reports of one group of workers."""
 
     def __init__(self, generation: int, world_size: int, base: int, keeps_all: bool) -> None:

@@ -24,6 +24,7 @@ from holdfast.engine.agent_link import FENCE_MARGIN_S
 from holdfast.engine.engine_interface import Engine, Inbox
 from holdfast.errors import ControllerError, NotARunError, StorageError, message_of
 from holdfast.platform import interrupt, open_files
+from holdfast.runs.comparison import changes_text
 from holdfast.runs.experiments import is_experiment
 from holdfast.runs.past import IDENTITY, Past, read_past
 from holdfast.runs.stored_run import closing_account
@@ -63,7 +64,7 @@ class Driver:
         self._plan, self._engine, self._settings = plan, engine, settings
         self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
         self._storage = storage or storage_at(plan.location, self._inbox, settings, plan.score_attribute)
-        address = cloudpickle.dumps(plan.location) if self._storage.takes_uploads else b""
+        address = cloudpickle.dumps(plan.location) if self._storage.nodes_hold_files else b""
         self._configuration = configuration(plan, settings, address)
         self._display = display or OffDisplay()
         self._executor = Executor(plan, self._storage, self._display, observer or Nobody())
@@ -73,7 +74,7 @@ class Driver:
         self._signal: int | None = None
 
     def run(self) -> Ending:
-        """Run to the end. A killed driver's run goes on from where its journal and checkpoints leave it."""
+        """Run to the end. A killed driver's run resumes where its journal and checkpoints leave it."""
         self._epoch = self._storage.acquire()
         try:
             try:
@@ -111,11 +112,7 @@ class Driver:
         storage.settle(self._identity["id"])
         found, more_damage = storage.take_stock(past)
         self._warnings = [f"{d.path} is damaged ({d.where}): {d.what}" for d in [*damage, *more_damage]]
-        if past.ended is not None and past.ended.outcome is Outcome.FINISHED:
-            self._warnings.append(
-                f"the run {plan.name!r} had finished already; it goes on from its last checkpoint, if it has one. "
-                "Give another RunConfig(name=...) to start a new run."
-            )
+        self._warnings += _of_earlier_work(plan.name, past, self._changed_settings())
         self._kernel = Kernel(plan, self._site(), past, self._epoch, found)
 
     def _site(self) -> Site:
@@ -123,9 +120,10 @@ class Driver:
         return Site(
             engine.grows,
             engine.is_this_machine,
-            storage.takes_uploads,
+            storage.nodes_hold_files,
             storage.run_dir,
             storage.log_address,
+            storage.report_log if engine.is_this_machine or not storage.nodes_hold_files else lambda *_: None,
             self._configuration.node_timeout_s + FENCE_MARGIN_S,
             self._settings.staging_limit_gb,
         )
@@ -140,10 +138,11 @@ class Driver:
                 self.take_in(self._wait())
             ending = self.ending()
             outcome = ending.outcome.value
-            text = "\n".join(filter(None, (closing_words(plan, self.state, ending), self._account())))
+            words = closing_words(plan, self.state, ending, had_finished=_had_finished(self._past))
+            text = "\n".join(filter(None, (words, self._account())))
             return ending
         except Exception as error:
-            text = f"the driver could not go on: {message_of(error)}"
+            text = f"the driver could not continue: {message_of(error)}"
             raise self.failed(error) from error
         finally:
             self.close()
@@ -192,14 +191,14 @@ class Driver:
     def failed(self, error: Exception) -> ControllerError:
         """The driver cannot continue."""
         self._record_end(message_of(error))
-        remedy = open_files.remedy(error) or "Mend the cause"
-        return ControllerError(error, f"{remedy}, and {self._plan.how_to_go_on}")
+        remedy = open_files.remedy(error) or "Fix the cause"
+        return ControllerError(error, f"{remedy}, and {self._plan.how_to_resume}")
 
     def _account(self) -> str:
         """Where the time went, unless the reports of an earlier driver would have to be fetched for that."""
         storage = self._storage
-        known = (storage.home.metrics_file(group.generation, 0).exists() for group in self._past.groups)
-        return closing_account(storage.records(), storage.home) if not storage.takes_uploads or all(known) else ""
+        known = storage.has_reports_of(group.generation for group in self._past.groups)
+        return closing_account(storage.records(), storage.home) if known else ""
 
     def _identify(self) -> None:
         """Write down what the run is, twice, so that damage to one place leaves the other."""
@@ -207,6 +206,10 @@ class Driver:
             self._storage.write_identity(self._identity)
         if self._past.identity != self._identity:
             self._storage.write([(IDENTITY, self._identity)], lambda: None)
+
+    def _changed_settings(self) -> str:
+        before = self._known_as or self._past.identity
+        return "" if before is None else changes_text(before, self._identity)
 
     def _known_identity(self) -> dict[str, Any] | None:
         try:
@@ -243,7 +246,7 @@ class Driver:
         known, finish = self.kernel.known, self.kernel.finish
         assert finish is not None
         if finish.outcome is Outcome.FAILED:
-            error = known.accounts.error(known.run.durable, self._plan.how_to_go_on, known.handover.notice)
+            error = known.accounts.error(known.run.durable, self._plan.how_to_resume, known.handover.notice)
             return Ending(finish.outcome, error)
         value = cloudpickle.loads(known.returned[0]) if 0 in known.returned else None
         return Ending(finish.outcome, None, value, self._signal)
@@ -295,3 +298,22 @@ class Driver:
         for effect in self.kernel.handle(inputs, fx.Now(time.monotonic(), time.time())):
             executor.carry_out(effect)
         executor.show_workers(self.state)
+
+
+def _had_finished(past: Past) -> bool:
+    return past.ended is not None and past.ended.outcome is Outcome.FINISHED
+
+
+def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
+    """Nobody should take an old run's result for that of new settings."""
+    if not past.groups:
+        return []
+    newest = past.state.newest
+    if _had_finished(past):
+        since = f"resumes from {newest.id}" if newest else "starts again from the beginning, as it has no checkpoint"
+        return [
+            f"Run {name!r} has already finished; it {since}. "
+            + (f"Settings changed since then: {changed}. " if changed else "")
+            + "To train a new run instead, choose another RunConfig(name=...)."
+        ]
+    return [f"Run {name!r} resumes with changed settings: {changed}."] if changed else []

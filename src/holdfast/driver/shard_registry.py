@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from msgspec import structs
 
@@ -31,23 +32,28 @@ class ShardRegistry:
     def __init__(self, nodes: NodeRegistry, outbox: Outbox, attempts: Attempts, layout: RunLayout, site: Site) -> None:
         self._nodes, self._outbox, self._attempts, self._layout, self._site = nodes, outbox, attempts, layout, site
         self._shards: dict[Report, dict[int, Shard]] = {}  # by rank, sealed
+        self._sizes: dict[Report, int] = {}  # bytes of those: asked for at every turn, of ten thousand ranks
         self._gathered: dict[Report, Manifest] = {}  # whole, and not known to be in storage
 
-    def seal(self, node: str, generation: int, rank: int, index: int) -> None:
-        """Have a staged shard hashed, and forced to disk where that makes it durable."""
-        about, order = (generation, rank, index), wire.Seal(generation, rank, index)
-        if not self._site.is_remote and node not in self._nodes.ids:
-            self._outbox.order_any(Kind.SEAL, about, order)
+    def seal(self, node: str, generation: int, ranks: Sequence[int], index: int) -> None:
+        """Have staged shards hashed, and forced to disk where that makes them durable."""
+        orders: dict[Any, wire.Message] = {(generation, r, index): wire.Seal(generation, [r], index) for r in ranks}
+        if not self._site.nodes_hold_files and node not in self._nodes.ids:
+            for about, order in orders.items():
+                self._outbox.order_any(Kind.SEAL, about, order)
         else:
-            self._outbox.order(node, Kind.SEAL, about, order)
+            self._outbox.order_together(node, Kind.SEAL, orders, wire.Seal(generation, list(ranks), index))
 
     def take_sealed(self, message: wire.Sealed) -> None:
         generation, rank, index = message.generation, message.rank, message.index
         self._outbox.finish(Kind.SEAL, (generation, rank, index))
         if not message.error:
-            directory = str(self._layout.shard_dir(generation, index, rank))
+            directory = self._layout.shard_path(generation, index, rank)
             shard = Shard(rank, directory, [FileEntry(*entry) for entry in message.files])
-            self._shards.setdefault((generation, index), {})[rank] = shard
+            shards = self._shards.setdefault((generation, index), {})
+            added = _size(shard) - (_size(shards[rank]) if rank in shards else 0)
+            self._sizes[generation, index] = self._sizes.get((generation, index), 0) + added
+            shards[rank] = shard
 
     def shards(self, command: do.Commit | do.Gather) -> list[Shard]:
         found = self._shards[command.generation, command.index]
@@ -55,8 +61,7 @@ class ShardRegistry:
 
     def size(self, generation: int, index: int) -> int:
         """How many bytes are staged for that report, as far as they are counted."""
-        shards = self._shards.get((generation, index), {}).values()
-        return sum(entry.size for shard in shards for entry in shard.files)
+        return self._sizes.get((generation, index), 0)
 
     def lost_with(self, command: do.Gather) -> str | None:
         """A node that had a part of it, and was lost before it was asked to gather that."""
@@ -83,8 +88,9 @@ class ShardRegistry:
         order = wire.Gather(manifest.id, *report, manifest_line(manifest), list(parts.items()))
         self._outbox.order(node, Kind.GATHER, report, order)
 
-    def gathered(self, generation: int, index: int) -> Manifest:
-        return self._gathered[generation, index]
+    def gathered(self, generation: int, index: int) -> Manifest | None:
+        """Of a checkpoint that nodes have put together and brought to storage."""
+        return self._gathered.get((generation, index))
 
     def manifest_of(self, id: str) -> Manifest | None:
         """Of a checkpoint that is on its way to storage."""
@@ -125,7 +131,7 @@ class ShardRegistry:
         """Nobody wants that report's files any more."""
         manifest = self._gathered.get((generation, index))
         self._drop(generation, index)
-        if self._site.is_remote:
+        if self._site.nodes_hold_files:
             self._outbox.tell(wire.Forget(generation, index, manifest.id if manifest else ""))
 
     def sort_out(self, unsaved: Sequence[bytes], stored: Collection[str]) -> None:
@@ -143,9 +149,14 @@ class ShardRegistry:
     def _drop(self, generation: int, index: int) -> None:
         report = generation, index
         self._shards.pop(report, None)
+        self._sizes.pop(report, None)
         self._gathered.pop(report, None)
         self._outbox.finish(Kind.GATHER, report)
         self._outbox.finish(Kind.UPLOAD, report)
+
+
+def _size(shard: Shard) -> int:
+    return sum(entry.size for entry in shard.files)
 
 
 def with_files(manifest: Manifest, files: list[FileEntry]) -> Manifest:

@@ -32,28 +32,33 @@ def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> Non
         display.state(state.phase.value, _detail(state))
 
 
-def closing_words(plan: Plan, state: RunState, ending: Ending) -> str:
+def closing_words(plan: Plan, state: RunState, ending: Ending, had_finished: bool) -> str:
+    """``had_finished``: before this driver took it."""
     newest = state.newest
     saved = f"last checkpoint: {newest.id}" if newest else "no checkpoint was saved"
     if ending.outcome is Outcome.STOPPED:
-        return f"{saved}. To go on, {plan.how_to_go_on}"
+        return f"{saved}. To resume, {plan.how_to_resume}"
     if ending.error is not None:
         return str(ending.error).partition("\n")[0]
-    return f"{saved}; results in {plan.location}"
+    trained = any(rank.reports for rank in state.ranks)
+    idle = "Nothing was trained: the run had already finished, and the script reported nothing new. "
+    return f"{idle if had_finished and not trained else ''}{saved}; results in {plan.location}"
 
 
 def _how_far_behind(behind: str, stalled: bool, stalled_before: bool) -> str:
     if stalled:
         return f"training waits for storage, which is behind by {behind}"
     if stalled_before:
-        return f"storage has caught up ({behind} left): training goes on"
-    return f"storage is behind by {behind}; training goes on meanwhile"
+        return f"storage has caught up ({behind} left): training continues"
+    return f"storage is behind by {behind}; training continues meanwhile"
 
 
 def _detail(state: RunState) -> str:
     """What a person wants to know beside the phase."""
     if state.phase is Phase.STARTING:
+        if state.began_at is not None:
+            return f"from step {state.began_at[1]:,} in memory"
         return f"from {state.durable.resume or 'the beginning'}"
     if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
-        return "gracefully; another Ctrl+C stops at once"
+        return "gracefully; another Ctrl+C stops immediately"
     return ""

@@ -26,7 +26,7 @@ _COLLECTIVES = (
 )
 
 
-class Stacks:
+class AttemptStacks:
     """Of one group, as its nodes tell them."""
 
     def __init__(self) -> None:

@@ -32,14 +32,14 @@ class Startup:
         self._since = known.now.monotonic
         if known.site.grows:
             known.timers[NODES_JOIN] = self._since + _NODES_JOIN_WITHIN_S
-        if known.site.is_remote:
+        if known.site.nodes_hold_files:
             self._work_off()  # what was found in storage is known before nodes say what they have
             told = (known.past, known.run.durable, known.now.wall, self._took_stock, known.warn)
             self._adopter = self._adoption = Adoption(known.shards, known.emit, *told)
 
     def nodes_announced(self) -> None:
         """Those that are on their way are known."""
-        if not self._known.site.is_remote:
+        if not self._known.site.nodes_hold_files:
             self._took_stock([])
 
     def heard_of_a_node(self) -> None:
@@ -102,10 +102,9 @@ class Startup:
         known.timers.pop(NODES_JOIN, None)
         known.queue.extend(self._found or [])
         known.effects.append(TellLateReports())  # before an attempt of this driver makes others
-        if known.site.is_remote:
-            known.effects.append(Collect(known.stored()))
-            if not self.left_on_nodes:
-                known.outbox.tell(wire.Sweep(known.run.generation))
+        known.effects.append(Collect(known.stored()))
+        if known.site.nodes_hold_files and not self.left_on_nodes:
+            known.outbox.tell(wire.Sweep(known.run.generation))
         known.tell_of_room()
         spec = structs.replace(known.plan.spec, lease_s=known.site.lease_s)
         clear = tuple(known.nodes.clear_among(known.run.durable.leases))

@@ -11,7 +11,7 @@ import functools
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,7 @@ class Storage(ABC):
 
     home: RunLayout
 
-    takes_uploads: bool  # nodes upload what their workers staged; else the driver reaches it
-    saves_reports = False  # with a commit, the reports up to it
+    nodes_hold_files: bool  # what their workers staged, and upload it; else the driver reaches it
     has_reports_too = False  # they are also in the journal, so that nobody waits for their files to be on disk
 
     def __init__(self, inbox: Inbox, score_attribute: str | None) -> None:
@@ -74,6 +73,14 @@ class Storage(ABC):
     @abstractmethod
     def run_dir(self) -> Path:
         """The run's directory; with remote storage, where nodes have theirs for it in this epoch."""
+
+    @abstractmethod
+    def report_log(self, generation: int, rank: int, node: str) -> Path | None:
+        """Where a rank on that node logs its reports, if that is on this machine."""
+
+    def has_reports_of(self, generations: Iterable[int]) -> bool:
+        """Whether what those attempts reported can be read without fetching it."""
+        return True
 
     @property
     @abstractmethod
@@ -127,15 +134,14 @@ class Storage(ABC):
     def read_manifest(self, id: str) -> Manifest: ...
 
     @abstractmethod
-    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
-        """``shards``: what ranks staged where the driver reaches it; else their nodes have uploaded it."""
+    def commit(self, manifest: Manifest, shards: Sequence[Shard], sync_reports: Callable[[], None]) -> None:
+        """``shards``: what ranks staged where the driver reaches it; else their nodes have uploaded it.
+        ``sync_reports``: makes the history up to the checkpoint as durable as the checkpoint."""
 
     @abstractmethod
-    def verify(self, id: str) -> None: ...
-
-    @abstractmethod
-    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
-        """Read it, and call ``then`` with it in the loop."""
+    def verify(self, id: str, fetch: Callable[[bytes], None]) -> None:
+        """Say whether a checkpoint is intact; or call ``fetch`` with its manifest, in the loop, where nodes have to
+        fetch the files to know."""
 
     @abstractmethod
     def adopt(
@@ -200,7 +206,7 @@ class Storage(ABC):
 
 
 class DiskStorage(Storage):
-    takes_uploads = False
+    nodes_hold_files = False
 
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
         super().__init__(inbox, score_attribute)
@@ -235,6 +241,9 @@ class DiskStorage(Storage):
     @property
     def run_dir(self) -> Path:
         return self.home.root
+
+    def report_log(self, generation: int, rank: int, node: str) -> Path | None:
+        return self.home.report_log(generation, rank)
 
     @property
     def run_key(self) -> str:
@@ -287,9 +296,10 @@ class DiskStorage(Storage):
     def read_manifest(self, id: str) -> Manifest:
         return self._checkpoints.read_manifest(id)
 
-    def commit(self, manifest: Manifest, shards: Sequence[Shard] = ()) -> None:
+    def commit(self, manifest: Manifest, shards: Sequence[Shard], sync_reports: Callable[[], None]) -> None:
         def job() -> Outcome:
             try:
+                sync_reports()
                 done = self._checkpoints.commit(manifest, shards, leave_rest=True)
             except Exception as error:
                 failed = ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
@@ -299,7 +309,7 @@ class DiskStorage(Storage):
 
         self._submit(self._pool, job)
 
-    def verify(self, id: str) -> None:
+    def verify(self, id: str, fetch: Callable[[bytes], None]) -> None:
         """Damage sets the checkpoint aside; a store that cannot be read says nothing about it, and ends the run."""
 
         def job() -> Outcome:
@@ -312,9 +322,6 @@ class DiskStorage(Storage):
             return ev.Verified(id)
 
         self._submit(self._pool, job)
-
-    def find_manifest(self, id: str, then: Callable[[bytes], None]) -> None:
-        raise NotImplementedError("the driver verifies what it reaches itself")
 
     def adopt(self, manifest: Manifest, *_: object) -> None:
         raise NotImplementedError("what an earlier driver left on disk is taken up with the stock")

@@ -1,4 +1,4 @@
-"""Is a checkpoint intact? On disk the driver looks itself; from remote storage its nodes fetch it, and look at that."""
+"""Is a checkpoint intact? Storage looks, or gives the manifest, and the nodes fetch the files and look at them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ from holdfast.errors import StorageError
 from holdfast.store.manifests import manifest_line
 from holdfast.wire import messages as wire
 
-from .effects import Effect, FindManifest, Verify
+from .effects import Effect, Verify
 from .outbox import Outbox
 from .shard_registry import ShardRegistry
 
 
 class Verification:
-    def __init__(self, outbox: Outbox, shards: ShardRegistry, emit: Callable[[Effect], None], is_remote: bool) -> None:
-        self._outbox, self._shards, self._emit, self._is_remote = outbox, shards, emit, is_remote
+    def __init__(self, outbox: Outbox, shards: ShardRegistry, emit: Callable[[Effect], None]) -> None:
+        self._outbox, self._shards, self._emit = outbox, shards, emit
         self._waiting: str | None = None  # until it is in storage, as some nodes have no part of it, or only a part
         self._staged: set[str] = set()  # what nodes look at that was not in storage when they were asked
 
     def begin(self, id: str, state: RunState) -> None:
         self._waiting = None
-        if not self._is_remote:
-            self._emit(Verify(id))
-            return
         manifest = self._shards.manifest_of(id)
         if manifest is None:
-            self._emit(FindManifest(id))
+            self._emit(Verify(id))
         elif self._shards.is_at_hand(manifest.generation, manifest.index):
             self._staged.add(id)
             self._outbox.fetch(id, manifest_line(manifest), stored=False)

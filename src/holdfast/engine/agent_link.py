@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import selectors
 import socket
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.engine.engine_interface import Inbox
+from holdfast.engine.switchboard import switchboard
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
@@ -28,16 +28,12 @@ _FEWEST_PINGS = 4
 _START_WITHIN_S = 120.0  # until the first word: Python starts, and the payload may be large
 _MOST_WAITING = 1000  # messages that the driver has not taken yet, above which what workers print is not passed on
 _MOST_HELD = 64 << 20  # bytes that wait for the driver, above which the agent is not listened to
-_RETRY_S = 0.01  # while the driver is behind, at first
-_LONGEST_RETRY_S = 0.64  # with many agents the retries themselves would keep the driver behind
 
 
 class Link:
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
-        self._socket = sock
+        self.socket = sock
         sock.setblocking(False)
-        self._wake, self._waker = os.pipe()
-        os.set_blocking(self._waker, False)
         self._every_s = min(_PING_EVERY_S, timeout_s / _FEWEST_PINGS)
         self._most_unanswered = math.ceil(timeout_s / self._every_s)
         self._unpacker: Unpacker[Any] = Unpacker(wire.TO_DRIVER)
@@ -46,7 +42,11 @@ class Link:
         self._over = False
         self._waiting: deque[wire.Message] = deque()
         self._held = 0
-        self._retry_s = _RETRY_S / 2
+        self._is_connected = True
+        self._is_served = False
+        self._switchboard = switchboard()
+        self._ended = threading.Event()
+        self._error: Exception | None = None
         self._ping, self._answered, self._unanswered = 0, 0, 0
         self._ping_at = 0.0
         self._has_spoken = self._has_moved = False
@@ -67,68 +67,69 @@ class Link:
                 self._nudge()
 
     def hang_up(self) -> None:
-        """From any thread: ``serve`` returns, without passing on what it has not yet."""
+        """From any thread: ``converse`` returns, without passing on what it has not yet."""
         with self._lock:
             self._over = True
             self._nudge()
 
-    def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
-        """Deliver what the agent says, until it is gone or silent or the line is hung up.
+    def converse(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
+        """Deliver what the agent says, until it is gone or silent or the line is hung up; another thread does it.
 
         A driver that is far behind slows its workers down in the end; only what they print is not waited for.
         """
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._wake, selectors.EVENT_READ)
-            selector.register(self._socket, selectors.EVENT_READ)
-            there = True
-            while not self._over and (there or self._waiting):
-                self._pass_on(inbox, deliver)
-                listens = there and self._held < _MOST_HELD
-                self._choose(selector, listens)
-                for key, mask in selector.select(self._pause()):
-                    if key.fileobj == self._wake:
-                        os.read(self._wake, 4096)
-                        continue
-                    if mask & selectors.EVENT_WRITE:
-                        with self._lock:
-                            self._flush()
-                    if mask & selectors.EVENT_READ and listens:
-                        there = self._receive(inbox)
-                if there:
-                    self._beat(listens)
+        self.inbox, self._deliver = inbox, deliver
+        with self._lock:
+            self._is_served = True
+        self._switchboard.call(self, new=True)
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
 
     def close(self) -> None:
         with self._lock:
             self._over = True
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-            self._socket.close()
-            if self._waker >= 0:
-                os.close(self._wake)
-                os.close(self._waker)
-                self._waker = -1
+                self.socket.shutdown(socket.SHUT_RDWR)
+            self.socket.close()
+            self._nudge()
 
-    def _choose(self, selector: selectors.BaseSelector, listens: bool) -> None:
-        """Watch the socket for just what can be done with it now."""
-        wanted = (selectors.EVENT_READ if listens else 0) | (selectors.EVENT_WRITE if self._unsent else 0)
-        key = selector.get_map().get(self._socket)
-        if key is None and wanted:
-            selector.register(self._socket, wanted)
-        elif key is not None and not wanted:
-            selector.unregister(self._socket)
-        elif key is not None and key.events != wanted:
-            selector.modify(self._socket, wanted)
+    # For the switchboard
 
-    def _pause(self) -> float:
-        if self._waiting:
-            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
-            return self._retry_s
-        return max(0.0, self._ping_at - time.monotonic())
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._waiting)
 
-    def _receive(self, inbox: Inbox) -> bool:
+    def wants(self) -> int:
+        return (selectors.EVENT_READ if self._listens else 0) | (selectors.EVENT_WRITE if self._unsent else 0)
+
+    def serve(self, mask: int) -> float | None:
+        if mask & selectors.EVENT_WRITE:
+            with self._lock:
+                self._flush()
+        listens = self._listens
+        if mask & selectors.EVENT_READ and listens:
+            self._is_connected = self._receive()
+        self._pass_on()
+        if self._is_connected:
+            self._beat(listens)
+        if self._over or not (self._is_connected or self._waiting):
+            return None
+        return self._ping_at if self._is_connected else math.inf
+
+    def end(self, error: Exception | None) -> None:
+        with self._lock:
+            self._is_served = False
+        self._error = None if self._over else error  # a line that was closed fails in many ways
+        self._ended.set()
+
+    @property
+    def _listens(self) -> bool:
+        return self._is_connected and self._held < _MOST_HELD
+
+    def _receive(self) -> bool:
         """Whether the agent is still there."""
         try:
-            data = self._socket.recv(1 << 18)
+            data = self.socket.recv(1 << 18)
         except BlockingIOError:
             return True
         except OSError:
@@ -138,15 +139,14 @@ class Link:
             if isinstance(message, wire.Pong):
                 self._answered, self._unanswered = message.number, 0
                 self.heard_at = time.monotonic()
-            elif not _is_output(message) or inbox.qsize() + len(self._waiting) <= _MOST_WAITING:
-                self._waiting.extend(wire.parts(message))  # what was printed and has no room is in the logs
+            elif not _is_output(message) or self.inbox.qsize() + len(self._waiting) <= _MOST_WAITING:
+                self._waiting.append(message)  # what was printed and has no room is in the logs
         self._held += len(data)
         return bool(data)
 
-    def _pass_on(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
-        while self._waiting and inbox.qsize() <= _MOST_WAITING:
-            deliver(self._waiting.popleft())
-            self._retry_s = _RETRY_S / 2
+    def _pass_on(self) -> None:
+        while self._waiting and self.inbox.qsize() <= _MOST_WAITING:
+            self._deliver(self._waiting.popleft())
         if not self._waiting:
             self._held = 0
 
@@ -169,7 +169,7 @@ class Link:
     def _flush(self) -> None:
         try:
             while self._unsent:
-                del self._unsent[: self._socket.send(memoryview(self._unsent)[: 1 << 20])]
+                del self._unsent[: self.socket.send(memoryview(self._unsent)[: 1 << 20])]
                 self._has_moved = True
         except BlockingIOError:
             pass
@@ -177,9 +177,8 @@ class Link:
             self._unsent.clear()  # it is gone: the listening side sees that too
 
     def _nudge(self) -> None:
-        if self._waker >= 0:
-            with contextlib.suppress(BlockingIOError):
-                os.write(self._waker, b"x")
+        if self._is_served:
+            self._switchboard.call(self)
 
 
 def _is_output(message: wire.Message) -> bool:

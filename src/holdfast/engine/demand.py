@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ class Demand:
     labels: Sequence[Mapping[str, str]] = ()
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     by_request: bool = False
+    idle_s: float = math.inf  # after which a node without room of ours loses its agent
     standby: int = 0  # nodes without room of ours that have an agent all the same, ready to take over
 
     @property

@@ -1,4 +1,5 @@
-"""``holdfast.init`` and ``holdfast.shutdown``: which engine the runs of this process use, unless one says otherwise.
+"""``holdfast.init`` and ``holdfast.shutdown``: which engine the runs of this process use, unless one says otherwise,
+and what of this machine trials may have.
 
 They set the variable of the setting, so that processes which the script starts agree with it.
 """
@@ -6,17 +7,33 @@ They set the variable of the setting, so that processes which the script starts 
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast import settings
 
 _ENGINE = "HOLDFAST_ENGINE"
+_AMOUNTS = {"num_cpus": "CPU", "num_gpus": "GPU"}
+_IN_VAIN = (
+    "configure_logging",
+    "dashboard_host",
+    "dashboard_port",
+    "ignore_reinit_error",
+    "include_dashboard",
+    "log_to_driver",
+    "logging_level",
+    "object_store_memory",
+    "runtime_env",
+)
+_local: dict[str, float] = {}  # what trials share on this machine, where that was said
 _before: list[str | None] = []  # what the variable was, and that the connection is ours to end
 
 
 def init(engine: str | None = None, *, address: str | None = None, **options: Any) -> None:
     """Use this engine, and connect to it. ``address`` and ``options`` are those of ``ray.init``; without an address it
-    is the cluster at RAY_ADDRESS or on this machine, or a new one here."""
+    is the cluster at RAY_ADDRESS or on this machine, or a new one here. On this machine alone, ``num_cpus``,
+    ``num_gpus`` and ``resources``, a dict of other amounts, are what the trials of an experiment share."""
     chosen = engine or settings.load().engine
     if chosen == "ray":
         from .ray.connection import connect
@@ -24,15 +41,51 @@ def init(engine: str | None = None, *, address: str | None = None, **options: An
         connect(address, **options)
     elif chosen != "local":
         raise ValueError(f'init(engine={chosen!r}): this version has the engines "local" and "ray"')
-    elif address is not None or options:
-        given = ", ".join(["address"] * (address is not None) + sorted(options))
-        raise ValueError(f'init(engine="local"): {given} is for engine="ray"')
+    else:
+        _limit_this_machine(address, options)
     _before.append(os.environ.get(_ENGINE))
     os.environ[_ENGINE] = chosen
 
 
+def is_initialized() -> bool:
+    """Whether ``init`` was called, and ``shutdown`` not since."""
+    return bool(_before)
+
+
+def local_resources() -> dict[str, float]:
+    """What ``init`` said of this machine."""
+    return dict(_local)
+
+
+def cluster_resources() -> dict[str, float]:
+    """What there is for trials in all: on the Ray cluster, or on this machine."""
+    if settings.load().engine == "ray":
+        import ray
+
+        return dict(ray.cluster_resources())
+    from .local.local_engine import gpus_to_be_seen
+
+    return {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus_to_be_seen()), **_local}
+
+
+def _limit_this_machine(address: str | None, options: Mapping[str, Any]) -> None:
+    known = {*_AMOUNTS, "resources", *_IN_VAIN}
+    wrong = ["address"] * (address is not None) + sorted(set(options) - known)
+    if wrong:
+        raise ValueError(f'init(engine="local"): {", ".join(wrong)} is for engine="ray"')
+    amounts = {name: options[name] for name in _AMOUNTS if options.get(name) is not None}
+    for name, amount in {**amounts, **(options.get("resources") or {})}.items():
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
+            raise ValueError(f"init({name}={amount!r}): pass a number, 0 or more")
+        _local[_AMOUNTS.get(name, name)] = float(amount)
+    in_vain = sorted(set(options) & set(_IN_VAIN))
+    if in_vain:
+        warnings.warn(f'init({", ".join(in_vain)}) has no effect with engine="local"', UserWarning, stacklevel=3)
+
+
 def shutdown() -> None:
     """Undo ``init``: leave the cluster, which ends what this process still runs there."""
+    _local.clear()
     if not _before:
         return
     if os.environ.get(_ENGINE) == "ray":

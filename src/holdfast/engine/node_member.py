@@ -85,7 +85,7 @@ class Member:
 
     @property
     def _is_lost(self) -> bool:
-        """The run goes on without it."""
+        """The run continues without it."""
         return self._removed or not self._over.is_set()
 
     def _live(self) -> None:

@@ -145,7 +145,7 @@ class RunConnection:
     def flush(self) -> None:
         held, self._held, self.due = self._held, [], None
         if held:
-            self._line.say(self.envelope(held[0] if len(held) == 1 else wire.NodeReports(held)))
+            self._line.say(self.envelope(held[0] if len(held) == 1 else wire.NodeNews([*held])))
 
     def envelope(self, message: wire.RunNews) -> wire.Message:
         return message if self._run is None else wire.OfRun(self._run, message)

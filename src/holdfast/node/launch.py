@@ -1,4 +1,4 @@
-"""How a worker process comes to be: forked from the zygote, or started anew where forking is not safe.
+"""How a worker process comes to be: forked from the zygote, or started again where forking is not safe.
 
 Both ways give the same things back: Forked (or NotForked), Exited and Paused messages on a socket that the agent
 watches.
@@ -28,7 +28,7 @@ Fds = tuple[int, int, int, int]  # a worker's channel, its output, the payload, 
 
 
 class LauncherLostError(Exception):
-    """The zygote is gone; the agent cannot go on."""
+    """The zygote is gone; the agent cannot continue."""
 
 
 class Launcher(Protocol):
@@ -51,11 +51,13 @@ class ZygoteLauncher:
         control.setblocking(False)
 
     @classmethod
-    def start(cls, modules: Sequence[str], lease: NodeLease | None = None) -> ZygoteLauncher:
+    def start(
+        cls, modules: Sequence[str], lease: NodeLease | None = None, imported: Sequence[str] = ()
+    ) -> ZygoteLauncher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             fds = [theirs.fileno(), *(lease.fds if lease is not None else ())]
-            told = [str(os.getpid()), ",".join(map(str, fds)), *modules]
+            told = [str(os.getpid()), ",".join(map(str, fds)), ",".join(modules), ",".join(imported)]
             command = [sys.executable, "-m", "holdfast.node.zygote", *told]
             process = subprocess.Popen(command, pass_fds=fds, start_new_session=True)
         return cls(ours, process)
@@ -64,7 +66,7 @@ class ZygoteLauncher:
         socket.send_fds(self.socket, [_encoder.encode(Fork(token, self.shared))], fds)
 
     def warmed(self, modules: Sequence[str]) -> Launcher | None:
-        """A launcher whose zygote imports these, and says ``Warm`` when it has; this one goes on meanwhile."""
+        """A launcher whose zygote imports these, and says ``Warm`` when it has; this one continues meanwhile."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(self.socket, [_encoder.encode(Preload(list(modules)))], [theirs.fileno()])

@@ -1,4 +1,4 @@
-"""What a node has of a run's checkpoints when storage is far away: on their way there, and for the workers to read.
+"""What a node has of a run's checkpoints when storage is remote: on their way there, and for the workers to read.
 
 Its directory has the layout of a run. Staged files are renamed into ``checkpoints/<id>/`` once the checkpoint is whole,
 with the manifest beside it, and stay there as long as a worker may want them. A mark says what is not in storage yet:
@@ -25,8 +25,8 @@ from holdfast.store.manifests import Manifest, is_user_metadata, parse_manifest
 from holdfast.store.objects.base import ObjectStore
 from holdfast.store.parallel import in_parallel
 from holdfast.store.regular import read_whole
-from holdfast.store.remote.checkpoints import begin_upload
 from holdfast.store.remote.parts import PartUploader
+from holdfast.store.remote.remote_checkpoints import begin_upload
 from holdfast.store.staging import FileEntry
 
 _FILES_AT_ONCE = 8  # large ones go in parallel parts besides
@@ -78,7 +78,7 @@ class NodeCheckpoints:
         return staging.describe(self.layout.shard_dir(generation, index, rank))
 
     def gather(self, id: str, generation: int, index: int, manifest: bytes, parts: list[tuple[int, list[str]]]) -> None:
-        """Renames only. Done again after a crash in the middle, it goes on where that left it."""
+        """Renames only. Done again after a crash in the middle, it resumes where that left it."""
         target = self.layout.checkpoint_dir(id)
         target.mkdir(parents=True, exist_ok=True)
         replace_file(self._mark(id), msgspec.json.encode(_Mark(generation, index, parts)))

@@ -1,4 +1,4 @@
-"""How long the workers of an agent across a network may go on without a word of its driver, and how their end is known.
+"""How long the workers of an agent across a network may continue without its driver, and how their end is known.
 
 The driver takes the agent for gone when it has not heard from it for the node's time-out, and a driver that comes after
 a dead one counts on the same: by then the workers must have ended. When that is, is written where the zygotes read it
@@ -24,7 +24,7 @@ _END = struct.Struct("d")
 
 
 def now() -> float:
-    """Seconds that go on while the machine is suspended, where the system counts them."""
+    """Seconds that continue while the machine is suspended, where the system counts them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

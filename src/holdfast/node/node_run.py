@@ -12,11 +12,12 @@ from msgspec import structs
 
 from holdfast.node import node_lease, peer_check, probe, stack_collection
 from holdfast.node.driver_connection import RunConnection
+from holdfast.node.node_snapshots import NodeSnapshots
 from holdfast.node.process_pool import ProcessPool
 from holdfast.node.storage_orders import StorageOrders, StorageThreads
 from holdfast.node.worker_processes import WorkerProcesses
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, GoOn, HandoverAt, Notice, Pressure, Reply
+from holdfast.wire.worker_messages import Durable, GoOn, HandoverAt, Notice, PeersLost, Pressure, Reply, SnapshotKept
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ class NodeRun:
     def __init__(self, session: wire.Configure, line: RunConnection, shared: AgentParts) -> None:
         self._line, self._shared = line, shared
         self._storage = StorageOrders(session, shared.hands, self._answer, shared.wake)
+        self._snapshots = NodeSnapshots(session.node_id, self._storage.submit_snapshot, self._answer)
         where = (shared.pool, shared.selector, line, self._storage.submit)
-        self.workers = WorkerProcesses(session, self._storage.layout, *where, lambda: shared.mind(self))
+        deadline, taken = (lambda: shared.mind(self)), self._snapshots.taken
+        self.workers = WorkerProcesses(session, self._storage.layout, *where, deadline, taken)
         shared.mind(self)
         self._over: bool | None = None  # how it was told to close
         self._wound_up = False
@@ -52,11 +55,14 @@ class NodeRun:
     def obey(self, order: wire.RunOrder) -> None:
         match order:
             case wire.StartWorkers():
-                self.workers.start_group(order, self._storage.resume_from(order.checkpoint))
+                offer, memory = self._storage.resume_from(order.checkpoint), self._snapshots.memory(order)
+                self.workers.start_attempt(order, offer, memory)
             case wire.StopWorkers():
-                self.workers.stop_group(order)
+                self.workers.stop_attempt(order)
             case wire.Seal() | wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():
                 self._storage.serve(order)
+            case wire.OpenStore() | wire.Replicate() | wire.Recall():
+                self._snapshots.serve(order)
             case wire.RunTask():
                 self.workers.run_task(order)
             case Reply() | GoOn():
@@ -66,7 +72,7 @@ class NodeRun:
                 self.workers.tell(structs.replace(order, offer=self._storage.offer(id)), generation)
             case Pressure():
                 self.workers.press(order)
-            case Notice() | HandoverAt():
+            case Notice() | HandoverAt() | PeersLost() | SnapshotKept():
                 self.workers.tell(order, order.generation)
             case wire.DumpStacks(generation):
                 subjects = self.workers.subjects(generation)
@@ -86,7 +92,7 @@ class NodeRun:
         self.workers.on_time(now)
         self._storage.on_time(now)
 
-    # Its end, while others go on
+    # Its end, while others continue
 
     def close_soon(self, over: bool) -> None:
         if self._over is None:
@@ -101,12 +107,15 @@ class NodeRun:
         if self._over and not self._wound_up:
             self._wound_up = True
             self._storage.wind_up()
+        if self._storage.is_idle:
+            self._snapshots.close()
         return self._storage.is_idle
 
     # Its end with the agent
 
     def end_storage(self, over: bool) -> None:
         self._storage.close(over)
+        self._snapshots.close()
 
     # In other threads
 

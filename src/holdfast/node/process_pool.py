@@ -48,7 +48,7 @@ class ProcessPool:
         self._lease = lease
         if launcher is None:
             forking = session.start_method == "fork" and process_control.LINUX
-            launcher = ZygoteLauncher.start(session.essential, lease) if forking else SpawnLauncher()
+            launcher = ZygoteLauncher.start(session.essential, lease, session.imported) if forking else SpawnLauncher()
         self._launcher = launcher  # the one that starts processes now
         self._launchers: list[Launcher] = []  # all whose processes may live; each is the child of the one before
         self._watch(launcher)
@@ -145,7 +145,7 @@ class ProcessPool:
         except LauncherLostError:
             if launcher is self._launcher or launcher is not self._launchers[-1]:
                 raise
-            # It died of what it was to import, and nothing depends on it yet: go on without.
+            # It died of what it was to import, and nothing depends on it yet: continue without.
             print(f"holdfast: preloading {', '.join(self._warming)} failed", file=sys.stderr, flush=True)
             self._warming = []
             self._selector.unregister(launcher.socket)

@@ -1,6 +1,6 @@
 """The seed: a snapshot of the script's process, forked right after its imports, from which zygotes are forked.
 
-A zygote that had to import torch anew would double the time to the first step. The seed costs a fork: it shares the
+A zygote that had to import torch again would double the time to the first step. The seed costs a fork: it shares the
 script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
 no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
 Nodes that join later, and the script's next fit(), need more at once, which a copy of the seed imports meanwhile: it
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -30,7 +29,8 @@ from multiprocessing import parent_process
 from typing import NoReturn
 
 from holdfast.node import zygote
-from holdfast.platform import process_control, processes
+from holdfast.node.fork_safety import is_safe_to_fork
+from holdfast.platform import process_control
 
 _TORCH_DEFAULT_SEED = 67280421310721
 _WITHIN_S = 10.0
@@ -67,7 +67,7 @@ class Seed:
             return warm or self._ask(_GROW)
 
     def warm(self, modules: Sequence[str]) -> None:
-        """Have a copy import these too, once; until it has, this one goes on."""
+        """Have a copy import these too, once; until it has, this one continues."""
         if self.imported.issuperset(modules):
             return
         with self._one_at_a_time:
@@ -108,7 +108,7 @@ def plant(modules: Sequence[str], slow: Sequence[str] = ()) -> None:
         return
     if threading.current_thread() is not threading.main_thread():
         return
-    if _is_safe():
+    if is_safe_to_fork():
         _seed = _fork(modules)
     elif hasattr(sys, "ps1"):
         _seed = _start([*modules, *slow])
@@ -151,42 +151,14 @@ def _start(modules: Sequence[str]) -> Seed:
     return seed
 
 
-def _is_safe() -> bool:
-    if threading.active_count() > 1:
-        return False
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return False
-    return processes.thread_count() - 1 <= _fork_safe_threads()
-
-
 def _forget_half_imported() -> None:
-    """The imports that led here never return in this process: whoever needs those modules imports them anew."""
+    """The imports that led here never return in this process: whoever needs those modules imports them again."""
     specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
     half = {name for name, spec in specs.items() if getattr(spec, "_initializing", False)} - {"holdfast"}
     for name in specs:
         if any(name == other or name.startswith(f"{other}.") for other in half):
             del sys.modules[name]
             importlib._bootstrap._module_locks.pop(name, None)  # type: ignore[attr-defined]  # held, for ever
-
-
-def _fork_safe_threads() -> int:
-    """The threads of OpenBLAS, which numpy starts at import; it stops and restarts them around a fork by itself."""
-    libraries = [path for path in processes.mapped_files() if "openblas" in path and ".so" in path]
-    return sum(_openblas_threads(path) - 1 for path in libraries)
-
-
-def _openblas_threads(path: str) -> int:
-    try:
-        library = ctypes.CDLL(path)
-    except OSError:
-        return 1
-    for prefix in ("", "scipy_"):
-        for suffix in ("", "64_"):
-            count = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
-            if count is not None:
-                return int(count())
-    return 1
 
 
 def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
@@ -244,7 +216,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Imported anew under its own name, so that what is imported below knows that it is inside a seed.
+    # Imported again under its own name, so that what is imported below knows that it is inside a seed.
     from holdfast.node.seed import main as main_
 
     main_()

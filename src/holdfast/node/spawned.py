@@ -1,4 +1,4 @@
-"""A worker started anew, where forking is not possible: ``-m holdfast.node.spawned PARENT CHANNEL PAYLOAD STACKS``."""
+"""A worker started again, where forking is not possible: ``-m holdfast.node.spawned PARENT CHANNEL PAYLOAD STACKS``."""
 
 from __future__ import annotations
 

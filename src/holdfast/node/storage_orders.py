@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -31,8 +32,10 @@ class StorageThreads:
         self.files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-files")
         self.transfers = ThreadPoolExecutor(max_workers=3, thread_name_prefix="holdfast-storage")
 
+        self.snapshots = ThreadPoolExecutor(max_workers=4, thread_name_prefix="holdfast-snapshots")
+
     def close(self, wait: bool) -> None:
-        for pool in (self.files, self.transfers):
+        for pool in (self.files, self.transfers, self.snapshots):
             pool.shutdown(wait=wait, cancel_futures=True)  # hashing a large file takes its time
 
 
@@ -63,6 +66,7 @@ class StorageOrders:
         self._store = CheckpointStore(self.layout)
         self._hands, self._answer, self._on_idle = hands, answer, on_idle
         self._jobs: set[Future[Any]] = set()
+        self._lock = threading.Lock()  # of what is left of an order
         self._closing = self._dropped = False
 
     def unsaved(self) -> list[bytes]:
@@ -91,7 +95,7 @@ class StorageOrders:
     def serve(self, order: Any) -> None:
         match order:
             case wire.Seal():
-                self._do(self._hands.files, lambda: self._dropped or self._answer(self._seal(order)))
+                self._seal(order)
             case wire.Gather():
                 self._gather(order)
             case wire.Upload():
@@ -107,6 +111,10 @@ class StorageOrders:
     def submit(self, work: Callable[[], None]) -> None:
         """Do something with files, soon."""
         self._do(self._hands.files, work)
+
+    def submit_snapshot(self, work: Callable[[], None]) -> None:
+        """Do something with a snapshot in memory, soon, whatever storage is at."""
+        self._do(self._hands.snapshots, work)
 
     def _do(self, pool: Executor, work: Callable[[], object]) -> None:
         job = pool.submit(work)
@@ -148,16 +156,34 @@ class StorageOrders:
                 self._checkpoints.save_logs()
             self._checkpoints.close(over)
 
-    def _seal(self, order: wire.Seal) -> wire.RunNews:
-        where = (order.generation, order.index, order.rank)
+    def _seal(self, order: wire.Seal) -> None:
+        jobs = [self._hands.files.submit(self._sealed, order.generation, rank, order.index) for rank in order.ranks]
+        left = set(jobs)
+
+        def done(job: Future[Any]) -> None:
+            """Of each, in any thread; the last one answers."""
+            with self._lock:
+                left.discard(job)
+                is_last = not left
+            if is_last and not self._dropped and not any(job.cancelled() for job in jobs):
+                sealed = [job.result() for job in jobs]
+                self._answer(sealed[0] if len(sealed) == 1 else wire.NodeNews([*sealed]))
+            self._done(job)
+
+        self._jobs.update(jobs)
+        for job in jobs:
+            job.add_done_callback(done)
+
+    def _sealed(self, generation: int, rank: int, index: int) -> wire.Sealed:
+        where = (generation, index, rank)
         try:
             sealed = (
                 self._checkpoints.seal(*where) if self._checkpoints else self._store.seal(self.layout.shard_dir(*where))
             )
         except Exception as error:
-            return wire.Sealed(order.generation, order.rank, order.index, [], str(error) or repr(error))
+            return wire.Sealed(generation, rank, index, [], str(error) or repr(error))
         files = [(f.path, f.size, f.digest, f.at) for f in sealed]
-        return wire.Sealed(order.generation, order.rank, order.index, files)
+        return wire.Sealed(generation, rank, index, files)
 
     def _gather(self, order: wire.Gather) -> None:
         assert self._checkpoints is not None

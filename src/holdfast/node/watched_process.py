@@ -13,9 +13,20 @@ from pathlib import Path
 from holdfast.platform import open_files, process_control
 from holdfast.wire.channel import Unpacker, pack
 from holdfast.wire.message import Message
-from holdfast.wire.worker_messages import FROM_WORKER, Noticed, Raised, Ready, Report, Request, Returned
+from holdfast.wire.worker_messages import (
+    FROM_WORKER,
+    Armed,
+    Noticed,
+    Raised,
+    Ready,
+    Report,
+    Request,
+    Returned,
+    Snapshot,
+)
 from holdfast.worker.temporary import new_token
 
+_Said = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed
 _CHUNK = 1 << 18
 _TURNS = 16  # how many chunks a living worker is heard before the others get their turn
 _LAST_LINES = 30
@@ -36,7 +47,7 @@ class WatchedProcess:
         self.kill_at: float | None = None
         self.watched_for = 0  # the selector's events on the channel
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._unpacker: Unpacker[Report | Ready | Returned | Raised | Request | Noticed] = Unpacker(FROM_WORKER)
+        self._unpacker: Unpacker[_Said] = Unpacker(FROM_WORKER)
         self._partial = b""
         self._unsent = bytearray()
         with contextlib.ExitStack() as opened:
@@ -81,7 +92,7 @@ class WatchedProcess:
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
-    def messages(self) -> Iterator[Report | Ready | Returned | Raised | Request | Noticed]:
+    def messages(self) -> Iterator[_Said]:
         """What the worker has said and we have not heard yet."""
         turns = 0
         while self.ended or turns < _TURNS:

@@ -23,7 +23,9 @@ from holdfast.store import report_log
 from holdfast.store.layout import RunLayout
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import (
+    Armed,
     Assignment,
+    Memory,
     Noticed,
     Offer,
     Place,
@@ -34,6 +36,7 @@ from holdfast.wire.worker_messages import (
     Report,
     Request,
     Returned,
+    Snapshot,
 )
 from holdfast.worker.temporary import remove_temporary_files
 
@@ -51,10 +54,11 @@ class WorkerProcesses:
         line: RunConnection,
         submit: Callable[[Callable[[], None]], None],
         has_deadline: Callable[[], None],
+        snapshot_taken: Callable[[int, int, Snapshot], None],
     ) -> None:
         self._session, self._layout, self._pool = session, layout, pool
         self._selector, self._line, self._submit = selector, line, submit
-        self._has_deadline = has_deadline
+        self._has_deadline, self._snapshot_taken = has_deadline, snapshot_taken
         self._payload = process_control.anonymous_file(session.payload)  # what the session's workers run
         self._processes: dict[int, WatchedProcess] = {}  # by token
         self._raised: list[WatchedProcess] = []  # exceptions not yet passed on
@@ -68,19 +72,28 @@ class WorkerProcesses:
 
     # Orders
 
-    def start_group(self, order: wire.StartWorkers, offer: Offer | None) -> None:
+    def start_attempt(self, order: wire.StartWorkers, offer: Offer | None, memory: Memory | None) -> None:
         self._pool.warm_later()
         if order.generation > 1:
             self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.generation))
         for place in order.places:
+            self._end_predecessors(order.generation, place.rank)
             log = self._layout.log_file(order.generation, place.rank)
             process = self._launch(order.generation, place.rank, log, self._payload)
             if process is None:
                 return
             assignment = self._assignment(process, order.world_size, place, order.base, offer)
-            process.send(structs.replace(assignment, address=order.address, lockstep=self._session.lockstep))
+            of_the_group = {"address": order.address, "lockstep": self._session.lockstep, "joins": order.joins}
+            process.send(structs.replace(assignment, **of_the_group, memory=memory))
             if self._pressure:
                 process.send(Pressure(True))
+
+    def _end_predecessors(self, generation: int, rank: int) -> None:
+        """A rank that is replaced may only be stopped, or hang. Nothing more is heard of it."""
+        for process in self._group(generation):
+            if process.rank == rank:
+                process.stopping = True
+                self._kill_at(process, 0.0)
 
     def run_task(self, order: wire.RunTask) -> None:
         payload = process_control.anonymous_file(order.payload)
@@ -92,7 +105,7 @@ class WorkerProcesses:
             self._kill_at(process, time.monotonic() + order.timeout_s)
         process.send(self._assignment(process, 1, Place(0, 0, 1, 0), 0, None))
 
-    def stop_group(self, order: wire.StopWorkers) -> None:
+    def stop_attempt(self, order: wire.StopWorkers) -> None:
         group = self._group(order.generation)
         for process in group:
             process.stopping = True
@@ -249,8 +262,13 @@ class WorkerProcesses:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
                     self._line.say(wire.WorkerHasReturned(generation, rank, message.body))
+            case Armed():
+                self._pool.warm_soon()  # a replacement must not import what its peers have
+                self._line.say(wire.WorkerIsArmed(generation, rank))
             case Noticed(reports):
                 self._line.say(wire.WorkerNoticed(generation, rank, reports))
+            case Snapshot():
+                self._snapshot_taken(generation, rank, message)
             case Raised():
                 process.raised = message
                 self._raised.append(process)

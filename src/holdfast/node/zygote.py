@@ -3,6 +3,7 @@
 It runs one thread, and nothing in it may start another or touch CUDA: a forked child of such a process can hang.
 It is the parent of the workers, so it also sees their end first, and it does not outlive the agent, nor its lease.
 What takes long to import is not imported here, where it would hold up everything, but in a successor forked for it.
+What the script has imported is imported here too, unless that starts threads.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NoReturn
 
 import msgspec
 
+from holdfast.node.fork_safety import is_safe_to_fork
 from holdfast.node.node_lease import NodeLease
 from holdfast.platform import open_files, process_control
 from holdfast.wire.zygote_messages import FROM_ZYGOTE, TO_ZYGOTE, Exited, Fork, Forked, NotForked, Paused, Preload, Warm
@@ -32,16 +34,22 @@ _GONE_WITHIN_S = 0.5
 _LOOK_EVERY_S = 1.0  # at the lease
 _KEPT = (signal.SIGTERM,)
 END = signal.SIGCONT  # that the parent has ended: the one signal that also wakes a zygote that was stopped
+_inherited: list[int] = []  # the descriptors that this process was started with
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
 answers: msgspec.msgpack.Decoder[Forked | NotForked | Exited | Paused | Warm] = msgspec.msgpack.Decoder(FROM_ZYGOTE)
 
 
-def serve(control: socket.socket, modules: Sequence[str] = (), lease: NodeLease | None = None) -> NoReturn:
-    """Import the modules; then fork when told and report what ends, until the agent is gone, or its lease is over."""
+def serve(
+    control: socket.socket, modules: Sequence[str] = (), lease: NodeLease | None = None, imported: Sequence[str] = ()
+) -> NoReturn:
+    """Import the modules, and those that the script has imported; then fork when told and report what ends, until the
+    agent is gone, or its lease is over."""
     zygote = _Zygote(control, lease)
     try:
         zygote.warm_up(modules)
+        if imported:
+            zygote.import_as_script(imported)
         zygote.loop()
     finally:
         zygote.end_children()
@@ -106,6 +114,19 @@ class _Zygote:
         gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
         if modules:
             self._say(Warm())
+
+    def import_as_script(self, modules: Sequence[str]) -> None:
+        """One that starts threads could hang every worker: then this process begins again, without them."""
+        for name in modules:
+            with contextlib.suppress(Exception, SystemExit):  # who needs it hears of that
+                importlib.import_module(name)
+        if not is_safe_to_fork():
+            for fd in _inherited:
+                os.set_inheritable(fd, True)
+            os.execv(sys.executable, [sys.executable, "-m", "holdfast.node.zygote", *sys.argv[1:4]])
+        process_control.forget_finalizers()
+        gc.collect()
+        gc.freeze()
 
     def _fork_successor(self, request: Preload, control: int) -> None:
         parent = os.getpid()
@@ -271,17 +292,19 @@ def capture_output(fd: int) -> None:
 
 
 def main() -> None:
-    """Started as a process of its own: ``python -m holdfast.node.zygote PARENT FD[,FD,FD] MODULE...``; the first is the
-    control socket, the others are the lease."""
+    """Started as a process of its own: ``python -m holdfast.node.zygote PARENT FD[,FD,FD] MODULE,... MODULE,...``. The
+    first descriptor is the control socket, the others are the lease; the last modules are those of the script."""
     control, *lease = (int(fd) for fd in sys.argv[2].split(","))
     for fd in (control, *lease):
         os.set_inheritable(fd, False)  # what a worker runs has no part in them
     process_control.die_with_parent(int(sys.argv[1]), END)
-    serve(socket.socket(fileno=control), sys.argv[3:], NodeLease(lease) if lease else None)
+    _inherited[:] = [control, *lease]
+    modules, imported = ([name for name in given.split(",") if name] for given in (*sys.argv[3:5], "")[:2])
+    serve(socket.socket(fileno=control), modules, NodeLease(lease) if lease else None, imported)
 
 
 if __name__ == "__main__":
-    # Imported anew under its own name, so that there is one copy of the module for pickles and globals.
+    # Imported again under its own name, so that there is one copy of the module for pickles and globals.
     from holdfast.node.zygote import main as main_
 
     main_()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.objects.object_refs import ObjectRef
 
 NAME = "door"
-LOST = "lost"  # the answer to who wants batches of a dataset that is to be split anew
+LOST = "lost"  # the answer to who wants batches of a dataset that is to be split again
 _found: tuple[int, Path | None] = (0, None)  # of which process, and what it found
 
 

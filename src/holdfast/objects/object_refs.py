@@ -69,7 +69,7 @@ class LocalShelf:
         self._opening = threading.Lock()
 
     def session(self) -> ObjectSession:
-        if self._pid != os.getpid():  # a fork: it looks anew for whom it belongs to
+        if self._pid != os.getpid():  # a fork: it looks again for whom it belongs to
             self._session, self._pid, self._opening = None, os.getpid(), threading.Lock()
         with self._opening:
             if self._session is None or not self._session.is_open:

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from msgspec import structs
+
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.policy import Policy
-from holdfast.core.experiment.records import replayed
+from holdfast.core.experiment.records import event_of, replayed
 from holdfast.core.experiment.result_row import row_of_result
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.metric_names import metric_number
 from holdfast.errors import NotARunError
+from holdfast.store import typed_values
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 
@@ -32,24 +35,24 @@ class TrialRecord:
     """A trial as its experiment's journal has it. ``status`` is PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
 
     def __init__(self, trial: Trial) -> None:
-        self._trial = trial
+        self.trial = trial
         self.id, self.name, self.directory = trial.trial_id, trial.name, trial.directory
         self.status, self.changed, self.results = trial.status, trial.changed, trial.results
         self.error, self.reason = trial.error or "", trial.reason
 
     @property
     def config(self) -> Mapping[str, Any]:
-        return self._trial.config
+        return self.trial.config
 
     @property
     def params(self) -> Mapping[str, Any]:
         """The part of the config that was searched, by flat names."""
-        return self._trial.evaluated_params
+        return self.trial.evaluated_params
 
     @property
     def result(self) -> dict[str, Any]:
         """Its last result, with the config; empty before the first."""
-        return self._trial.last_result
+        return self.trial.last_result
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -103,10 +106,20 @@ def is_experiment(identity: Mapping[str, Any]) -> bool:
 def account(location: Location, identity: Mapping[str, Any], records: Iterable[Record]) -> ExperimentRecord:
     """What the records come to."""
     state = ExperimentState()
-    for _ in replayed(state, records, Policy()):
+    for _ in replayed(state, records, Policy(), _event_of):
         pass
     trials = {id: TrialRecord(trial) for id, trial in state.trials.items()}
     return ExperimentRecord(location, identity, trials, state.is_over, state.changed)
+
+
+def _event_of(kind: str, body: dict[str, Any]) -> ev.DurableEvent | None:
+    """With configs as people read them: of values whose classes are not loaded here, what can be said of them."""
+    event = event_of(kind, body)
+    if isinstance(event, (ev.Added, ev.Exploited)):
+        event = structs.replace(event, config=typed_values.from_json(event.config, typed_values.shown))
+    if isinstance(event, ev.Added):
+        event = structs.replace(event, params=typed_values.from_json(event.params, typed_values.shown))
+    return event
 
 
 def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.starting import backoff_s, in_doubt_s
-from holdfast.core.run.state import Durable, Failure, HandoverReason
+from holdfast.core.run.state import Durable, Failure, HandoverReason, Tier
 from holdfast.printable import duration
 from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
@@ -29,7 +29,7 @@ _GRID = 2.0**22  # ticks a second, of which the clock's times are multiples alre
 _TIMES = 2.0**32  # a time beyond this is no time
 
 
-class Part(str, Enum):
+class TimePart(str, Enum):
     PRODUCTIVE = "productive"
     REDONE = "redone"
     STALLED = "stalled"
@@ -41,7 +41,10 @@ class Part(str, Enum):
     FINISHING = "finishing"
 
 
-_SPOKEN = {Part.CAPACITY.value: "without capacity"}
+_SPOKEN = {TimePart.CAPACITY.value: "without capacity"}
+
+
+_IN_MEMORY = (Tier.MEMORY.value, Tier.PEER.value)
 
 
 class FailureEntry(Struct, frozen=True):
@@ -51,10 +54,17 @@ class FailureEntry(Struct, frozen=True):
     kind: str
     text: str
     recovered_s: float | None = None  # until the first report of a later group; None if there is none
+    live: bool = False  # its peers kept their processes, and continued after ``recovered_s``
+    tier: str = ""  # where the next group took its state from: memory, peer memory, checkpoint; empty: the beginning
+    redone: int = 0  # completed steps that it did again, as far as they are known
 
     def __str__(self) -> str:
         then = "no report since" if self.recovered_s is None else f"{_spell(self.recovered_s)} to the next report"
-        return f"{self.text} [{self.kind}]: {then}"
+        if self.live and self.recovered_s is not None:
+            then = f"replaced live, {_spell(self.recovered_s)} until all ranks continued"
+        again = f", {self.redone} step{'' if self.redone == 1 else 's'} done again" if self.redone else ""
+        tier = f", from {self.tier}{again}" if self.tier in _IN_MEMORY or again else ""
+        return f"{self.text} [{self.kind}]: {then}{tier}"
 
 
 class Ledger(Struct, frozen=True):
@@ -89,7 +99,7 @@ class Ledger(Struct, frozen=True):
 
     @property
     def parts(self) -> dict[str, float]:
-        return {part.value: getattr(self, f"{part.value}_s") for part in Part}
+        return {part.value: getattr(self, f"{part.value}_s") for part in TimePart}
 
     def summary(self) -> str:
         """One line."""
@@ -110,7 +120,7 @@ class Ledger(Struct, frozen=True):
 def account(records: Sequence[Record], reports: Reports) -> Ledger:
     """The ledger of a run with these journal records and these reports of rank 0, by generation."""
     events = [_event(record) for record in records]
-    early = _written_early(records)
+    early = written_early(records)
     times = (record.time for record, skip in zip(records, early, strict=True) if not skip)
     bookkeeper = _Bookkeeper(next(filter(_is_time, times), 0.0), reports, _limits(events))
     state = Durable()
@@ -118,7 +128,7 @@ def account(records: Sequence[Record], reports: Reports) -> Ledger:
         before, state = state, _replayed(state, event)
         if not skip:
             failure = state.failure if state.failure is not before.failure else None
-            bookkeeper.enter(record, event, failure, before)
+            bookkeeper.enter(record, event, failure, before, state.verdict is not None)
     return bookkeeper.close()
 
 
@@ -145,7 +155,7 @@ def _limits(events: Sequence[ev.Event | None]) -> list[float]:
     return limits[::-1]
 
 
-def _written_early(records: Sequence[Record]) -> list[bool]:
+def written_early(records: Sequence[Record]) -> list[bool]:
     """Which records a driver wrote just before it said that it started: they are no signs of its predecessor's life."""
     early: list[bool] = []
     starts = False
@@ -167,7 +177,7 @@ def _is_found(record: Record) -> bool:
 
 
 class _Clock:
-    """Seconds since the run began: goes on as the times that it is shown do, stands still where they go back."""
+    """Seconds since the run began: continues as the times that it is shown do, stands still where they go back."""
 
     def __init__(self, time: float, at: float) -> None:
         self.time, self.at = _on_grid(time), at
@@ -190,6 +200,7 @@ class _Group(Struct):
 class _Stall(Struct):
     begin: float
     end: float = math.inf
+    part: TimePart = TimePart.STALLED
 
 
 class _Bookkeeper:
@@ -197,18 +208,21 @@ class _Bookkeeper:
 
     def __init__(self, begin: float, reports: Reports, limits: Sequence[float]) -> None:
         self._reports, self._limits = reports, iter(limits)
-        self._seconds = dict.fromkeys(Part, 0.0)
+        self._seconds = dict.fromkeys(TimePart, 0.0)
         self._clock = _Clock(begin, 0.0)
         self._charged = self._alive = 0.0
         self._group: _Group | None = None
         self._stalls: deque[_Stall] = deque()  # that are not charged yet, in order
-        self._epoch: object = None  # that began with a record of its own, where storage is far away
-        self._between = Part.STARTING  # what the driver is at when there is no group
+        self._epoch: object = None  # that began with a record of its own, where storage is remote
+        self._between = TimePart.STARTING  # what the driver is at when there is no group
         self._doubt_s = 0.0  # how long the driver may wait for nodes before it starts a group
         self._failures: list[FailureEntry] = []
         self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
 
-    def enter(self, record: Record, event: ev.Event | None, failure: Failure | None, before: Durable) -> None:
+    def enter(
+        self, record: Record, event: ev.Event | None, failure: Failure | None, before: Durable, is_over: bool
+    ) -> None:
+        """``is_over``: the group ends, or has ended."""
         at = self._clock.show(record.time)
         if record.kind == EPOCH_BEGAN:
             self._take_over(at)
@@ -223,18 +237,24 @@ class _Bookkeeper:
                 self._begin_group(event, at, before)
             case ev.CapacityLacking():
                 self._prepare_group(at, before)
-                self._between = Part.CAPACITY
+                self._between = TimePart.CAPACITY
             case ev.HandedOver(generation) if self._group is not None and generation == self._group.generation:
-                self._between = Part.FINISHING if event.reason is HandoverReason.STOP else Part.RECOVERING
+                self._between = TimePart.FINISHING if event.reason is HandoverReason.STOP else TimePart.RECOVERING
                 self._leave(at, at, self._between)
             case ev.StorageLags(stalled):
                 self._stall(at, stalled)
             case ev.RunEnded():
-                if self._between is not Part.CAPACITY:
-                    self._between = Part.FINISHING
-                self._leave(at, at, Part.FINISHING)
-                self._between = Part.FINISHING
-        if failure is not None:
+                if self._between is not TimePart.CAPACITY:
+                    self._between = TimePart.FINISHING
+                self._leave(at, at, TimePart.FINISHING)
+                self._between = TimePart.FINISHING
+            case ev.Regrouped():
+                self._end_live_recovery(at, done=True)
+            case ev.RegroupFailed():
+                self._end_live_recovery(at, done=False)
+        if failure is not None and isinstance(event, ev.WorkerFailed) and event.live and not is_over:
+            self._recover_live(failure, at)
+        elif failure is not None:
             self._fail(failure, at)
         self._alive = at
 
@@ -243,63 +263,95 @@ class _Bookkeeper:
         if failure.instead and self._failures:
             self._failures[-1] = FailureEntry(self._failures[-1].time, *where)
             return
-        self._leave(at, at, Part.REDONE)
-        self._between = Part.RECOVERING
+        self._end_group(at)
         self._open[len(self._failures)] = at
         self._failures.append(FailureEntry(self._clock.time, *where))
 
+    def _recover_live(self, failure: Failure, at: float) -> None:
+        """The group continues when the rank is replaced."""
+        where = (failure.generation, failure.rank, failure.kind.value, failure.text)
+        self._open[len(self._failures)] = at
+        self._failures.append(FailureEntry(self._clock.time, *where, live=True))
+        if self._open_stall(TimePart.RECOVERING) is None:
+            self._stalls.append(_Stall(at, part=TimePart.RECOVERING))
+
+    def _end_live_recovery(self, at: float, done: bool) -> None:
+        stall = self._open_stall(TimePart.RECOVERING)
+        if stall is not None:
+            stall.end = at
+        if done:
+            self._recovered(at)
+        else:
+            self._end_group(at)
+
+    def _end_group(self, at: float) -> None:
+        """After a failure. A rank that was being replaced then is not."""
+        given_up = {number: when for number, when in self._open.items() if self._failures[number].live}
+        self._open = {number: when for number, when in self._open.items() if number not in given_up}
+        for number in given_up:
+            self._failures[number] = structs.replace(self._failures[number], live=False)
+        self._leave(at, at, TimePart.REDONE)
+        self._between = TimePart.RECOVERING
+        self._open.update(given_up)
+
+    def _open_stall(self, part: TimePart) -> _Stall | None:
+        return next((stall for stall in self._stalls if stall.part is part and stall.end == math.inf), None)
+
     def close(self) -> Ledger:
-        self._leave(self._alive, math.inf, Part.FINISHING)
+        self._leave(self._alive, math.inf, TimePart.FINISHING)
         seconds = {f"{part.value}_s": s for part, s in self._seconds.items()}
         return Ledger(self._charged, **seconds, failures=tuple(self._failures))
 
     def _take_over(self, at: float) -> None:
-        self._leave(self._alive, at, Part.REDONE)
-        self._charge(at, Part.DOWN)
-        self._between = Part.STARTING
+        self._leave(self._alive, at, TimePart.REDONE)
+        self._charge(at, TimePart.DOWN)
+        self._between = TimePart.STARTING
         self._doubt_s = 0.0
         self._stalls.clear()
 
     def _begin_group(self, event: ev.GroupStarted, at: float, before: Durable) -> None:
-        self._prepare_group(at, before)
-        self._between = Part.RECOVERING  # once the group has ended
+        self._prepare_group(at, before, waits=event.snapshot is None or event.streak != 0)
+        for number in self._open:
+            how = {"tier": event.tier.value, "redone": event.redone}
+            self._failures[number] = structs.replace(self._failures[number], **how)
+        self._between = TimePart.RECOVERING  # once the group has ended
         self._group = _Group(event.generation, event.base, next(self._limits), _Clock(self._clock.time, at))
 
-    def _prepare_group(self, at: float, before: Durable) -> None:
+    def _prepare_group(self, at: float, before: Durable, waits: bool = True) -> None:
         """Charge what was before the next group starts, or begins to wait for room."""
         if self._group is not None:  # the record of its end is lost
-            self._leave(self._alive, at, Part.REDONE)
-        if self._between is Part.RECOVERING:
-            waited = max(0.0, min(at - self._charged, backoff_s(before)))
-            self._charge(at - _on_grid(waited), Part.RECOVERING)
-            self._charge(at, Part.WAITING)
+            self._leave(self._alive, at, TimePart.REDONE)
+        if self._between is TimePart.RECOVERING:
+            waited = max(0.0, min(at - self._charged, backoff_s(before) if waits else 0.0))
+            self._charge(at - _on_grid(waited), TimePart.RECOVERING)
+            self._charge(at, TimePart.WAITING)
         in_doubt, self._doubt_s = max(0.0, min(at - self._charged, self._doubt_s)), 0.0
-        self._charge(self._charged + _on_grid(in_doubt), Part.WAITING)
+        self._charge(self._charged + _on_grid(in_doubt), TimePart.WAITING)
         self._charge(at, self._between)
 
     def _stall(self, at: float, on: bool) -> None:
-        already = bool(self._stalls) and self._stalls[-1].end == math.inf
-        if on and not already:
+        stall = self._open_stall(TimePart.STALLED)
+        if on and stall is None:
             self._stalls.append(_Stall(at))
-        elif already and not on:
-            self._stalls[-1].end = at
+        elif stall is not None and not on:
+            stall.end = at
 
-    def _charge(self, until: float, part: Part) -> None:
+    def _charge(self, until: float, part: TimePart) -> None:
         self._seconds[part] += max(0.0, until - self._charged)
         self._charged = max(until, self._charged)
 
-    def _train(self, until: float, part: Part) -> None:
+    def _train(self, until: float, part: TimePart) -> None:
         """Charge to a part what the group did, without the times in which its checkpoints waited for storage."""
         while self._stalls and self._stalls[0].begin < until:
             stall = self._stalls[0]
             self._charge(stall.begin, part)
-            self._charge(min(until, stall.end), Part.STALLED)
+            self._charge(min(until, stall.end), stall.part)
             if stall.end > until:
                 break
             self._stalls.popleft()
         self._charge(until, part)
 
-    def _leave(self, until: float, end: float, rest: Part) -> None:
+    def _leave(self, until: float, end: float, rest: TimePart) -> None:
         """Charge what the group did, by its reports up to ``end``, and the rest, if any, up to ``until``."""
         group, self._group = self._group, None
         if group is None:
@@ -309,13 +361,13 @@ class _Bookkeeper:
         for number, (index, time) in enumerate(reports):
             at = min(end, group.clock.show(time))
             if number == 0:
-                self._charge(at, Part.STARTING)
+                self._charge(at, TimePart.STARTING)
                 self._recovered(at)
             else:
-                self._train(at, Part.PRODUCTIVE if group.base + index < group.limit else Part.REDONE)
+                self._train(at, TimePart.PRODUCTIVE if group.base + index < group.limit else TimePart.REDONE)
         if reports:
             self._train(until, rest)
-        self._charge(until, Part.STARTING)
+        self._charge(until, TimePart.STARTING)
 
     def _recovered(self, at: float) -> None:
         for number, failed in self._open.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -70,17 +71,14 @@ class Reading:
     def checkpoints(self) -> list[tuple[str, Location, dict[str, Any]]]:
         """Each kept one's id, place and metrics: the best last if they have a score, else the newest."""
         place = self.run.location / "checkpoints"
-        worth = {c.id: at for at, c in enumerate(ranked(self.past.state.checkpoints, self.past.state.spec))}
-        manifests = sorted(self.manifests, key=lambda m: (worth.get(m.id, len(worth)), m.report))
-        return [(m.id, place / m.id, self.metrics_with(m)) for m in manifests]
+        return [(m.id, place / m.id, self.metrics_with(m)) for m in by_worth(self.manifests, self.past)]
 
     @property
     def newest(self) -> Location | None:
         return self.run.location / "checkpoints" / self.manifests[-1].id if self.manifests else None
 
     def metrics_with(self, manifest: Manifest) -> dict[str, Any]:
-        """That were reported with a checkpoint, or found by its validation."""
-        return {**(manifest.metrics or {}), **(self.past.validated.get(manifest.id) or {})}
+        return metrics_with(manifest, self.past)
 
     def validation(self, manifest: Manifest) -> ValidationStatus:
         for record in self.past.state.checkpoints:
@@ -137,9 +135,9 @@ class Reading:
     def ledger(self) -> Ledger:
         return self._account(self.reports)
 
-    def quick_ledger(self) -> Ledger | None:
+    def quick_ledger(self, most: int = _QUICKLY_READ) -> Ledger | None:
         """None where there are so many reports that it would take long."""
-        reports, left = {}, _QUICKLY_READ
+        reports, left = {}, most
         for group in self.past.groups:
             lines = list(islice(self.run.reports_backwards(group.generation), left + 1))
             left -= len(lines)
@@ -152,3 +150,14 @@ class Reading:
         return account(
             self.records, {attempt: [(row["index"], row["time"]) for row in rows] for attempt, rows in reports.items()}
         )
+
+
+def by_worth(manifests: Iterable[Manifest], past: Past) -> list[Manifest]:
+    """The best last if checkpoints have a score, else the newest."""
+    worth = {c.id: at for at, c in enumerate(ranked(past.state.checkpoints, past.state.spec))}
+    return sorted(manifests, key=lambda m: (worth.get(m.id, len(worth)), m.report))
+
+
+def metrics_with(manifest: Manifest, past: Past) -> dict[str, Any]:
+    """That were reported with a checkpoint, or found by its validation."""
+    return {**(manifest.metrics or {}), **(past.validated.get(manifest.id) or {})}

@@ -31,6 +31,7 @@ from .reading import Reading
 PATIENCE_S = 60.0
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _LOG = re.compile(r"logs/attempt-\d+/rank-(\d+)\.log")
+_RANK = re.compile(r"^rank (\d+)$", re.MULTILINE)
 _METRICS = re.compile(r"metrics/attempt-(\d+)/rank-(\d+)\.jsonl")
 _layout = RunLayout(Path())  # of paths in the run
 _P = ParamSpec("_P")
@@ -82,6 +83,10 @@ class StoredRun:
     def journal(self) -> tuple[list[Record], list[Damage]]:
         return self.store.read_journal()
 
+    def journal_size(self) -> int:
+        """In bytes: as long as it stays the same, so does the journal."""
+        return self.store.total_size("journal")
+
     def records(self) -> list[Record]:
         return self.journal()[0]
 
@@ -120,6 +125,13 @@ class StoredRun:
         """The lines of rank 0's reports, the last one first."""
         return _lines_backwards(self.store.read_backwards(_layout.metrics_file(generation, 0).as_posix()))
 
+    def report_bytes(self, generation: int, start: int) -> Iterator[bytes]:
+        """What the file of rank 0's reports has from that byte on, in pieces: lines for ``parse_line``."""
+        return self.store.read(_layout.metrics_file(generation, 0).as_posix(), start)
+
+    def reports_size(self, generation: int) -> int:
+        return self.store.size(_layout.metrics_file(generation, 0).as_posix())
+
     def metrics_files(self) -> list[str]:
         found = filter(None, map(_METRICS.fullmatch, self.store.files("metrics")))
         return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), int(match[2])))]
@@ -135,6 +147,20 @@ class StoredRun:
     def log(self, attempt: int, rank: int, start: int) -> Iterator[bytes]:
         """What a log has from that byte on, in pieces."""
         return self.store.read(_layout.log_file(attempt, rank).as_posix(), start)
+
+    def log_backwards(self, attempt: int, rank: int) -> Iterator[bytes]:
+        """The lines of a log, the last one first."""
+        return _lines_backwards(self.store.read_backwards(_layout.log_file(attempt, rank).as_posix()))
+
+    def log_size(self, attempt: int, rank: int) -> int:
+        return self.store.size(_layout.log_file(attempt, rank).as_posix())
+
+    def stacks(self, attempt: int) -> dict[int, str]:
+        """What each rank was doing when the attempt seemed to hang; empty if it never did."""
+        file = _layout.stacks_file(attempt).as_posix()
+        text = b"".join(self.store.read(file)).decode(errors="replace")
+        parts = _RANK.split(text)
+        return {int(rank): body.strip() for rank, body in zip(parts[1::2], parts[2::2], strict=True)}
 
     # Damage
 

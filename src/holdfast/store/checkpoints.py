@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 
@@ -51,7 +51,7 @@ class CheckpointStore(Checkpoints):
         it may be moved."""
         source = source.resolve()
         may_move = move and not source.is_relative_to(self._layout.root.resolve())
-        if not self._layout.root.is_dir():  # a run that goes on where it was would be two
+        if not self._layout.root.is_dir():  # a run that resumes where it was would be two
             raise StorageError(f"The run directory {self._layout.root} was moved or removed during the run.")
         self._disk.make_private_dir(self._layout.staging_dir)
         return staging.stage(self._disk, source, target.resolve(), may_move)
@@ -75,7 +75,7 @@ class CheckpointStore(Checkpoints):
         data = manifest_line(manifest)
         ensure_dir(self._disk, self._layout.checkpoints_dir)
         self._make_way(manifest.id)
-        moved: list[tuple[Path, Path]] = []
+        moved: list[tuple[str, str]] = []
         try:
             self._mark(manifest.id, _Unfinished(manifest.generation, manifest.index))
             self._merge(manifest.id, chosen, moved)
@@ -253,28 +253,31 @@ class CheckpointStore(Checkpoints):
             raise CheckpointDamagedError(f"{directory} is a link, not the directory that was committed")
         return directory
 
-    def _located(self, entry: FileEntry, shard: Shard) -> tuple[FileEntry, Path]:
+    def _located(self, entry: FileEntry, shard: Shard) -> tuple[FileEntry, str]:
         """A file of a shard with its place. One that its user stored in the run is sealed now: when every rank has
         reported, nobody writes into it any more."""
         if not entry.at:
-            return entry, self._layout.root / shard.directory / entry.path
-        return staging.seal_file(self._disk, self._layout.root / entry.at, entry.path)
+            return entry, os.path.join(self._layout.root, shard.directory, entry.path)
+        sealed, place = staging.seal_file(self._disk, self._layout.root / entry.at, entry.path)
+        return sealed, str(place)
 
-    def _merge(self, id: str, chosen: list[tuple[FileEntry, Path]], moved: list[tuple[Path, Path]]) -> None:
-        target = self._layout.checkpoint_dir(id)
-        directories: set[Path] = set()
+    def _merge(self, id: str, chosen: list[tuple[FileEntry, str]], moved: list[tuple[str, str]]) -> None:
+        """Names are plain strings here: of ten thousand files, paths would take longer than their renames."""
+        target = str(self._layout.checkpoint_dir(id))
+        directories: set[str] = set()
         for entry, source in chosen:
-            destination = target / entry.path
-            if destination.parent not in directories:
-                self._disk.makedirs(destination.parent)
-                directories |= {parent for parent in destination.parents if parent.is_relative_to(target)}
+            below = os.path.dirname(entry.path)
+            if below not in directories:
+                self._disk.makedirs(Path(target, below))
+                directories |= {"" if str(parent) == "." else str(parent) for parent in PurePath(entry.path).parents}
+            destination = f"{target}/{entry.path}"
             self._disk.rename(source, destination)
             moved.append((source, destination))
         for directory in sorted(directories, reverse=True):
-            self._disk.fsync_dir(directory)
+            self._disk.fsync_dir(Path(target, directory))
         self._disk.fsync_dir(self._layout.checkpoints_dir)
 
-    def _undo(self, manifest_file: Path, moved: list[tuple[Path, Path]]) -> None:
+    def _undo(self, manifest_file: Path, moved: list[tuple[str, str]]) -> None:
         """Put the files back so that the commit can be tried again. As long as the manifest stands, they must stay."""
         with contextlib.suppress(StorageError, OSError):
             if manifest_file.exists():

@@ -75,15 +75,19 @@ class Disk:
         with _named("sync", file.name):
             _flush(file.fileno())
 
-    def sync_file_system(self, file: io.FileIO) -> bool:
-        """All that the file system of this file has been given; whether this system can do that."""
+    def sync_file_system(self, path: Path) -> bool:
+        """All that the file system of this directory has been given; whether this system can do that."""
         if sys.platform != "linux":
             return False
         libc = ctypes.CDLL(None, use_errno=True)
-        with _named("sync", file.name):
-            if libc.syncfs(file.fileno()) != 0:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number))
+        with _named("sync", path):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if libc.syncfs(fd) != 0:
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number))
+            finally:
+                os.close(fd)
         return True
 
     def truncate(self, file: io.FileIO, size: int) -> None:
@@ -106,7 +110,7 @@ class Disk:
         """Make the names in a directory durable: what was created, renamed and removed in it."""
         self._fsync(path, os.O_RDONLY | os.O_DIRECTORY)
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: Path | str, target: Path | str) -> None:
         with _named("rename to", target):
             os.rename(source, target)
 
@@ -154,7 +158,7 @@ class FencedDisk(Disk):
         self._fence()
         super().write_new(path, data)
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: Path | str, target: Path | str) -> None:
         self._fence()
         super().rename(source, target)
 

@@ -102,6 +102,19 @@ class DiskRun(RunStore):
             while block := opened.read(_BLOCK):
                 yield block
 
+    def size(self, file: str) -> int:
+        try:
+            return (self._layout.root / file).stat().st_size
+        except OSError:
+            return 0
+
+    def total_size(self, directory: str) -> int:
+        try:
+            with os.scandir(self._layout.root / directory) as entries:
+                return sum(entry.stat().st_size for entry in entries if entry.is_file())
+        except OSError:
+            return 0
+
     def read_backwards(self, file: str) -> Iterator[bytes]:
         try:
             opened = open_regular(self._layout.root / file)

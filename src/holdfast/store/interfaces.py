@@ -199,6 +199,14 @@ class RunStore(ABC):
         """What a file has from that byte on, in pieces; nothing if it does not exist."""
 
     @abstractmethod
+    def size(self, file: str) -> int:
+        """In bytes; 0 if it does not exist."""
+
+    @abstractmethod
+    def total_size(self, directory: str) -> int:
+        """Of all files right below it, in bytes."""
+
+    @abstractmethod
     def read_backwards(self, file: str) -> Iterable[bytes]:
         """Its pieces from the end; nothing if it cannot be read."""
 

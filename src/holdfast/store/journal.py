@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True):
 values.prepare(Record)
 
 
-class Journal(JournalWriter):
+class JournalFile(JournalWriter):
     """The segment of one driver epoch, open for appending."""
 
     def __init__(self, file: io.FileIO, disk: Disk, next_seq: int) -> None:
@@ -52,7 +52,7 @@ class Journal(JournalWriter):
     @classmethod
     def open(
         cls, layout: RunLayout, epoch: int, disk: Disk | None = None
-    ) -> tuple[Journal, list[Record], list[Damage]]:
+    ) -> tuple[JournalFile, list[Record], list[Damage]]:
         """Read the history and begin this epoch's segment."""
         disk = disk or Disk()
         ensure_dir(disk, layout.journal_dir)

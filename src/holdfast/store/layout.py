@@ -77,7 +77,11 @@ class RunLayout:
         return self.checkpoints_dir / f"{id}.json.damaged.txt"
 
     def shard_dir(self, generation: int, index: int, rank: int) -> Path:
-        return self.staging_dir / f"attempt-{generation:04d}-report-{index:06d}" / f"rank-{rank}"
+        return Path(self.shard_path(generation, index, rank))
+
+    def shard_path(self, generation: int, index: int, rank: int) -> str:
+        """The same as text: of ten thousand ranks it is asked for at once."""
+        return f"{self.root}/.staging/attempt-{generation:04d}-report-{index:06d}/rank-{rank}"
 
     def report_log(self, generation: int, rank: int) -> Path:
         """What the rank has reported in that attempt; lies beside what it staged."""

@@ -24,7 +24,7 @@ from holdfast.errors import RunInUseError, StorageError
 from holdfast.store import values
 from holdfast.store.disk import Disk, ensure_dir, write_atomic
 from holdfast.store.interfaces import DriverLease, LivingDriver
-from holdfast.store.journal import Journal, Record
+from holdfast.store.journal import JournalFile, Record
 from holdfast.store.layout import RunLayout
 from holdfast.store.regular import open_regular, read_whole
 from holdfast.store.sealed import Damage, seal, unseal
@@ -59,6 +59,8 @@ class Lease(DriverLease):
         self._file = file
         self._identity = _identity(os.fstat(file.fileno()))
         self._root = _identity(os.stat(layout.root))
+        self._path = layout.lease_file
+        self._raw: bytes | None = None  # what the file said when it was last checked, and was this driver's
 
     @classmethod
     def acquire(cls, layout: RunLayout, disk: Disk | None = None) -> Lease:
@@ -83,13 +85,13 @@ class Lease(DriverLease):
             _held[lease._identity] = lease
             return lease
 
-    def open_journal(self) -> tuple[Journal, list[Record], list[Damage]]:
-        return Journal.open(self._layout, self.epoch)
+    def open_journal(self) -> tuple[JournalFile, list[Record], list[Damage]]:
+        return JournalFile.open(self._layout, self.epoch)
 
     def check(self) -> None:
         """Raise an error that says what happened if the lease is lost: this driver must not write any more. Any thread
         may call it."""
-        path = self._layout.lease_file
+        path = self._path
         if self._file.closed:
             raise RunInUseError(
                 f"This process no longer holds the run in {self._layout.root}, so it cannot write to it."
@@ -105,9 +107,13 @@ class Lease(DriverLease):
         except OSError as error:
             if error.errno in _REFUSED:
                 raise self._taken_over(_content(self._file.fileno())) from None
-        content = _content(self._file.fileno())
+        raw = _raw(self._file.fileno())
+        if raw == self._raw:
+            return
+        content = _parsed(raw)
         if _epoch_in(content) > self.epoch:
             raise self._taken_over(content)
+        self._raw = raw
 
     def release(self) -> None:
         """Let another driver in. In a forked child this changes nothing for the parent, which holds the lock."""
@@ -210,9 +216,20 @@ def _set_lock(fd: int) -> None:
 
 def _content(fd: int) -> dict[str, Any]:
     """What the file says, or nothing if it is new or damaged: the lock is what counts."""
+    return _parsed(_raw(fd))
+
+
+def _raw(fd: int) -> bytes:
     try:
-        content = values.decode(unseal(os.pread(fd, _MOST, 0).rstrip(b"\n")) or b"{}")
-    except (ValueError, OSError):
+        return os.pread(fd, _MOST, 0)
+    except OSError:
+        return b""
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        content = values.decode(unseal(raw.rstrip(b"\n")) or b"{}")
+    except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
 

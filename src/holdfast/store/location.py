@@ -109,6 +109,18 @@ class Location:
 
         return opening.open_location(self, patience_s)
 
+    def as_filesystem(self) -> Any:
+        """The file system that was given, or else one of pyarrow, in which ``str(location)`` is a path."""
+        if self.filesystem is not None:
+            return self.filesystem
+        if self.is_in_memory:
+            return None
+        try:
+            from holdfast.store.objects.arrow_view import arrow_filesystem
+        except ImportError as error:
+            raise ImportError(f"filesystem needs pyarrow: run pip install 'holdfast[arrow]' ({error})") from error
+        return arrow_filesystem(self)
+
     @property
     def identity(self) -> str:
         """What tells it from every other place: the same URL may be on several servers."""
@@ -167,6 +179,10 @@ def _remote(argument: str, text: str, scheme: str) -> Location:
 def _on_filesystem(argument: str, text: str, filesystem: Any) -> Location:
     """A path inside a file system that the user configured: obstore's, fsspec's or pyarrow's, known by their shape."""
     shown = f"{argument}={_without_secrets(text)!r})"
+    ours = getattr(getattr(filesystem, "handler", None), "location", None)
+    if isinstance(ours, Location):  # what ``as_filesystem`` gave
+        inside = f"{(text.partition('://')[2] or text).strip('/')}/".removeprefix(f"{ours.root.partition('://')[2]}/")
+        return replace(ours, key=_key(shown, inside))
     if hasattr(filesystem, "_strip_protocol"):
         protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
         if protocol in ("file", "local"):

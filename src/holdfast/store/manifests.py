@@ -100,13 +100,23 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
             _check_entry(entry)
         except ValueError as error:
             raise StorageError(f"Checkpoint {id} cannot be committed: {error}") from None
-        for parent in PurePosixPath(path).parents:
+        for parent in PurePosixPath(path).parents if "/" in path else ():
             if str(parent) in chosen:
                 raise StorageError(
                     f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
                     f"{path!r} below it. Give the ranks' files different names."
                 )
     return [chosen[path] for path in sorted(chosen)]
+
+
+def overwritten(shards: Sequence[Shard]) -> dict[str, list[int]]:
+    """The paths that several ranks brought with different content, with those ranks: ``choose`` keeps the lowest's."""
+    brought: dict[str, dict[int, str]] = {}
+    for shard in shards:
+        for entry in shard.files:
+            if entry.digest and not is_user_metadata(entry.path):
+                brought.setdefault(entry.path, {})[shard.rank] = entry.digest
+    return {path: sorted(ranks) for path, ranks in sorted(brought.items()) if len(set(ranks.values())) > 1}
 
 
 def is_user_metadata(path: str) -> bool:

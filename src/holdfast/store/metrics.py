@@ -6,10 +6,12 @@ Appends cost one system call and are durable after ``sync``; a line that is dama
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import StorageError
 from holdfast.store import values
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
@@ -27,12 +29,14 @@ def line(index: int, time: float, metrics: Any) -> bytes:
 
 
 class MetricsWriter:
-    """Appends whole lines. Not for several threads at once."""
+    """Appends whole lines, from one thread; another may ``sync`` meanwhile."""
 
     def __init__(self, layout: RunLayout, disk: Disk | None = None) -> None:
         self._layout = layout
         self._disk = disk or Disk()
+        self._lock = threading.RLock()  # of all below
         self._files: dict[tuple[int, int], io.FileIO] = {}
+        self._directories: dict[int, bool] = {}  # by generation, whether this writer has made it
         self._newest = 0  # generation
         self._unsynced: set[tuple[int, int]] = set()
         self._torn: set[tuple[int, int]] = set()
@@ -40,26 +44,45 @@ class MetricsWriter:
 
     def append(self, generation: int, rank: int, lines: bytes) -> None:
         key = generation, rank
-        file = self._files.get(key) or self._open(key)
-        if key in self._torn:
-            lines = b"\n" + lines  # a half-written line must not swallow the next one
-        self._unsynced.add(key)
-        self._torn.add(key)
-        self._disk.append(file, lines)
-        self._torn.discard(key)
+        with self._lock:
+            file = self._files.get(key) or self._open(key)
+            if key in self._torn:
+                lines = b"\n" + lines  # a half-written line must not swallow the next one
+            self._unsynced.add(key)
+            self._torn.add(key)
+            self._disk.append(file, lines)
+            self._torn.discard(key)
 
     def sync(self) -> None:
         """Make durable what was appended; files of generations that are over are closed."""
-        if len(self._unsynced) >= _MANY and self._disk.sync_file_system(self._files[next(iter(self._unsynced))]):
-            self._unsynced.clear()
-        for key in list(self._unsynced):
-            self._disk.sync(self._files[key])
+        with self._lock:
+            unsynced, self._unsynced = self._unsynced, set()
+            if len(unsynced) < _MANY:
+                self._sync_each(unsynced)
+                unsynced = set()
+        try:
+            if unsynced and self._disk.sync_file_system(self._layout.metrics_dir):  # appends need not wait for that
+                unsynced = set()
+        except StorageError:
+            with self._lock:
+                self._unsynced |= unsynced
+            raise
+        with self._lock:
+            self._sync_each(unsynced)
+            for directory in sorted(self._new_names):
+                self._disk.fsync_dir(directory)
+            self._new_names.clear()
+            for key in [key for key in self._files if key[0] < self._newest]:
+                self._files.pop(key).close()
+
+    def _sync_each(self, unsynced: set[tuple[int, int]]) -> None:
+        self._unsynced |= unsynced
+        for key in unsynced:
+            if key in self._files:
+                self._disk.sync(self._files[key])
+            else:
+                self._disk.fsync_file(self._layout.metrics_file(*key))
             self._unsynced.discard(key)
-        for directory in sorted(self._new_names):
-            self._disk.fsync_dir(directory)
-        self._new_names.clear()
-        for key in [key for key in self._files if key[0] < self._newest]:
-            self._files.pop(key).close()
 
     def close(self, sync: bool = True) -> None:
         try:
@@ -79,8 +102,10 @@ class MetricsWriter:
             self._close_all()
         self._newest = max(self._newest, key[0])
         path = self._layout.metrics_file(*key)
-        self._disk.makedirs(path.parent)
-        if _ends_torn(path):
+        if key[0] not in self._directories:
+            self._directories[key[0]] = not path.parent.exists()
+            self._disk.makedirs(path.parent)
+        if not self._directories[key[0]] and _ends_torn(path):
             self._torn.add(key)
         self._files[key] = self._disk.open_append(path, new=False)
         self._new_names |= {path.parent, self._layout.metrics_dir, self._layout.root}

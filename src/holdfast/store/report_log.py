@@ -68,8 +68,10 @@ class ReportLog:
     """Written by the rank's own process, through a mapping of the file: a report must not cost a system call. Not for
     several threads at once."""
 
-    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None, continues: bool = False) -> None:
+        """``continues``: behind what another process wrote, which has ended."""
         self._path = path
+        self._continues = continues
         self._disk = disk or Disk()
         self._file: io.FileIO | None = None
         self._mapped: mmap.mmap | None = None
@@ -98,6 +100,9 @@ class ReportLog:
         self._reserved = 0
 
     def _write(self, data: bytes) -> None:
+        if self._continues:
+            self._continues = False
+            self._take_up()
         data = data if self._size else _first_line() + data
         end = self._size + len(data)
         if end > self._reserved:
@@ -124,6 +129,24 @@ class ReportLog:
         with contextlib.suppress(OSError):  # some file systems, shared folders among them, cannot map: it is written
             self._mapped = mmap.mmap(self._file.fileno(), size)
         self._reserved = size
+
+    def _take_up(self) -> None:
+        """What that process was about to write when it was killed counts for nothing."""
+        found = read(self._path)
+        whole = found.rfind(b"\n") + 1
+        if whole:
+            self._reserve(len(found))
+            self._size = whole
+            self._blank(len(found))
+
+    def _blank(self, end: int) -> None:
+        nothing = bytes(end - self._size)
+        if self._mapped is not None:
+            self._mapped[self._size : end] = nothing
+        else:
+            assert self._file is not None
+            self._file.seek(self._size)
+            self._disk.append(self._file, nothing)
 
     def _open(self) -> None:
         run = self._path.parents[2]

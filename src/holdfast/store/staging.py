@@ -99,7 +99,7 @@ def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str
     return [problem for problem in problems if problem] + [f"{path} does not belong to it" for path in extra]
 
 
-def check_unchanged(path: Path, entry: FileEntry) -> None:
+def check_unchanged(path: str, entry: FileEntry) -> None:
     """Refuse a staged file that is gone or has another size than when it was sealed."""
     try:
         status = os.stat(path, follow_symlinks=False)

@@ -1,7 +1,8 @@
 """Values as strict JSON that keeps what plain JSON loses.
 
 A tagged object, one key that starts with "$", stands for NaN and infinities, big integers, bytes, text that is not
-valid Unicode, and dicts that JSON cannot hold (keys that are no strings, or that start with "$" themselves).
+valid Unicode, dicts that JSON cannot hold (keys that are no strings, or that start with "$" themselves), and what
+``typed_values`` knows: arrays, sets, times, paths.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.store import typed_values
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _SIMPLE = frozenset({str, bool, type(None)})
 _INT_LIMIT = 1 << 63
+_MOST_TENSOR = 1 << 18  # bytes of a tensor that is stored
+_MOST_TEXT = 500  # characters of what is stored of another object
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
@@ -104,25 +109,53 @@ def _tagged_scalar(value: Any, path: str) -> Any:
         return whole if -_INT_LIMIT <= whole < _INT_LIMIT else {"$int": hex(whole)}
     if isinstance(value, (bytes, bytearray)):
         return {"$bytes": _base64(bytes(value))}
-    return _tagged_scalar(_single_item(value, path), path)
+    scalar = _single_item(value)
+    if scalar is not None:
+        return _tagged_scalar(scalar, path)
+    try:
+        return {"$typed": typed_values.to_json(value, path)}
+    except TypeError:
+        pass
+    if callable(getattr(value, "tolist", None)) and 0 < getattr(value, "nbytes", 0) <= _MOST_TENSOR:
+        return _tagged(value.tolist(), path)  # a tensor
+    raise TypeError(_not_storable(value, path))
 
 
-def _single_item(value: Any, path: str) -> Any:
-    """The Python scalar in a one-element numpy or torch value, without importing either."""
+def as_text(value: Any) -> Any:
+    """The value, with a text in the place of all that cannot be encoded."""
+    if isinstance(value, Mapping):
+        return {key if type(key) in (str, int) else repr(key): as_text(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_text(item) for item in value]
+    try:
+        encode(value)
+    except TypeError:
+        kind: Any = type(value)
+        has_own = kind.__repr__ is not object.__repr__  # without an address, which says nothing
+        return repr(value)[:_MOST_TEXT] if has_own else f"<{type(value).__module__}.{type(value).__qualname__}>"
+    return value
+
+
+def _single_item(value: Any) -> Any:
+    """The Python scalar in a one-element numpy or torch value, without importing either; None if it is none."""
     item = getattr(value, "item", None)
     if callable(item):
         try:
             scalar = item()
         except (TypeError, ValueError, RuntimeError):
-            scalar = value
+            return None
         if isinstance(scalar, (bool, int, float, str, bytes)):
             return scalar
+    return None
+
+
+def _not_storable(value: Any, path: str) -> str:
     kind = type(value)
     shape = getattr(value, "shape", None)
     of_shape = f" of shape {tuple(shape)}" if isinstance(shape, tuple) and shape else ""
-    raise TypeError(
+    return (
         f"{path} is a {kind.__module__}.{kind.__qualname__}{of_shape}; report numbers, strings, booleans, None, bytes, "
-        "and lists and dicts of them (of an array or tensor: one number, or its .tolist())"
+        "small arrays, and lists and dicts of them"
     )
 
 
@@ -148,6 +181,8 @@ def _untag(value: dict[str, Any]) -> Any:
             return base64.b64decode(content, validate=True)
         if tag == "$str":
             return base64.b64decode(content, validate=True).decode("utf-8", "surrogatepass")
+        if tag == "$typed":
+            return typed_values.from_json(content, typed_values.shown)
         if tag == "$dict":
             return {_untagged(key): _untagged(item) for key, item in content}
     except (KeyError, TypeError, ValueError) as error:

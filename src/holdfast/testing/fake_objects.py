@@ -31,7 +31,7 @@ class Crash(BaseException):
     """The process died here."""
 
 
-class Fault(Enum):
+class ObjectFault(Enum):
     CRASH_BEFORE = "the process dies before the request is sent"
     CRASH_AFTER = "the request takes place, and the process dies"
     REFUSED = "nothing takes place, and patience ends"
@@ -62,7 +62,7 @@ class FakeObjects:
         self.counts: Counter[str] = Counter()
         self.steps = 0  # requests so far; each key of a deletion counts, as each can be the last one done
         self.before: Callable[[int, str, str], None] | None = None  # called with the step, the kind and the key
-        self._faults: dict[int, Fault] = {}
+        self._faults: dict[int, ObjectFault] = {}
         self._late: list[Callable[[], object]] = []
         self._dead = False
 
@@ -74,7 +74,7 @@ class FakeObjects:
     def creates_safely(self) -> bool:
         return self.bucket.creates_safely
 
-    def fail(self, step: int, fault: Fault) -> None:
+    def fail(self, step: int, fault: ObjectFault) -> None:
         """Let the step-th request from the very first, counted from 0, fail."""
         self._faults[step] = fault
 
@@ -150,17 +150,17 @@ class FakeObjects:
             self.before(step, kind, key)
         with self.bucket.lock:
             fault = self._faults.get(step)
-            self._dead = self._dead or fault is Fault.CRASH_BEFORE
+            self._dead = self._dead or fault is ObjectFault.CRASH_BEFORE
             if self._dead:
                 raise Crash(f"before {kind} {key}")
-            if fault is Fault.DELAYED:
+            if fault is ObjectFault.DELAYED:
                 self._late.append(effect)
-            if fault in (Fault.REFUSED, Fault.DELAYED):
+            if fault in (ObjectFault.REFUSED, ObjectFault.DELAYED):
                 raise StorageUnavailableError(f"{self.url}/{key}: no answer to a {kind}")
-            if fault is Fault.LOST_REPLY:
+            if fault is ObjectFault.LOST_REPLY:
                 _unanswered(effect)
                 raise StorageUnavailableError(f"{self.url}/{key}: no answer to a {kind}")
-            if fault is Fault.CRASH_AFTER:
+            if fault is ObjectFault.CRASH_AFTER:
                 self._dead = True
                 _unanswered(effect)
                 raise Crash(f"after {kind} {key}")

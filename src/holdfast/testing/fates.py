@@ -38,6 +38,7 @@ class Fates:
         self._owners: dict[str, Where] = {}  # by id
         self._generations: list[int] = []  # the driver's groups
         self._committed: set[Where] = set()
+        self.given_up: set[Where] = set()  # by any driver
         self._settled: set[Where] = set()  # committed, refused by storage, lost or superseded
         self._awaited: set[Where] = set()  # by a worker
         self._waiters: set[tuple[int, int, int]] = set()  # generation, index and rank of those that said that they wait
@@ -104,6 +105,11 @@ class Fates:
         if committed:
             self._committed.add(where)
 
+    def refuse(self, where: Where) -> None:
+        """Storage has failed on it: no driver may want it again."""
+        self.settle(where)
+        self.given_up.add(where)
+
     def learn(self, event: ev.Event, after: RunState, newest: int) -> None:
         """Take in what the machine was told; ``newest`` is the last report that any rank has made."""
         if isinstance(event, ev.ShardStaged):
@@ -148,7 +154,7 @@ class Fates:
         expect(len(busy) <= MOST_UPLOADS, "few uploads at once", f"{busy}")
         report = self.report(where)
         awaited = any(other in self._awaited and self.report(other) >= report for other in self.unsettled())
-        early = after.spec.sync_period_s > 0 and after.group_lives and report > self._synced and not awaited
+        early = after.spec.sync_period_s > 0 and after.attempt_lives and report > self._synced and not awaited
         expect(not early, "uploads wait for the end of the sync period", str(command))
 
     def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
@@ -160,7 +166,7 @@ class Fates:
         if not waiting or sum(p.uploading and p.uploaded != p.staged for p in whole) >= MOST_UPLOADS:
             return
         awaited = any((p.generation, p.index) in self._awaited for p in waiting)
-        in_time = state.spec.sync_period_s > 0 and state.group_lives and timers.SYNC in waited_for and not awaited
+        in_time = state.spec.sync_period_s > 0 and state.attempt_lives and timers.SYNC in waited_for and not awaited
         expect(in_time, "what is whole does not wait without a reason", f"{waiting[0]}")
 
     def commit(self, command: do.Commit) -> None:

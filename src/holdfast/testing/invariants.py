@@ -14,13 +14,15 @@ from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step, timers
 from holdfast.core.run.phases import TRANSITIONS
-from holdfast.core.run.state import CheckpointRecord, Durable, Outcome, Phase, RunSpec, RunState, ValidationStatus
+from holdfast.core.run.state import CheckpointRecord, Durable, Outcome, Phase, RunState
 from holdfast.core.run.timers import Timer
 from holdfast.runs.past import Past
 from holdfast.store.manifests import Manifest
 
-from .budgets import Budgets
+from .budget_invariants import Budgets
 from .fates import Fates, Violation, expect
+from .memory_invariants import MemoryJudge
+from .retention_invariants import held_by
 from .room import Room
 from .simulated_group import Group, Status, Worker, rank_of
 from .simulated_storage import SimulatedStorage
@@ -32,6 +34,7 @@ JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.
 
 class Judge:
     def __init__(self, workers: Workers, store: SimulatedStorage) -> None:
+        self._memory = MemoryJudge(workers, workers.memory)
         self.shadow = Durable()  # the replay of the journal so far
         self._workers, self._store, self.fates = workers, store, Fates(workers)
         self._history: list[int] = []  # the generation that made each report that survives
@@ -56,6 +59,7 @@ class Judge:
         _agree(state, self.shadow, "a replay of the whole journal")
         self._verified.clear()
         self._validating.clear()
+        self._memory.driver_begins()
         self.fates.driver_begins()
 
     def journalled(self, event: ev.Event) -> None:
@@ -92,13 +96,14 @@ class Judge:
             self._room.handed_over(event, self.fates)
         elif isinstance(event, ev.RunEnded):
             self._judge_end(event, after)
-        elif isinstance(event, ev.Committed | ev.ShardFailed | ev.CommitFailed):
-            self.fates.settle((event.generation, event.index), isinstance(event, ev.Committed))
-        if isinstance(event, ev.Committed):
+        elif isinstance(event, ev.ShardFailed | ev.CommitFailed):
+            self.fates.refuse((event.generation, event.index))
+        elif isinstance(event, ev.Committed):
+            self.fates.settle((event.generation, event.index), committed=True)
             self._judge_branch(event.record)
 
     def _judge_branch(self, record: CheckpointRecord) -> None:
-        """Only what the run goes on from is committed, never what it has turned away from."""
+        """Only what the run resumes from is committed, never what it has turned away from."""
         manifest = self._store.manifests.get(record.id)
         if manifest is not None:
             same = list(manifest.lineage) == self._history[: record.report]
@@ -110,6 +115,7 @@ class Judge:
         for one in event.events if isinstance(event, ev.Several) else (event,):
             self.fates.learn(one, after, newest=len(self._history))
             self._room.stepped(one, after)
+        self._memory.stepped(event, after, self._history)
         if isinstance(event, ev.Verified):
             self._verified.add(event.id)
         elif isinstance(event, ev.StagedLost | ev.Damaged):
@@ -120,11 +126,12 @@ class Judge:
             if isinstance(command, do.Delete):
                 held = any(c.id == command.id for c in after.checkpoints)
                 expect(not held, "2 nothing committed is lost", f"{command.id} is deleted and still offered")
+                self._judge_readers(before, command)
             elif isinstance(command, do.Quarantine):
                 manifest = self._store.manifests.get(command.id)
                 good = manifest is not None and not manifest.damaged
                 expect(not good, "2 nothing committed is lost", f"{command.id} is set aside, and is good")
-            elif isinstance(command, do.StartGroup):
+            elif isinstance(command, do.StartAttempt):
                 verified = command.resume is None or command.resume in self._verified
                 expect(verified, "1 only what was verified is offered", str(command))
                 self._verified.clear()
@@ -144,6 +151,13 @@ class Judge:
                 self.fates.remove(command)
                 if not self._at_once:
                     self.fates.discard(command, after, self._group.resume if self._group is not None else None)
+
+    def _judge_readers(self, before: RunState, command: do.Delete) -> None:
+        """Retention may drop what an attempt resumed from when its processes are gone: judged by the processes."""
+        group, was_committed = self._workers.group, any(c.id == command.id for c in before.checkpoints)
+        read = group is not None and group.resume == command.id and self._workers.attempt_lives
+        broken = read and was_committed and not self._at_once
+        expect(not broken, "2 nothing is deleted that living workers read", str(command))
 
     def _judge_phase(self, before: RunState, event: ev.Event, after: RunState) -> None:
         was, now = before.phase, after.phase
@@ -174,11 +188,11 @@ class Judge:
         pinned = self._group.resume if self._group is not None and after.outcome is None else None
         pinned = event.resume if isinstance(event, ev.GroupStarted) else pinned
         for id in had.keys() - has.keys():
-            held = _held_by(had[id], list(had.values()), after.spec, pinned)
+            held = held_by(had[id], list(had.values()), after.spec, pinned)
             expect(held is None, "2 nothing committed is lost", f"{id} was dropped, and is {held}")
         if isinstance(event, ev.Committed | ev.GroupStarted | ev.RunEnded):
             records = list(has.values())
-            spare = [c.id for c in records if _held_by(c, records, after.spec, pinned) is None]
+            spare = [c.id for c in records if held_by(c, records, after.spec, pinned) is None]
             expect(not spare, "2 retention keeps no more than it must", f"{spare} could go")
 
     def _judge_start(self, before: Durable, event: ev.GroupStarted) -> None:
@@ -186,8 +200,8 @@ class Judge:
         if before.spec.remote:
             offers += self.fates.offers()
         wanted = max(offers, key=lambda offer: offer[1])
-        latest = (event.resume, event.base) == wanted
-        expect(latest, "2 a run goes on from its newest checkpoint", f"{event} where {wanted} is newest")
+        latest = self._memory.starts(event, wanted, self._history) or (event.resume, event.base) == wanted
+        expect(latest, "2 a run resumes from its newest checkpoint", f"{event} where {wanted} is newest")
         self._budgets.starts(event, before, again=self._group is not None)
         self._room.starts(event, before, self.fates)
         if self._group is not None:
@@ -199,7 +213,7 @@ class Judge:
         self.fates.group_begins(event.generation, self._history)
 
     def _judge_left_behind(self, at_the_end: bool) -> None:
-        """What the groups made complete is durable before the run goes on, or storage failed on it. Where storage is
+        """What the groups made complete is durable before the run continues, or storage failed on it. Where storage is
         far away it need only be hashed before the next group starts; at the end, it is durable too."""
         for where in self.fates.unsettled():
             group = self._workers.groups[where[0]]
@@ -209,7 +223,7 @@ class Judge:
 
     def _judge_end(self, event: ev.RunEnded, after: Durable) -> None:
         if not self._at_once:
-            gone = not self._workers.group_lives
+            gone = not self._workers.attempt_lives
             expect(gone, "4 no process outlives its run", f"group {after.generation} lives at the end")
             self._judge_left_behind(at_the_end=True)
         if event.outcome is Outcome.FINISHED:
@@ -231,9 +245,9 @@ class Judge:
         self.fates.rests(state, waited_for)
         self._room.rests(state, waited_for)
 
-    def _judge_group_start(self, command: do.StartGroup) -> None:
+    def _judge_group_start(self, command: do.StartAttempt) -> None:
         alive = [w for g in self._workers.groups.values() if g.generation > command.generation - 4 for w in g.workers]
-        gone = not self._workers.group_lives and not any(worker.lives for worker in alive)
+        gone = not self._workers.attempt_lives and not any(worker.lives for worker in alive)
         expect(gone, "4 the old group is gone before the next starts", str(command))
         expect(command.generation == self.shadow.generation, "4 generations are new", str(command))
         if command.resume is None:
@@ -253,6 +267,8 @@ class Judge:
         expect(made, invariant, f"not all ranks have made report {manifest.index}: {manifest.id}")
         ranks = {rank_of(entry.path) for entry in manifest.files}
         expect(ranks == group.staged[manifest.index], invariant, f"{ranks} of {group.staged[manifest.index]}")
+        refused = (manifest.generation, manifest.index) in self.fates.given_up
+        expect(not refused, "2 what was given up stays so", f"{manifest.id} is adopted")
         there = {rank for _, rank in self._store.files.get(manifest.id, set())}
         expect(ranks == there, invariant, f"{there} of {ranks} in storage: {manifest.id}")
         self.fates.name(manifest.id, (manifest.generation, manifest.index), self.shadow.spec.remote)
@@ -347,33 +363,6 @@ def _agree(live: Durable, replayed: Durable, when: str) -> None:
         # Text, because a score that is not a number differs from itself.
         if ours is not theirs and ours != theirs and repr(ours) != repr(theirs):
             raise Violation("live and replayed state agree", f"{field} after {when}: {ours} live, {theirs} replayed")
-
-
-def _held_by(
-    record: CheckpointRecord, records: list[CheckpointRecord], spec: RunSpec, pinned: str | None
-) -> str | None:
-    """Why retention must keep the record; None if it may go."""
-    if spec.num_to_keep is None:
-        return "kept with all the others"
-    if record.id == pinned:
-        return "what the group resumed from"
-    if record.validation is ValidationStatus.PENDING:
-        return "being validated"
-    if all(other.report <= record.report for other in records):
-        return "the newest"
-    better = sum(_is_better(other, record, spec) for other in records if other is not record)
-    return "among the best" if better < spec.num_to_keep else None
-
-
-def _is_better(one: CheckpointRecord, other: CheckpointRecord, spec: RunSpec) -> bool:
-    if spec.scored:
-        ours = -math.inf if one.score is None or math.isnan(one.score) else one.score
-        theirs = -math.inf if other.score is None or math.isnan(other.score) else other.score
-        if spec.score_order == "min":
-            ours, theirs = (-x if x != -math.inf else x for x in (ours, theirs))
-        if ours != theirs:
-            return ours > theirs
-    return one.report > other.report
 
 
 def _reachable() -> frozenset[tuple[Phase, Phase]]:

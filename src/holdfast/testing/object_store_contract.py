@@ -27,7 +27,7 @@ class ObjectStoreContract:
     """
 
     conditional_writes = True
-    closes = True  # whether a closed store refuses to go on
+    closes = True  # whether a closed store refuses to continue
     races = 8
 
     @pytest.fixture

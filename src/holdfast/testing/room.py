@@ -81,7 +81,7 @@ class Room:
         asleep = [node for node in state.durable.resting if timers.rest(node) not in waited_for]
         expect(not asleep, "nodes that rest come back", f"{asleep}")
         planned = state.handover is not None and state.handover.reason is not HandoverReason.RESIZE
-        in_time = not planned or not state.group_lives or timers.HANDOVER in waited_for
+        in_time = not planned or not state.attempt_lives or timers.HANDOVER in waited_for
         expect(in_time, "9 what must end by a deadline ends", f"{state.handover}")
         wanted = self._world(state.spec)
         if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
@@ -91,4 +91,4 @@ class Room:
         if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
             verifies = state.offer is not None and state.verified != state.offer.id
             goes_on = timers.BACKOFF in waited_for or verifies or (bool(state.doubted) and timers.DOUBT in waited_for)
-            expect(goes_on, "9 a run that has room goes on", f"room for {wanted}")
+            expect(goes_on, "9 a run that has room continues", f"room for {wanted}")

@@ -89,6 +89,11 @@ OCCASIONS = (  # not planned: they come with the faults
     "a driver waited for the end of what it could not reach",
     "a node came back while it was waited for",
     "a driver could not continue without storage",
+    "a snapshot was complete on all ranks",
+    "a group resumed from memory",
+    "a group resumed from the memory of another node",
+    "a snapshot was lost with its nodes",
+    "a snapshot was damaged",
 )
 MAX_WORLD = 4
 FENCE_S = 15.0  # how long a node that is cut off lives on
@@ -136,6 +141,9 @@ class Schedule(Struct, frozen=True):
     free_space: int  # bytes
     revivals: int  # how often a person starts the run again after its end
     nodes: tuple[tuple[int, float], ...]  # the room of each, and when it joins; none: room does not matter
+    snapshots: bool = False  # workers keep their state in memory after each report
+    replicas: int = 1  # nodes beside its own that have a copy of it
+    moves: bool = True  # another number of workers can resume from it
 
     def spec_of(self, epoch: int) -> RunSpec:
         world = self.worlds[min(epoch - 1, len(self.worlds) - 1)]
@@ -199,7 +207,19 @@ def draw(rng: Random) -> Schedule:
     workload, revivals = _draw_workload(rng, remote, with_nodes), rng.choice((0, 0, 1, 2))
     nodes = _draw_nodes(rng, max(worlds)) if with_nodes else ()
     free_space = rng.choice((4 << 20, 1 << 50)) if remote else 1 << 50
-    return Schedule(spec, workload, faults, tuple(worlds), most_waiting, free_space, revivals, nodes)
+    schedule = Schedule(spec, workload, faults, tuple(worlds), most_waiting, free_space, revivals, nodes)
+    return _with_snapshots(Random(repr(schedule)), schedule)
+
+
+def _with_snapshots(rng: Random, schedule: Schedule) -> Schedule:
+    """By numbers of their own: runs without snapshots stay what they are."""
+    if rng.random() < 0.6:
+        return schedule
+    workload = schedule.workload
+    if rng.random() < 0.6:  # else what is in memory is seldom newer than what is on disk
+        workload = structs.replace(workload, files_every=(rng.choice((0, 3, 5)),) * MAX_WORLD)
+    replicas, moves = rng.choice((0, 1, 1, 2)), rng.random() < 0.5
+    return structs.replace(schedule, workload=workload, snapshots=True, replicas=replicas, moves=moves)
 
 
 def _draw_nodes(rng: Random, room: int) -> tuple[tuple[int, float], ...]:

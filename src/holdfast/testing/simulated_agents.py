@@ -14,7 +14,7 @@ import cloudpickle
 
 from holdfast.store.manifests import parse_manifest_line
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, Pressure, Reply
+from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, Pressure, Reply, SnapshotKept
 
 from .clock import Clock
 from .schedule import Faults, Workload
@@ -45,6 +45,7 @@ class Agents:
         self._workers, self._storage, self._is_remote = workers, storage, is_remote
         self._groups = workers.groups
         workers.say = self.say
+        workers.memory.say_for, workers.memory.nodes = self.say, self.nodes
 
     # The line
 
@@ -111,8 +112,11 @@ class Agents:
         self._answer(node, 5.0 if self._rng.random() < 0.1 else 0.3, self._sealed, order)
 
     def _sealed(self, node: Node, order: wire.Seal) -> wire.Message:
+        return wire.NodeNews([self._sealed_of(order, rank) for rank in order.ranks])
+
+    def _sealed_of(self, order: wire.Seal, rank: int) -> wire.Sealed:
         """The agent outlives the workers, so their end does not hinder it."""
-        where = (order.generation, order.rank, order.index)
+        where = (order.generation, rank, order.index)
         group = self._groups[order.generation]
         vanished = order.index in group.discarded and self._rng.random() < 0.5
         if vanished or self._faults.hit("seal failure"):
@@ -120,8 +124,8 @@ class Agents:
                 self._faults.count("seal failure")
             group.unsealable.add(order.index)
             return wire.Sealed(*where, [], "no space is left")
-        group.sealed.add((order.rank, order.index))
-        return wire.Sealed(*where, files_of(group, order.rank, order.index))
+        group.sealed.add((rank, order.index))
+        return wire.Sealed(*where, files_of(group, rank, order.index))
 
     def _gather(self, node: Node, order: wire.Gather) -> None:
         """Renames only. A node that had some of it already finds it again."""
@@ -226,6 +230,9 @@ class Agents:
         machine.gathered.clear()
         machine.swept = max(self._groups, default=0)
 
+    def _recalled(self, node: Node, order: wire.Recall) -> wire.Message:
+        return self._workers.memory.recall(node, order)
+
     # Beside the training
 
     def _run_task(self, node: Node, order: wire.RunTask) -> None:
@@ -276,5 +283,9 @@ _OBEY: dict[type[wire.Message], Callable[[Agents, Node, Any], None]] = {
     Pressure: Agents._press,
     Notice: lambda agents, node, message: agents._workers.notice(node, message),
     HandoverAt: lambda agents, node, message: agents._workers.hand_over_at(node, message),
+    wire.OpenStore: lambda agents, node, order: agents._workers.memory.open_store(node, order),
+    wire.Replicate: lambda agents, node, order: agents._workers.memory.replicate(node, order),
+    wire.Recall: lambda agents, node, order: agents._answer(node, 1.0, agents._recalled, order),
+    SnapshotKept: lambda agents, node, message: agents._workers.kept(node, message),
     Reply: lambda agents, node, message: agents._workers.hear_reply(node, message),
 }

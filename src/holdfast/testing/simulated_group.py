@@ -9,6 +9,7 @@ from holdfast.store import values
 from holdfast.store.metrics import line
 from holdfast.store.report_log import _RETURNED, RankReports, StagedReport, _staged_line
 from holdfast.store.staging import FileEntry
+from holdfast.wire.messages import Replicate
 from holdfast.wire.worker_messages import Report
 
 from .schedule import Workload
@@ -49,6 +50,8 @@ class Node:
         self.stalled = False  # reports with files wait
         self.cut_until = 0.0  # endless: nothing gets through any more
         self.lost_at = 0.0  # when the driver hears of it
+        self.pieces: dict[tuple[str, int, int], str] = {}  # in memory: piece, generation and step, and who brought it
+        self.replicate = Replicate([], False)
 
     def is_cut_off(self, now: float) -> bool:
         return self.lives and self.cut_until > now
@@ -59,7 +62,7 @@ class Worker:
         self.rank, self.node = rank, node
         self.status = Status.STARTING
         self.reports = 0
-        self.stuck = False  # hung for good, or stopped until somebody lets it go on
+        self.stuck = False  # hung for good, or stopped until somebody lets it continue
         self.unsent: list[Report] = []  # made, and not said yet
         self.frozen = False  # stopped: it does not even listen
         self.heard_until = 0.0
@@ -73,6 +76,7 @@ class Worker:
         self.handover_at: int | None = None
         self.is_parked = False  # until it knows where
         self.waits_at: int | None = None  # for the end, or for a later point
+        self.written = self.kept = -1  # the last step that it has in memory, and the last that all ranks have there
 
     @property
     def lives(self) -> bool:

@@ -20,7 +20,7 @@ from holdfast.core.run import timers
 from holdfast.core.run.state import Outcome, RunState
 from holdfast.core.run.timers import Timer
 from holdfast.driver import effects as fx
-from holdfast.driver.kernel import Kernel, Turn
+from holdfast.driver.kernel import Kernel, StepTaken
 from holdfast.driver.plan import Plan
 from holdfast.driver.site import Site
 from holdfast.errors import StorageError
@@ -35,8 +35,10 @@ from .invariants import Judge
 from .schedule import FENCE_S, Faults, Schedule
 from .simulated_agents import Agents
 from .simulated_cluster import Cluster
+from .simulated_memory import SimulatedMemory
 from .simulated_storage import SCORE, SimulatedStorage
 from .simulated_workers import Workers
+from .start_invariants import StartJudge
 
 REVIVED_AFTER_S = 1.0  # the next driver starts
 _RUN_DIR = Path("/run")
@@ -52,11 +54,13 @@ class SimulatedRuntime:
     def __init__(self, clock: Clock, rng: Random, faults: Faults, schedule: Schedule) -> None:
         remote = schedule.spec.remote
         workload = schedule.workload
-        self.workers = Workers(clock, rng, faults, workload, are_logged=not (remote and schedule.nodes))
+        memory, are_logged = SimulatedMemory(clock, faults, schedule), not (remote and schedule.nodes)
+        self.workers = Workers(clock, rng, faults, workload, are_logged, memory)
         self.storage = SimulatedStorage(clock, rng, faults, workload, self.workers.groups, remote)
         self.agents = Agents(clock, rng, faults, workload, self.workers, self.storage, remote)
         self.cluster = Cluster(clock, rng, faults, schedule, self.workers, self.agents)
         self.judge = Judge(self.workers, self.storage)
+        self._start_judge = StartJudge(self.storage, remote)
         self.journal: list[Record] = []
         self._judged = 0  # records that the judge has seen
         self.trace: list[str] | None = None
@@ -101,6 +105,7 @@ class SimulatedRuntime:
         self.judge.expects(past)
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         found = self.storage.take_stock(past)
+        self._start_judge.took_stock(past.state, found)
         self.kernel = Kernel(self._plan(), self._site(), past, self._epoch, found, self._audit)
         self.cluster.driver_starts()
         announced, self._inbox = self._inbox, []
@@ -110,14 +115,18 @@ class SimulatedRuntime:
     def _plan(self) -> Plan:
         spec = self._schedule.spec_of(self._epoch)
         validation = lambda _id, _arguments: (b"", None)  # noqa: E731
-        return Plan("run", _LOCATION, spec, b"", {}, score_attribute=SCORE, validation=validation)
+        replicas = self._schedule.replicas
+        return Plan(
+            "run", _LOCATION, spec, b"", {}, score_attribute=SCORE, validation=validation, snapshot_replicas=replicas
+        )
 
     def _site(self) -> Site:
         schedule, grows = self._schedule, self.cluster.grows
         lease_s = FENCE_S if grows else 0.0
-        return Site(
-            grows, not grows, schedule.spec.remote, _RUN_DIR, lambda *_: "", lease_s, 0.0, schedule.most_waiting
-        )
+        remote = schedule.spec.remote
+        has_logs = not (remote and grows)
+        where = (_RUN_DIR, lambda *_: "", lambda *_: _RUN_DIR if has_logs else None)
+        return Site(grows, not grows, remote, *where, lease_s, 0.0, schedule.most_waiting)
 
     def die(self) -> None:
         """Everything that the driver started ends with it, as far as it hears of that."""
@@ -172,6 +181,7 @@ class SimulatedRuntime:
                     self._carry_out(effect)
                     if self.kernel is None:
                         return
+                self._start_judge.heard(inputs)
                 if not self._answers:
                     break
         except StorageError as error:
@@ -212,17 +222,17 @@ class SimulatedRuntime:
                 self._clock.at(max(due, self._clock.now + 0.001), self._wake, self._wakes)
 
     def _disturb(self, item: Any) -> None:
-        if type(item) is tuple and hasattr(item[1], "generation") and not isinstance(item[1], _SAID_ONCE):
-            self._heard.append(item)
+        said = wire.parts(item[1]) if type(item) is tuple else ()
+        self._heard.extend((item[0], m) for m in said if hasattr(m, "generation") and not isinstance(m, _SAID_ONCE))
         if self._faults.hit("message of an old group"):
             self._clock.after(self._rng.random() * 20.0, self._hear_again)
         for kind in ("stop asked", "stop asked between groups"):
-            if (kind == "stop asked" or not self.state.group_lives) and self._faults.hit(kind):
+            if (kind == "stop asked" or not self.state.attempt_lives) and self._faults.hit(kind):
                 self._faults.count(kind)
                 self.deliver(ev.StopAsked())
                 if self._rng.random() < 0.4:
                     self._clock.after(self._rng.random() * 5.0, self.deliver, ev.StopAsked(at_once=True))
-        if self.state.group_lives and self._faults.hit("stop asked with grace"):
+        if self.state.attempt_lives and self._faults.hit("stop asked with grace"):
             self._faults.count("stop asked with grace")
             self.deliver(ev.StopAsked(grace_s=self._rng.choice((3.0, 15.0))))
         if self._faults.hit("stop asked at once"):
@@ -261,6 +271,7 @@ class SimulatedRuntime:
             carry_out(self, effect)
 
     def _send(self, effect: fx.Send) -> None:
+        self._start_judge.sends(effect.node, effect.message)
         self.agents.send(effect.node, effect.message)
 
     def _tell_late_reports(self, _effect: fx.TellLateReports) -> None:
@@ -317,17 +328,18 @@ class SimulatedRuntime:
 
     # The judge
 
-    def _audit(self, turn: Turn) -> None:
+    def _audit(self, turn: StepTaken) -> None:
         self.steps += 1
         if self.trace is not None:
             self._note(f"{turn.event}\n      {turn.before.phase.value} -> {turn.after.phase.value}")
             self.trace.extend(f"      do {command}" for command in turn.commands)
         self._judge(turn)
+        self._start_judge.stepped(turn.commands)
         for command in turn.commands:
             self._count(command, turn)
             self._fire_cancelled(command)
 
-    def _judge(self, turn: Turn) -> None:
+    def _judge(self, turn: StepTaken) -> None:
         if turn.event.durable:
             self._judge_next(turn.event)
         self.judge.stepped(turn.before, turn.event, turn.after, turn.commands)
@@ -350,10 +362,10 @@ class SimulatedRuntime:
             self._judge(turn)
         assert self._judged == len(self.journal)
 
-    def _count(self, command: do.Command, turn: Turn) -> None:
+    def _count(self, command: do.Command, turn: StepTaken) -> None:
         if isinstance(command, do.Rest):
             self._faults.count("a node rested" if command.on else "a node came back from its rest")
-        elif isinstance(command, do.StartGroup) and any(p.id == command.resume for p in turn.after.carried):
+        elif isinstance(command, do.StartAttempt) and any(p.id == command.resume for p in turn.after.carried):
             self._faults.count("a group resumed from what was staged")
         elif isinstance(command, do.SetTimer) and command.timer == timers.DOUBT:
             self._faults.count("a driver waited for the end of what it could not reach")
@@ -379,7 +391,7 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[SimulatedRuntime, Any], None]] = {
     fx.MeasureDisk: SimulatedRuntime._measure_disk,
     fx.TellLateReports: SimulatedRuntime._tell_late_reports,
     **dict.fromkeys(
-        (fx.Commit, fx.Verify, fx.FindManifest, fx.Delete, fx.Quarantine, fx.DiscardStaged, fx.Collect, fx.Adopt),
+        (fx.Commit, fx.Verify, fx.Delete, fx.Quarantine, fx.DiscardStaged, fx.Collect, fx.Adopt),
         lambda runtime, effect: runtime.storage.carry_out(effect),
     ),
 }

@@ -195,6 +195,9 @@ class SimulatedStorage:
         newest = max(self.manifests, key=lambda id: self.manifests[id].manifest.report)
         return newest if self._rng.random() < 0.6 else self._rng.choice(sorted(self.manifests))
 
+    def _look(self, effect: fx.Verify) -> None:
+        self._ask(self._find_manifest if self._is_remote else self._verify, effect.id)
+
     def _verify(self, id: str) -> None:
         self.maybe_damage()
         kept = self.manifests.get(id)
@@ -227,8 +230,12 @@ class SimulatedStorage:
         self.quarantined.add(id)
 
     def _discard(self, effect: fx.DiscardStaged) -> None:
-        if effect.generation in self._groups:
+        if effect.generation in self._groups and not self._is_remote:  # else their nodes do that
             self._groups[effect.generation].discarded.add(effect.index)
+
+    def _collect_soon(self, effect: fx.Collect) -> None:
+        if self._is_remote:  # else that was done with the stock
+            self._ask(self._collect, effect.keep, tuple(self.manifests))
 
     def _collect(self, keep: Collection[str], there: Iterable[str]) -> None:
         for id in there:
@@ -246,11 +253,10 @@ def _age(kept: Kept) -> tuple[int, int]:
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[SimulatedStorage, Any], None]] = {
     fx.Commit: SimulatedStorage._commit,
-    fx.Verify: lambda storage, effect: storage._ask(storage._verify, effect.id),
-    fx.FindManifest: lambda storage, effect: storage._ask(storage._find_manifest, effect.id),
+    fx.Verify: SimulatedStorage._look,
     fx.Delete: SimulatedStorage._delete,
     fx.Quarantine: lambda storage, effect: storage._ask(storage._quarantine, effect.id),
     fx.DiscardStaged: SimulatedStorage._discard,
-    fx.Collect: lambda storage, effect: storage._ask(storage._collect, effect.keep, tuple(storage.manifests)),
+    fx.Collect: SimulatedStorage._collect_soon,
     fx.Adopt: SimulatedStorage._adopt,
 }

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from random import Random
 
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Report, Request
+from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Report, Request, SnapshotKept
 
 from .clock import Clock
 from .schedule import FENCE_S, Faults, Workload
 from .simulated_group import VALIDATION, Group, Node, Status, Worker, report_line
+from .simulated_memory import SimulatedMemory
 
 STOP_GRACE_S = 5.0
 _ENTRY = 'Thread 0x1 (most recent call first):\n  File "train.py", line 7 in '
@@ -38,7 +39,15 @@ _OF_PEERS = (  # what comes of it when those are gone that a worker talks to
 
 
 class Workers:
-    def __init__(self, clock: Clock, rng: Random, faults: Faults, workload: Workload, are_logged: bool) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Random,
+        faults: Faults,
+        workload: Workload,
+        are_logged: bool,
+        memory: SimulatedMemory,
+    ) -> None:
         self.group: Group | None = None
         self.groups: dict[int, Group] = {}  # by generation
         self.say: Callable[[Node, wire.Message], None]  # to the driver, at once
@@ -47,6 +56,8 @@ class Workers:
         self.hang_is_watched: Callable[[bool], bool]  # whether all have made some reports
         self.stop_is_watched: Callable[[], bool]
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
+        self.memory, self.takes_snapshots = memory, memory.is_used
+        memory.say = self._say
         self._are_logged = are_logged
         self._bugs = 0  # how often the script will raise at that report
         self._requests = 0
@@ -56,7 +67,7 @@ class Workers:
         return self._clock.now
 
     @property
-    def group_lives(self) -> bool:
+    def attempt_lives(self) -> bool:
         """Whether workers live that the driver has started."""
         return self.group is not None and any(w.lives and not w.ends_at for w in self.group.workers)
 
@@ -96,6 +107,7 @@ class Workers:
     # What agents tell them
 
     def start(self, node: Node, order: wire.StartWorkers, is_reached: bool) -> None:
+        self.memory.starts(node, order)
         group = self.groups.get(order.generation)
         if group is None:
             group = self.group = self.groups[order.generation] = Group(order.generation, order.base, order.checkpoint)
@@ -157,6 +169,10 @@ class Workers:
                 self._next_turn(group, worker)
             if not waiting:
                 del group.waiting[index]
+
+    def kept(self, node: Node, message: SnapshotKept) -> None:
+        group = self.groups[message.generation]
+        self.memory.kept([worker for worker in group.workers if worker.node is node], message)
 
     def dump_stacks(self, node: Node, generation: int) -> None:
         """They tell who hangs, or name another one, or nobody, or they never come."""
@@ -233,14 +249,22 @@ class Workers:
             self._say_gone_if_so(group, worker.node)
         elif worker.noticed and worker.handover_at is None:
             worker.is_parked = True
-        elif self._waits_for_storage(worker, number) or self._report(group, worker, number):
+        elif self._waits_for_storage(worker, number):
             self._next_turn(group, worker)
+        elif self._report(group, worker, number):
+            self._keep_in_memory(group, worker)
+            self._next_turn(group, worker)
+
+    def _keep_in_memory(self, group: Group, worker: Worker) -> None:
+        if self.takes_snapshots:
+            self._say_reports(group, worker)
+            self.memory.completed(group, worker)
 
     def _waits_for_storage(self, worker: Worker, number: int) -> bool:
         return worker.node.stalled and self._workload.has_files(worker.rank, number)
 
     def _report(self, group: Group, worker: Worker, number: int) -> bool:
-        """Whether the worker goes on behind it."""
+        """Whether the worker continues behind it."""
         index = worker.reports
         worker.reports += 1
         self.reported(group.generation, number)

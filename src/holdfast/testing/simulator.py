@@ -29,6 +29,7 @@ from .simulated_runtime import REVIVED_AFTER_S, DriverKilled, SimulatedRuntime
 MOST_TURNS = 20_000
 CHUNK = 250
 LAST_LINES = 60
+_TELL_EVERY_S = 60.0
 
 
 class Broken(Struct, frozen=True):
@@ -81,7 +82,7 @@ def simulate(seed: int, trace: list[str] | None = None) -> Tally:
             clock.after(REVIVED_AFTER_S, driver.start)
         elif not more:
             raise Violation("9 the run ends", f"nothing is left to happen in phase {driver.state.phase.value}")
-    raise Violation("9 the run ends", f"it goes on after {MOST_TURNS} turns")
+    raise Violation("9 the run ends", f"it still runs after {MOST_TURNS} turns")
 
 
 def simulate_range(start: int, count: int, where: Callable[[Schedule], bool] | None = None) -> Tally:
@@ -99,8 +100,15 @@ def simulate_range(start: int, count: int, where: Callable[[Schedule], bool] | N
     return total
 
 
-def simulate_many(start: int, count: int | None, seconds: float | None = None, processes: int | None = None) -> Tally:
-    """Play schedules on several processes, until there are enough, the time is over, or one breaks an invariant."""
+def simulate_many(
+    start: int,
+    count: int | None,
+    seconds: float | None = None,
+    processes: int | None = None,
+    tell: Callable[[Tally], None] = lambda _total: None,
+) -> Tally:
+    """Play schedules on several processes, until there are enough, the time is over, or one breaks an invariant.
+    ``tell`` hears of what has been played so far."""
     deadline = None if seconds is None else time.monotonic() + seconds
     total, chunks = Tally(), _chunks(start, count)
     with ExitStack() as stack:
@@ -112,6 +120,7 @@ def simulate_many(start: int, count: int | None, seconds: float | None = None, p
         while selector.get_map():
             for key, _ in selector.select():
                 total.add(msgspec.json.decode(key.fileobj.readline(), type=Tally))  # type: ignore[union-attr]
+                tell(total)
                 over = total.broken or (deadline is not None and time.monotonic() >= deadline)
                 if not _give(key.data, None if over else next(chunks, None)):
                     selector.unregister(key.fileobj)
@@ -185,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1 if "BROKEN" in told.splitlines()[-1] else 0
     count = options.seeds if options.seeds is not None or options.seconds is not None else 20_000
     began = time.monotonic()
-    total = simulate_many(options.start, count, options.seconds)
+    total = simulate_many(options.start, count, options.seconds, tell=_Progress(count).show)
     print(_summary(total, time.monotonic() - began))
     for broken in total.broken:
         print(f"\nseed {broken.seed} BROKE {broken.invariant}\n{broken.what}\n\n{explain(broken.seed)}")
@@ -193,9 +202,27 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if total.broken else 0
 
 
+class _Progress:
+    """A line a minute, for those that take an hour."""
+
+    def __init__(self, count: int | None) -> None:
+        self._of = "" if count is None else f" of {count:,}"
+        self._began = self._told = time.monotonic()
+
+    def show(self, total: Tally) -> None:
+        now = time.monotonic()
+        if now - self._told >= _TELL_EVERY_S:
+            self._told = now
+            rate = total.schedules / (now - self._began)
+            print(f"{total.schedules:,}{self._of} schedules, {rate:.0f}/s", file=sys.stderr, flush=True)
+
+
 def _summary(total: Tally, seconds: float) -> str:
     rate = total.schedules / seconds if seconds > 0 else 0.0
-    lines = [f"{total.schedules} schedules, {total.steps} steps, {seconds:.1f} s: {rate:.0f} schedules/s"]
+    cores = os.cpu_count() or 1
+    lines = [
+        f"{total.schedules} schedules, {total.steps} steps, {seconds:.1f} s: {rate:.0f} schedules/s on {cores} cores"
+    ]
     lines += [f"  {kind:<48}{total.faults.get(kind, 0):>9}" for kind in (*KINDS, *OCCASIONS)]
     lines.append("ended: " + ", ".join(f"{n} {outcome}" for outcome, n in sorted(total.outcomes.items())))
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.manifests import FileEntry, Shard
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote.checkpoints import begin_upload
+from holdfast.store.remote.remote_checkpoints import begin_upload
 from holdfast.testing.checkpoint_contract import PATIENCE_S, CheckpointContract, contents, flip, newer
 
 IDENTITY = {"name": "run", "nested": {"numbers": [1, 2.5, None, True]}, "text": "ümlaut"}

@@ -28,7 +28,7 @@ from holdfast.trackers.event_words import words
 
 log = logging.getLogger(__name__)
 DIRECTORY = "events"
-_TOLD = (ev.WorkerReady, ev.WorkerReturned, ev.GroupGone, ev.NodeDrains, ev.StacksTaken, ev.Verified)
+_TOLD = (ev.WorkerReady, ev.WorkerReturned, ev.AttemptGone, ev.NodeDrains, ev.StacksTaken, ev.Verified)
 _TROUBLE = (ev.ShardFailed, ev.UploadFailed, ev.CommitFailed, ev.WorkerFailed, ev.Damaged, ev.CapacityLacking)
 _BRING_EVERY_S = 10.0
 _PATIENCE_S = 10.0

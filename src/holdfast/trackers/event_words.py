@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from holdfast.core.run import events as ev
+from holdfast.core.run import memory
 
 
 def words(event: ev.Event) -> str:
     match event:
         case ev.DriverStarted(epoch):
             return f"driver {epoch} started"
-        case ev.GroupStarted(generation, world_size, resume, base):
-            since = f"from {resume} (report {base})" if resume else "from the beginning"
-            return f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'} {since}"
+        case ev.GroupStarted(generation, world_size):
+            return f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'} {memory.told(event)}"
         case ev.WorkerReady() | ev.WorkerReturned() | ev.WorkerFailed():
             what = {ev.WorkerReady: "is ready", ev.WorkerReturned: "returned", ev.WorkerFailed: "failed"}[type(event)]
             return f"rank {event.rank} {what}"
-        case ev.GroupGone(generation):
+        case ev.AttemptGone(generation):
             return f"all workers of attempt {generation} are gone"
+        case ev.Regrouped():
+            ranks = ", ".join(map(str, event.replaced))
+            return f"rank {ranks} replaced, all ranks continue behind step {event.steps}"
+        case ev.RegroupFailed(_, why):
+            return f"the lost rank is not replaced alone: {why}"
         case ev.HandedOver(generation, reason):
             return f"attempt {generation} ended as planned: {reason.value}"
         case ev.Committed(record):
@@ -28,7 +33,7 @@ def words(event: ev.Event) -> str:
         case ev.CapacityLacking(least, room):
             return f"waits for nodes: {least} needed, room for {room}"
         case ev.StopAsked(at_once):
-            return "asked to stop at once" if at_once else "asked to stop"
+            return "asked to stop immediately" if at_once else "asked to stop"
         case ev.RunEnded(outcome, reason):
             return f"{outcome.value}: {reason}" if reason else str(outcome.value)
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ class JsonLoggerCallback(LoggerCallback):
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
         self._unflushed: set[BinaryIO] = set()
-        self._written_before: dict[str, set[bytes]] = {}  # by an earlier driver, until the first result that is new
+        self._written_before: dict[str, set[str]] = {}  # by an earlier driver, until the first result that is new
 
     def log_trial_start(self, trial: Trial) -> None:
         self.update_config(trial, dict(trial.config))
@@ -35,7 +36,7 @@ class JsonLoggerCallback(LoggerCallback):
             self._open(trial)
         line = json_line(result)
         if self._written_before and trial.trial_id in self._written_before:
-            if line in self._written_before[trial.trial_id]:
+            if _told_by(line) in self._written_before[trial.trial_id]:
                 return
             del self._written_before[trial.trial_id]
         file = self._files[trial.trial_id]
@@ -68,4 +69,14 @@ class JsonLoggerCallback(LoggerCallback):
                 before.truncate(before.tell() - len(lines.pop()))  # the driver died while it wrote
         self._files[trial.trial_id] = path.open("ab")
         if lines:
-            self._written_before[trial.trial_id] = set(lines)
+            self._written_before[trial.trial_id] = set(map(_told_by, lines))
+
+
+def _told_by(line: bytes) -> str:
+    """What tells a result from others. Its config does not: an object in it may look different in another process."""
+    try:
+        result = json.loads(line)
+    except ValueError:
+        return repr(line)
+    result.pop("config", None)
+    return json.dumps(result, sort_keys=True)

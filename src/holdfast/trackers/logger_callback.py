@@ -25,7 +25,7 @@ class LoggerCallback(Callback):
         """The trial was started, for the first time or again, perhaps with another config."""
 
     def log_trial_restore(self, trial: Trial) -> None:
-        """It goes on from a checkpoint."""
+        """It resumes from a checkpoint."""
 
     def log_trial_save(self, trial: Trial) -> None:
         """It has a new checkpoint."""

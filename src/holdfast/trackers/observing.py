@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def observing(name: str, location: Location, *, port: int, host: str, event_log: bool) -> Iterator[Observer | None]:
-    """What was asked for, while the run goes on: an endpoint, unless the port is 0, and a log. None if neither was."""
+    """What was asked for, while the run lasts: an endpoint, unless the port is 0, and a log. None if neither was."""
     with contextlib.ExitStack() as stack:
         observers: list[Observer] = []
         if port:

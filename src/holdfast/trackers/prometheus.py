@@ -1,6 +1,6 @@
 """A page for Prometheus at /metrics, written by prometheus_client.
 
-A port that cannot be had is a warning, and the run goes on without it.
+A port that cannot be had is a warning, and the run continues without it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Meter(Collector):
         self._cause = ""  # why the next group starts; empty for the first
         self._last_report: float | None = None  # in the present group
         self._productive = 0.0
-        self._productive_at: dict[int, float] = {}  # by the numbers of reports that a group may go on from
+        self._productive_at: dict[int, float] = {}  # by the numbers of reports that a group may resume from
 
     def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
         with self._lock:
@@ -54,7 +54,7 @@ class Meter(Collector):
                 self._count(after.failure)
             match event:
                 case ev.GroupStarted(base=base):
-                    self._start_group(base)
+                    self._start_attempt(base)
                 case ev.HandedOver(reason=reason):
                     self._cause = reason.value
                 case ev.Committed():
@@ -78,7 +78,7 @@ class Meter(Collector):
         with self._lock:
             return list(self._families())
 
-    def _start_group(self, base: int) -> None:
+    def _start_attempt(self, base: int) -> None:
         if self._cause:
             self._restarts[self._cause] += 1
             self._lost += max(0, self._number - base)
@@ -123,7 +123,7 @@ class Meter(Collector):
         yield self._gauge("report_number", "Reports in the surviving history.", self._number)
         yield self._counter("reports_total", "Reports of rank 0, those that were taken back included.", self._made)
         yield self._counter("steps_lost_total", "Reports that restarts have taken back.", self._lost)
-        yield self._counter("failures_total", "Failures of the group of workers.", self._failures, "cause")
+        yield self._counter("failures_total", "Failures of attempts.", self._failures, "cause")
         yield self._counter("restarts_total", "Attempts after the first.", self._restarts, "cause")
         yield self._counter("warnings_total", "Warnings.", self._warnings)
         yield self._counter("checkpoints_total", "Checkpoints that became durable.", self._committed)
@@ -135,8 +135,8 @@ class Meter(Collector):
             help = "When the last checkpoint became durable, in UNIX seconds."
             yield self._gauge("last_checkpoint_timestamp_seconds", help, self._durable_at)
         yield self._gauge("storage_stalled", "1 while training waits for storage.", int(state.stalled))
-        yield self._gauge("attempt", "The number of the group of workers.", state.generation)
-        yield self._gauge("world_size", "Workers of the present group.", state.durable.group_size)
+        yield self._gauge("attempt", "The number of the present attempt.", state.generation)
+        yield self._gauge("world_size", "Workers of the present attempt.", state.durable.group_size)
         phases = {phase.value: int(phase is state.phase) for phase in Phase}
         yield self._gauge("phase", "1 for what the run is doing.", phases, "phase")
         yield self._counter("uptime_seconds_total", "Since this driver began.", uptime)

@@ -45,7 +45,7 @@ class Sender:
                 work()
                 self._in_trouble = False
             except Exception as error:
-                self._warn(f"a report was not logged, and training goes on: {type(error).__name__}: {error}")
+                self._warn(f"a report was not logged, and training continues: {type(error).__name__}: {error}")
 
     def _warn(self, text: str) -> None:
         """Once, until it works again."""

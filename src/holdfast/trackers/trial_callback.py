@@ -72,7 +72,7 @@ class Callback:
         """A trial was started, for the first time or again."""
 
     def on_trial_restore(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial that was started goes on from a checkpoint."""
+        """A trial that was started resumes from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
         """A trial has a new checkpoint, and it is committed."""
@@ -100,7 +100,7 @@ class Callback:
         """All trials have ended, or the experiment was stopped."""
 
     def get_state(self) -> dict[str, Any] | None:
-        """What ``set_state`` needs to go on after a restore, as JSON can hold it; None if there is nothing."""
+        """What ``set_state`` needs to continue after a restore, as JSON can hold it; None if there is nothing."""
         return None
 
     def set_state(self, state: dict[str, Any]) -> None: ...

@@ -17,7 +17,7 @@ NEVER = {"done", "should_checkpoint"}
 
 
 class WandbLoggerCallback(LoggerCallback):
-    """One run a trial, with the trial's id, so that a restored experiment goes on with it.
+    """One run a trial, with the trial's id, so that a restored experiment resumes it.
 
     ``excludes``: keys of results and config to leave out. ``log_config``: log the config with every result, for
     schedulers that change it. ``upload_checkpoints``, whose old name is ``save_checkpoints``: upload each as an

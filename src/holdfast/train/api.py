@@ -14,7 +14,7 @@ from holdfast.train import uploads
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_type
 from holdfast.train.context import get_context as get_context
-from holdfast.train.data import shard_of
+from holdfast.train.data import Streamed, shard_of
 from holdfast.train.ray_data import RayData
 from holdfast.train.reported import (
     CheckpointConsistencyMode,
@@ -133,6 +133,8 @@ def get_dataset_shard(dataset_name: str | None = None) -> Any:
     data = session.datasets[dataset_name]
     if isinstance(data, RayData):
         return data.shard(session)
+    if isinstance(data, Streamed):
+        return data.shard(session.rank, session.world_size)
     return shard_of(dataset_name, data, session.rank, session.world_size)
 
 

@@ -28,10 +28,15 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str] | Location, filesystem: Any = None) -> None:
         self.location = Location.parse("Checkpoint(path", path, filesystem)
         self.path = str(self.location)  # the local directory, or the URL without its options
-        self.filesystem = self.location.filesystem if filesystem is None else filesystem
+        self._given_filesystem = self.location.filesystem if filesystem is None else filesystem
         # Pickled along, so that all processes that got this object agree on one temporary directory.
         self._uuid = uuid.uuid4().hex
         self._held = ""
+
+    @property
+    def filesystem(self) -> Any:
+        """The file system that was given, or else one of pyarrow for this disk or bucket: ``path`` is a path in it."""
+        return self.location.as_filesystem() if self._given_filesystem is None else self._given_filesystem
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:

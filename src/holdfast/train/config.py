@@ -20,14 +20,14 @@ from holdfast.core.budgets import SETTINGS
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
 from holdfast.train.checks import check_bool, check_int, check_number, check_type
-from holdfast.train.data import Whole
+from holdfast.train.data import Streamed, Whole, is_dataset
 from holdfast.train.ray_data import RayData, is_ray_data
 from holdfast.train.user_callback import UserCallback
 
 
 @dataclass
 class FailureConfig:
-    """How often, and how patiently, a run is brought back. A count of -1 means without limit.
+    """How often, and how patiently, a run is restarted. A count of -1 means without limit.
 
     ``max_failures`` counts worker failures, ``max_preemption_failures`` nodes that were taken away; a driver's death
     costs neither, so ``controller_failure_limit`` has no effect, nor has ``relax_collectives_on_preemption``.
@@ -36,7 +36,9 @@ class FailureConfig:
     group is ended. "auto" learns from the run's own pace: ten times the longest pause between two reports so far, and
     at least a minute. ``max_hang_failures`` gives hangs a budget of their own; None counts them in ``max_failures``.
     ``max_same_errors``: end the run early when the same exception comes at the same report more often than that; 0
-    means never. ``preemption_grace_s``: how long a SIGTERM to the driver lets the workers go on for a last checkpoint.
+    means never. ``preemption_grace_s``: how long workers may continue for a last checkpoint after a SIGTERM.
+    ``snapshot_replicas``: how many other nodes have a copy of what ``TrainState.snapshot()`` keeps in memory; so many
+    nodes can be lost at the same time.
     ``backoff_s`` is the pause before a retry without progress since the last one; it doubles up to ``max_backoff_s``.
     """
 
@@ -51,6 +53,7 @@ class FailureConfig:
     max_backoff_s: float = 60.0
     max_hang_failures: int | None = None
     max_same_errors: int = 0
+    snapshot_replicas: int = 1
 
     def __post_init__(self) -> None:
         for name in ("controller_failure_limit", *SETTINGS):
@@ -68,6 +71,7 @@ class FailureConfig:
         if self.hang_timeout_s is not None and self.hang_timeout_s != "auto":
             check_number("FailureConfig(hang_timeout_s", self.hang_timeout_s, above=0)
         check_int("FailureConfig(max_same_errors", self.max_same_errors, least=0, note=" (0: without limit)")
+        check_int("FailureConfig(snapshot_replicas", self.snapshot_replicas, least=0)
         check_number("FailureConfig(backoff_s", self.backoff_s, least=0)
         check_number("FailureConfig(max_backoff_s", self.max_backoff_s, least=self.backoff_s)
 
@@ -191,7 +195,7 @@ class BackendConfig:
 class DataConfig:
     """Which of the trainer's datasets are split among the workers; the others are given whole to each of them.
 
-    ``execution_options`` (one, or a dict of them by dataset) and ``enable_shard_locality`` are for Ray Data.
+    ``execution_options`` is one, or a dict of them by dataset. ``enable_shard_locality`` is for Ray Data.
     """
 
     def __init__(
@@ -229,6 +233,9 @@ class DataConfig:
     def _marked(self, name: str, data: Any) -> Any:
         if is_ray_data(data):
             return RayData(name)
+        if is_dataset(data):
+            options = self.execution_options
+            return Streamed(data, self.is_split(name), options.get(name) if isinstance(options, Mapping) else options)
         return data if self.is_split(name) else Whole(data)
 
 
@@ -276,6 +283,8 @@ class RunConfig:
             check_type(f"RunConfig({name}", getattr(self, name), kind, remedy)
         self._check_env()
         self._check_callbacks()
+        if isinstance(self.verbose, bool):
+            self.verbose = int(self.verbose)
         if self.verbose is not None:
             check_int("RunConfig(verbose", self.verbose, least=0, note=" (0: silent)")
         if self.stop is not None and not isinstance(self.stop, Mapping) and not callable(self.stop):

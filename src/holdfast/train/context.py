@@ -37,6 +37,7 @@ class StorageContext:
 
 
 TRIAL = "holdfast.trial"  # among the metadata: what tuning says of the trial
+OWN_DIRECTORY = "own_directory"  # in that: whether the trial has a working directory of its own
 
 
 class TrainContext:

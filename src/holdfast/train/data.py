@@ -4,8 +4,11 @@ collective is left waiting for one that has run out. What does not divide evenly
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from holdfast.data.batch_iterables import Repeatable
 
 TRAIN_DATASET_KEY = "train"
 
@@ -15,6 +18,45 @@ class Whole:
 
     def __init__(self, data: Any) -> None:
         self.data = data
+
+
+class Streamed:
+    """A dataset of ``holdfast.data``, with the settings that it had in the driver."""
+
+    def __init__(self, dataset: Any, is_split: bool, execution_options: Any) -> None:
+        from holdfast.data import DataContext
+
+        self._context = DataContext.get_current().copy()
+        own = dataset.context.copy()
+        if execution_options is not None:
+            own.execution_options = execution_options
+        self._plan, self._own, self._is_split = dataset._plan, own, is_split
+        self._shard: Any = None  # one for each worker: it counts epochs
+
+    def shard(self, rank: int, world_size: int) -> Any:
+        if self._shard is None:
+            self._shard = self._made(rank, world_size)
+        return self._shard
+
+    def _made(self, rank: int, world_size: int) -> Any:
+        from holdfast.data import DataContext, DataIterator
+        from holdfast.data.shard_steps import ShardWorld
+
+        DataContext._set_current(self._context)
+        world = ShardWorld(rank, world_size) if self._is_split else ShardWorld()
+        return DataIterator(self._plan, world, self._own, _device_here)
+
+
+def is_dataset(data: Any) -> bool:
+    """Whether it is one of ``holdfast.data``, without importing that."""
+    module = sys.modules.get("holdfast.data.dataset")
+    return module is not None and isinstance(data, module.Dataset)
+
+
+def _device_here() -> Any:
+    from holdfast.train.torch.loop import get_device
+
+    return get_device()
 
 
 def shard_of(name: str, data: Any, rank: int, world_size: int) -> Any:
@@ -79,7 +121,7 @@ class DataShard:
                 if len(part) == size or not drop_last:
                     yield [self._item(i) for i in part]
 
-        return Again(batches)
+        return Repeatable(batches)
 
     def iter_torch_batches(
         self,
@@ -94,7 +136,7 @@ class DataShard:
     ) -> Iterable[Any]:
         """Batches as tensors: items are stacked as a torch DataLoader stacks them, cast to ``dtypes`` (one dtype, or
         one for each column of dict items), and moved to ``device`` ("auto": the worker's)."""
-        from holdfast.train.torch.batches import to_device, to_dtypes, torch_collate
+        from holdfast.data.tensors import to_device, to_dtypes, torch_collate
         from holdfast.train.torch.loop import get_device
 
         lists = self.iter_batches(
@@ -110,14 +152,4 @@ class DataShard:
                 batch = (collate_fn or torch_collate)(items)
                 yield to_device(to_dtypes(batch, dtypes), target)
 
-        return Again(batches)
-
-
-class Again:
-    """An iterable that starts afresh each time, so that one made before the epochs serves all of them."""
-
-    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
-        self._start = start
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._start()
+        return Repeatable(batches)

@@ -106,6 +106,9 @@ class Follower:
     """A rank without a run: has what the API uses of a ``Session``."""
 
     generation = 1
+    joins = 0
+    memory = None  # snapshots belong to runs with agents
+    group_timeout_s = 0.0
     devices: tuple[int, ...] = ()
     address = "127.0.0.1"
     run_name = run_dir = run_url = ""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.context import OWN_DIRECTORY, TRIAL
 from holdfast.worker.session import current
 
 TrainFn = Callable[[], Any] | Callable[[dict[str, Any]], Any]
@@ -27,8 +31,24 @@ class Payload:
         self.fn, self.datasets, self.initial = fn, datasets, initial
 
     def __call__(self) -> Any:
-        current().datasets, current().initial = self.datasets, self.initial
+        session = current()
+        session.datasets, session.initial = self.datasets, self.initial
+        if TRIAL in session.metadata:
+            session.common_metrics = {"pid": os.getpid()}
+            if session.metadata[TRIAL].get(OWN_DIRECTORY):
+                enter_own_directory(session.run_dir)
         return self.fn()
+
+
+def enter_own_directory(trial_dir: str) -> None:
+    """Trials must not find each other's files under relative paths, and the script's directory must stay importable.
+    What is written goes below the trial's directory, where it cannot be taken for one of Holdfast's own files."""
+    sys.path[:] = [os.path.abspath(path) if os.path.isdir(path or ".") else path for path in sys.path]
+    with contextlib.suppress(FileNotFoundError):  # somebody removed it
+        os.environ["TUNE_ORIG_WORKING_DIR"] = os.getcwd()
+    own = os.path.join(trial_dir, "working_dir")
+    os.makedirs(own, exist_ok=True)
+    os.chdir(own)
 
 
 class Validation:

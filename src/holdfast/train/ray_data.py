@@ -2,7 +2,7 @@
 the batches here.
 
 Ray Data splits by blocks as they come, so which rows a rank gets, and in which order, may differ from run to run. Each
-iteration is one pass over the shard; after a restart it begins anew, with the world as it is then.
+iteration is one pass over the shard; after a restart it begins again, with the world as it is then.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from holdfast.data.batch_iterables import Repeatable, format_for
 from holdfast.errors import HoldfastError
 from holdfast.objects import actor_client
-from holdfast.train.data import Again
 from holdfast.worker.session import Session, current
 
 _MOST_SPLITS = 5  # of one pass
-_FORMATS = {"ArrowBatchCollateFn": "pyarrow", "PandasBatchCollateFn": "pandas"}  # what these of Ray's are given
 
 
 class RayData:
@@ -73,10 +72,10 @@ class RayShard:
             "local_shuffle_buffer_size": local_shuffle_buffer_size,
             "local_shuffle_seed": local_shuffle_seed,
         }
-        return Again(lambda: self._received("iter_batches", options))
+        return Repeatable(lambda: self._received("iter_batches", options))
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
-        return Again(lambda: (row for rows in self._received("iter_rows", {}) for row in rows))
+        return Repeatable(lambda: (row for rows in self._received("iter_rows", {}) for row in rows))
 
     def iter_torch_batches(
         self,
@@ -93,15 +92,14 @@ class RayShard:
     ) -> Iterable[Any]:
         """As Ray's: dicts of tensors, cast to ``dtypes``, or what ``collate_fn`` makes of a dict of numpy arrays; on
         ``device`` ("auto": the worker's)."""
-        from holdfast.train.torch.batches import pinned, to_device, to_dtypes, torch_columns
+        from holdfast.data.tensors import tensor_maker, to_device
         from holdfast.train.torch.loop import get_device
 
-        if collate_fn is not None and dtypes is not None:
-            raise ValueError("iter_torch_batches(dtypes=..., collate_fn=...): give one of them")
+        tensors = tensor_maker(dtypes, collate_fn, pin_memory)
         arrays = self.iter_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
-            batch_format=_format_for(collate_fn),
+            batch_format=format_for(collate_fn),
             drop_last=drop_last,
             local_shuffle_buffer_size=local_shuffle_buffer_size,
             local_shuffle_seed=local_shuffle_seed,
@@ -110,11 +108,33 @@ class RayShard:
         def batches() -> Iterator[Any]:
             target = get_device() if device == "auto" else device
             for batch in arrays:
-                made = to_dtypes(torch_columns(batch), dtypes) if collate_fn is None else collate_fn(batch)
-                made = pinned(made) if pin_memory else made
+                made = tensors(batch)
                 yield made if target is None else to_device(made, target, non_blocking=pin_memory)
 
-        return Again(batches)
+        return Repeatable(batches)
+
+    def iter_tf_batches(self, *, dtypes: Any = None, **options: Any) -> Iterable[Any]:
+        """As Ray's: dicts of TensorFlow's tensors."""
+        from holdfast.data.tensorflow_batches import tf_columns
+
+        arrays = self.iter_batches(**options, batch_format="numpy")
+        return Repeatable(lambda: (tf_columns(batch, dtypes) for batch in arrays))
+
+    def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
+        """As Ray's: a ``tf.data.Dataset`` of (features, labels)."""
+        from holdfast.data.tensorflow_batches import tf_dataset
+
+        return tf_dataset(self, feature_columns, label_columns, **options)
+
+    def materialize(self) -> Any:
+        """One pass over the shard, in this worker's memory, as a dataset of ``holdfast.data``."""
+        from holdfast.data import from_arrow
+
+        return from_arrow(list(self.iter_batches(batch_size=None, batch_format="pyarrow")))
+
+    def get_context(self) -> Any:
+        """The driver's ``ray.data.DataContext``, as it was for this dataset."""
+        return next(self._received("get_context", {}))
 
     def schema(self) -> Any:
         return next(self._received("schema", {}))
@@ -124,7 +144,7 @@ class RayShard:
 
     def _received(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
         """What splits the dataset may be lost before it has begun, with a node of which Ray has not noticed yet that it
-        is gone: then the dataset is split anew, for all ranks."""
+        is gone: then the dataset is split again, for all ranks."""
         for _ in range(_MOST_SPLITS):
             try:
                 yield from self._pass(how, options)
@@ -152,8 +172,3 @@ class RayShard:
                 except EOFError as error:
                     raise HoldfastError(f"dataset {self._name!r}: the node's actor is gone") from error
                 yield pickle.loads(body, buffers=buffers)
-
-
-def _format_for(collate_fn: Any) -> str:
-    names = [kind.__name__ for kind in type(collate_fn).__mro__]
-    return next((batch_format for name, batch_format in _FORMATS.items() if name in names), "numpy")

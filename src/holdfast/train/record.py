@@ -93,7 +93,7 @@ def check_given(identity: dict[str, Any], given: Collection[str]) -> None:
     if identity.get("callbacks") and "run_config" not in given:
         names = ", ".join(identity["callbacks"])
         warnings.warn(
-            f"the run had the callbacks {names}, which are not stored: it goes on without them, unless they are passed "
+            f"the run had the callbacks {names}, which are not stored: it continues without them unless you pass them "
             "again with restore(run_config=RunConfig(callbacks=...))",
             UserWarning,
             stacklevel=3,

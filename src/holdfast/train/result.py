@@ -49,7 +49,7 @@ class Result:
         self.best_checkpoints = best_checkpoints or []
         self.config = config
         self.return_value = return_value
-        self.filesystem = filesystem
+        self._filesystem = filesystem
         self._ledger = ledger
         self._rows = rows
 
@@ -82,9 +82,19 @@ class Result:
             best_checkpoints=checkpoints,
             config=history.config,
             return_value=return_value,
-            filesystem=location.filesystem,
+            filesystem=location,
             ledger=partial(getattr, history, "ledger"),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With what is otherwise read when it is asked for."""
+        rows = self._rows() if callable(self._rows) else self._rows
+        return {**self.__dict__, "_rows": list(rows), "_ledger": self.ledger}
+
+    @property
+    def filesystem(self) -> Any:
+        """The file system that was given, or else one of pyarrow for this disk or bucket: ``path`` is a path in it."""
+        return self._filesystem.as_filesystem() if isinstance(self._filesystem, Location) else self._filesystem
 
     @property
     def ledger(self) -> Any:
@@ -121,6 +131,15 @@ class Result:
             )
         best = max if mode == "max" else min
         return best(scored, key=lambda pair: pair[0])[1]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from holdfast.pictures.result_html import result_html
+
+        rows = [dict(flat_items(row)) for row in (self._rows() if callable(self._rows) else self._rows)]
+        facts = {} if self.checkpoint is None else {"checkpoint": str(self.checkpoint.path)}
+        error = "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        return result_html(self.path, error, dict(flat_items(self.metrics or {})), rows, facts)
 
     def __repr__(self) -> str:
         lines = [f"metrics={self.metrics!r}", f"checkpoint={self.checkpoint!r}", f"path={self.path!r}"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from holdfast.train.checks import check_bool, check_int, check_number, check_type
 from holdfast.train.trainer_resources import check_labels, check_resources
@@ -34,6 +35,8 @@ class ScalingConfig:
     elastic_resize_monitor_interval_s: float = 60.0
 
     def __post_init__(self) -> None:
+        if searched_fields(self):
+            return  # checked for each trial, with what was drawn
         self._check_num_workers()
         check_bool("ScalingConfig(use_gpu", self.use_gpu)
         check_bool("ScalingConfig(use_tpu", self.use_tpu)
@@ -92,7 +95,7 @@ class ScalingConfig:
 
     @property
     def min_workers(self) -> int:
-        """The fewest that the run goes on with."""
+        """The fewest that the run continues with."""
         return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
 
     @property
@@ -132,3 +135,16 @@ class ScalingConfig:
     def total_resources(self) -> dict[str, float]:
         """What the whole run reserves at its largest."""
         return {name: amount * self.max_workers for name, amount in self.worker_resources.items()}
+
+
+def searched_fields(scaling: ScalingConfig) -> dict[str, Any]:
+    """Those that a search space is to fill: ``num_workers=tune.grid_search([1, 2])``."""
+    given = {field.name: getattr(scaling, field.name) for field in fields(scaling)}
+    return {name: value for name, value in given.items() if _is_searched(value)}
+
+
+def _is_searched(value: Any) -> bool:
+    """Whether it is, or contains, a grid or a domain of ``holdfast.tune``, which this folder does not import."""
+    if isinstance(value, dict):
+        return "grid_search" in value or any(map(_is_searched, value.values()))
+    return hasattr(value, "domain_str")

@@ -106,7 +106,7 @@ class _RunAsTrial:
 
 
 class _LoggedByTune(UserCallback):
-    """Ends what is logged when the process does, or another run begins: a driver that goes on later goes on with it."""
+    """Ends what is logged when the process does, or another run begins: a driver that continues later resumes it."""
 
     def __init__(self, logger: LoggerCallback, module: str, step: str | None) -> None:
         _check_installed(type(self).__name__, module)

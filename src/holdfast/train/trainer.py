@@ -7,8 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import cloudpickle
@@ -20,11 +19,13 @@ from holdfast.driver import stop_requests
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.driver.runtime import Driver
 from holdfast.engine import choose
-from holdfast.errors import StorageError, StorageUnavailableError, message_of
+from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.platform import interrupt
 from holdfast.platform.open_files import limit_raised
+from holdfast.runs.run_progress import progress_with
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
+from holdfast.trackers.notification import notifying
 from holdfast.trackers.observing import observing
 from holdfast.train import record
 from holdfast.train.checkpoint import Checkpoint
@@ -37,7 +38,7 @@ from holdfast.train.ray_data import is_ray_data
 from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.unused import warn_unused_in_training
-from holdfast.train.user_callback import TrainRunContext, UserCallback
+from holdfast.train.user_callback import TrainRunContext, UserCallback, tell_of_exceptions, tell_of_reports
 from holdfast.train.validation import ValidationConfig
 from holdfast.train.worker_demand import demand_of
 from holdfast.ui import run_display
@@ -78,7 +79,7 @@ class DataParallelTrainer:
         self._check_types()
 
     def fit(self) -> Result:
-        """Run to the end. The same (storage_path, name) goes on with a run whose driver was stopped or killed.
+        """Run to the end. The same (storage_path, name) resumes a run whose driver was stopped or killed.
 
         Raises ``TrainingFailedError`` when the failures are more than ``FailureConfig`` allows.
         """
@@ -111,12 +112,15 @@ class DataParallelTrainer:
             interrupt.held(in_process),
             limit_raised(),
             self.run_config.logging_config.in_force(),
+            notifying(in_force.notify, "run", location) as notify,
             observing(plan.name, location, port=port, host=host, event_log=event_log) as observer,
         ):
-            display = run_display.make("off" if self.run_config.verbose == 0 else in_force.display)
+            kind = "off" if self.run_config.verbose == 0 else in_force.display
+            display = run_display.make(kind, progress=progress_with(self.train_loop_config))
             driver = Driver(plan, engine, in_force, observer=observer, display=display)
             with stop_requests.watched(location, driver.ask_to_stop, in_process):
                 ending = engine.host(driver.run, driver.ask_to_stop)
+            notify(ending.outcome.value, "" if ending.error is None else str(ending.error))
         return self._result(location, ending)
 
     def _result(self, location: Location, ending: Ending) -> Result:
@@ -125,7 +129,7 @@ class DataParallelTrainer:
         if ending.outcome is Outcome.STOPPED:
             if ending.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + ending.signal)
-            raise KeyboardInterrupt(f"the run was stopped. To go on, {self._how_to_go_on(location)}")
+            raise KeyboardInterrupt(f"the run was stopped. To resume, {self._how_to_resume(location)}")
         return Result.from_history(
             location, StoredRun(location).read(with_driver=False), return_value=ending.return_value
         )
@@ -142,7 +146,7 @@ class DataParallelTrainer:
         storage_filesystem: Any = None,
         **more: Any,
     ) -> T:
-        """The trainer of an existing run, to go on with it. User code is never stored, so the train function is
+        """The trainer of an existing run, to resume it. User code is never stored, so the train function is
         passed again; what else is not passed again comes from the run's own record, or is asked for if it could not be
         stored: datasets, a validation function, ``worker_runtime_env`` (it may hold secrets). A ``run_config`` takes
         the place of the whole one that was. ``more``: the other arguments of the trainer."""
@@ -183,11 +187,11 @@ class DataParallelTrainer:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether the path holds a run that ``restore`` can go on with."""
+        """Whether the path holds a run that ``restore`` can resume."""
         try:
             record.read(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:
-            raise  # whether there is one cannot be told, and to start anew for that would be wrong
+            raise  # whether there is one cannot be told, and to start again for that would be wrong
         except StorageError:
             return False
         return True
@@ -214,11 +218,12 @@ class DataParallelTrainer:
             gpus_per_worker=scaling.num_gpus_per_worker,
             placement=scaling.placement_strategy,
             preemption_grace_s=run.failure_config.preemption_grace_s,
+            snapshot_replicas=run.failure_config.snapshot_replicas,
             score_attribute=run.checkpoint_config.checkpoint_score_attribute,
             validation=self._validation(location),
-            on_report=_after_report(context, location, listeners) if listeners else None,
-            on_failure=_after_exception(context, listeners) if listeners else None,
-            how_to_go_on=self._how_to_go_on(location),
+            on_report=tell_of_reports(context, location, listeners) if listeners else None,
+            on_failure=tell_of_exceptions(context, listeners) if listeners else None,
+            how_to_resume=self._how_to_resume(location),
             shards=self._shards(),
         )
 
@@ -249,7 +254,7 @@ class DataParallelTrainer:
         whole = [name for name in datasets if not config.is_split(name)]
         return Splits(datasets, whole, config.execution_options, config.enable_shard_locality)
 
-    def _how_to_go_on(self, location: Location) -> str:
+    def _how_to_resume(self, location: Location) -> str:
         if self.run_config.has_own_name and hasattr(sys, "ps1"):  # a notebook, or Python's prompt
             return "call fit() again"
         if self.run_config.has_own_name:
@@ -356,40 +361,8 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         hang_timeout_s=failure.hang_timeout_s if isinstance(failure.hang_timeout_s, int | float) else 0.0,
         learns_hangs=failure.hang_timeout_s == "auto",
         stopped_grace_s=in_force.stopped_grace_s,
+        regroup_timeout_s=in_force.regroup_timeout_s,
         missing_warning_s=in_force.missing_report_warning_s,
         remote=run.location.takes_uploads,
         sync_period_s=float(run.sync_config.sync_period or 0),
     )
-
-
-@contextmanager
-def _named(callback: UserCallback, method: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise RuntimeError(
-            f"{type(callback).__name__}.{method} raised {type(error).__name__}: {message_of(error)}"
-        ) from error
-
-
-def _after_report(
-    context: TrainRunContext, location: Location, callbacks: Sequence[UserCallback]
-) -> Callable[[int, list[dict[str, Any]], str | None], None]:
-    def tell(_index: int, metrics: list[dict[str, Any]], id: str | None) -> None:
-        checkpoint = None if id is None else Checkpoint(location / "checkpoints" / id)
-        for callback in callbacks:
-            with _named(callback, "after_report"):
-                callback.after_report(context, metrics, checkpoint)
-
-    return tell
-
-
-def _after_exception(
-    context: TrainRunContext, callbacks: Sequence[UserCallback]
-) -> Callable[[dict[int, Exception]], None]:
-    def tell(exceptions: dict[int, Exception]) -> None:
-        for callback in callbacks:
-            with _named(callback, "after_exception"):
-                callback.after_exception(context, exceptions)
-
-    return tell

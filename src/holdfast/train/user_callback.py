@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import message_of
+from holdfast.store.location import Location
 
 if TYPE_CHECKING:
     from holdfast.train.checkpoint import Checkpoint
@@ -38,3 +43,38 @@ class UserCallback:
 
     def after_exception(self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]) -> None:
         """Workers have failed: their exceptions by world rank."""
+
+
+@contextmanager
+def _named(callback: UserCallback, method: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise RuntimeError(
+            f"{type(callback).__name__}.{method} raised {type(error).__name__}: {message_of(error)}"
+        ) from error
+
+
+def tell_of_reports(
+    context: TrainRunContext, location: Location, callbacks: Sequence[UserCallback]
+) -> Callable[[int, list[dict[str, Any]], str | None], None]:
+    def tell(_index: int, metrics: list[dict[str, Any]], id: str | None) -> None:
+        from holdfast.train.checkpoint import Checkpoint
+
+        checkpoint = None if id is None else Checkpoint(location / "checkpoints" / id)
+        for callback in callbacks:
+            with _named(callback, "after_report"):
+                callback.after_report(context, metrics, checkpoint)
+
+    return tell
+
+
+def tell_of_exceptions(
+    context: TrainRunContext, callbacks: Sequence[UserCallback]
+) -> Callable[[dict[int, Exception]], None]:
+    def tell(exceptions: dict[int, Exception]) -> None:
+        for callback in callbacks:
+            with _named(callback, "after_exception"):
+                callback.after_exception(context, exceptions)
+
+    return tell

@@ -5,12 +5,15 @@ from __future__ import annotations
 from holdfast import settings
 from holdfast.engine.demand import Demand
 from holdfast.train.config import RunConfig
-from holdfast.train.scaling_config import ScalingConfig
+from holdfast.train.scaling_config import ScalingConfig, searched_fields
 
 _ANY_AMOUNT = 0.001  # of a resource that only says what a node has, or of a CPU where a worker asks for nothing
 
 
 def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:
+    searched = ", ".join(searched_fields(scaling))
+    if searched:
+        raise ValueError(f"ScalingConfig({searched}=...) is to be searched: pass it in Tuner(param_space=...)")
     in_force = settings.load()
     if (run.engine or in_force.engine) == "ray" and scaling.num_workers != 0:
         _refuse_tpus(scaling)

@@ -9,13 +9,14 @@ from holdfast.train import (
     Result,
     RunConfig,
     SyncConfig,
-    TrainContext,
     get_checkpoint,
-    get_context,
     report,
 )
+from holdfast.tune.analysis import ExperimentAnalysis
+from holdfast.tune.context import TuneContext, get_context
+from holdfast.tune.experiment.experiment_argument import Experiment
 from holdfast.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
-from holdfast.tune.registry import register_trainable
+from holdfast.tune.registry import register_env, register_trainable
 from holdfast.tune.result_grid import ResultGrid
 from holdfast.tune.schedulers import create_scheduler
 from holdfast.tune.search import create_searcher
@@ -36,16 +37,17 @@ from holdfast.tune.search_space import (
 )
 from holdfast.tune.stopper import Stopper
 from holdfast.tune.trainable import PlacementGroupFactory, Trainable, with_parameters, with_resources
+from holdfast.tune.tune import run, run_experiments
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 from holdfast.tune.tuner import Tuner
-
-TuneContext = TrainContext
 
 __all__ = [
     "CLIReporter",
     "Callback",
     "Checkpoint",
     "CheckpointConfig",
+    "Experiment",
+    "ExperimentAnalysis",
     "FailureConfig",
     "JupyterNotebookReporter",
     "PlacementGroupFactory",
@@ -76,8 +78,11 @@ __all__ = [
     "quniform",
     "randint",
     "randn",
+    "register_env",
     "register_trainable",
     "report",
+    "run",
+    "run_experiments",
     "sample_from",
     "uniform",
     "with_parameters",

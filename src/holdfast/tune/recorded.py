@@ -5,6 +5,7 @@ Nothing that a user wrote is ever loaded from storage: what is stored names a cl
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from typing import Any
@@ -14,6 +15,26 @@ class Recorded:
     """The base of schedulers, searchers and stoppers. ``made_with`` are the arguments of the outermost ``__init__``."""
 
     made_with: dict[str, Any] | None = None
+    _unused: dict[str, Any] | None = None  # what it was before an experiment used it
+
+    def fresh(self) -> Any:
+        """A copy that no experiment has used."""
+        if self._unused is None:
+            return copy.deepcopy(self)
+        copied = copy.copy(self)
+        inner = {name: part.fresh() for name, part in self._unused.items() if isinstance(part, Recorded)}
+        copied.__dict__ = copy.deepcopy({name: part for name, part in self._unused.items() if name not in inner})
+        copied.__dict__.update(inner)
+        return copied
+
+    def take_state_of(self, worked: Recorded) -> None:
+        """An experiment has used a copy. What a person looks at in the original is what the copy came to."""
+        before = self.__dict__ if self._unused is None else self._unused
+        inner = {name: part for name, part in before.items() if isinstance(part, Recorded)}  # what this one wraps
+        for name, part in inner.items():
+            if isinstance(worked.__dict__.get(name), type(part)):
+                part.take_state_of(worked.__dict__[name])
+        self.__dict__ = {**worked.__dict__, **inner, "_unused": dict(before)}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -1,4 +1,4 @@
-"""Trainables by name, in this process: a trial's process gets the trainable itself, and needs no registry."""
+"""Trainables and environments by name, in this process: a trial's process gets the trainable itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from holdfast.tune.trainable.function import check_function
 from holdfast.tune.trainable.trainable import Trainable
 
 _registered: dict[str, Any] = {}
+_environments: dict[str, Callable[..., Any]] = {}
 
 
 def register_trainable(
@@ -21,6 +22,21 @@ def register_trainable(
         raise TypeError(f"register_trainable(name={name!r}): pass a name, as in register_trainable('mine', fn)")
     check_trainable(trainable)
     _registered[name] = trainable
+
+
+def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+    """Keep a function that makes an environment under a name, for trainables of yours that look there."""
+    if not callable(env_creator):
+        raise TypeError(f"register_env(env_creator={env_creator!r}): pass a function of a config")
+    _environments[name] = env_creator
+
+
+def get_env(name: str) -> Callable[..., Any]:
+    """The function that ``register_env`` was given under that name."""
+    if name not in _environments:
+        known = ", ".join(map(repr, sorted(_environments))) or "none"
+        raise ValueError(f"there is no environment {name!r}: register it with tune.register_env; known are {known}")
+    return _environments[name]
 
 
 def get_trainable(name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from holdfast.core.metric_names import flat_items, lookup, number
 from holdfast.printable import encodable_row
+from holdfast.store.location import Location
 
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 SHOWN = 20
@@ -59,13 +60,18 @@ class ResultGrid:
         self._reports = reports or _rows_of_frame
         self._filesystem = filesystem
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With all results, which are otherwise read when they are asked for."""
+        return {**self.__dict__, "_results": list(self._results), "_reports": _rows_kept}
+
     @property
     def experiment_path(self) -> str:
         return self._experiment_path
 
     @property
     def filesystem(self) -> Any:
-        return self._filesystem
+        """The file system that was given, or else one of pyarrow: ``experiment_path`` is a path in it."""
+        return self._filesystem.as_filesystem() if isinstance(self._filesystem, Location) else self._filesystem
 
     def __len__(self) -> int:
         return len(self._results)
@@ -139,7 +145,7 @@ class ResultGrid:
             metrics: Mapping[str, Any] | None = result.metrics
             if filter_metric and filter_mode:
                 metrics = best_report(self._reports(result), filter_metric, filter_mode) or metrics
-            if metrics is not None:
+            if metrics:
                 config = flat_items(result.config or {}, "config/")
                 rows.append(encodable_row([*flat_items(metrics), *config, ("logdir", result.path)]))
         return pandas.DataFrame(rows)
@@ -162,6 +168,31 @@ class ResultGrid:
             return f"Every trial came to NaN or an infinity in {metric!r}; filter_nan_and_inf=False takes one anyway"
         known = sorted({name for result in self._results for name, _ in flat_items(result.metrics or {})})
         return f"No trial has reported a number as {metric!r}. What was reported: {', '.join(known) or 'nothing'}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the best trials first, if there is a best."""
+        from holdfast.pictures.result_html import grid_html
+
+        metric, mode = self._metric or "", self._mode
+        results = list(self)
+        if metric and mode:
+            values = {id(result): number(lookup(result.metrics or {}, metric)) for result in results}
+            results.sort(key=lambda result: _ranked(_or_nan(values[id(result)]), mode), reverse=True)
+        configs = [dict(flat_items(result.config or {})) for result in results[:SHOWN]]
+        params = list(dict.fromkeys(name for config in configs for name in config))[:8]
+        rows = [
+            [
+                result.path.rpartition("/")[2],
+                "done" if result.error is None else "failed",
+                str(lookup(result.metrics or {}, metric, "")),
+                *(str(config.get(name, "")) for name in params),
+            ]
+            for result, config in zip(results, configs, strict=False)
+        ]
+        done, failed = self.num_terminated, self.num_errors
+        summary = f"{len(self):,} trials: {done:,} done, {failed:,} failed"
+        share = (done + failed) / len(self) if len(self) else 0.0
+        return grid_html(self.experiment_path, summary, ["trial", "state", metric, *params], rows, share)
 
     def __repr__(self) -> str:
         shown = [repr(self[number]) for number in range(min(len(self), SHOWN))]
@@ -202,6 +233,16 @@ def check_mode(argument: str, mode: str) -> None:
 def _ranked(value: float, mode: str) -> tuple[bool, float]:
     """Sorts better values higher, and NaN below all of them."""
     return (False, 0.0) if math.isnan(value) else (True, value if mode == "max" else -value)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _rows_kept(result: Any) -> Iterable[Mapping[str, Any]]:
+    """Of a result that was pickled."""
+    rows: Iterable[Mapping[str, Any]] = result._rows
+    return rows
 
 
 def _rows_of_frame(result: TrialResult) -> Iterable[Mapping[str, Any]]:

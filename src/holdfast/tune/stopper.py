@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from holdfast.core.metric_names import lookup, metric_number, number
+from holdfast.core.metric_names import flat_items, lookup, metric_number, number
 from holdfast.train.checks import check_int, check_number
 from holdfast.tune.foresight import next_decision
 from holdfast.tune.recorded import Recorded
@@ -37,7 +37,7 @@ class Stopper(Recorded):
         raise NotImplementedError
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
-        """The first ``training_iteration`` behind this one with which ``__call__`` may be true. The trial goes on up to
+        """The first ``training_iteration`` behind this one at which ``__call__`` may be true. The trial continues up to
         there without waiting to be told; who overrides ``__call__`` alone is asked about each."""
         return iteration + 1
 
@@ -76,17 +76,15 @@ class FunctionStopper(Stopper):
 class ThresholdStopper(Stopper):
     """Stops a trial when one of its metrics reaches its bound: what ``stop={"accuracy": 0.9}`` means.
 
-    A metric that a result lacks is not reached. That is warned about once, as the name may be misspelt.
+    Nested metrics are named with slashes, or nested here as well. ``True`` is reached by a metric that is true. A
+    metric that a result lacks is not reached. That is warned about once, as the name may be misspelt.
     """
 
-    def __init__(self, bounds: Mapping[str, float]) -> None:
-        for metric, bound in bounds.items():
-            if not isinstance(metric, str) or isinstance(bound, Mapping):
-                raise ValueError(
-                    f'RunConfig(stop={dict(bounds)!r}): name nested metrics with slashes, as in {{"eval/loss": 0.1}}'
-                )
-            check_number(f"RunConfig(stop[{metric!r}]", bound)
-        self._bounds = dict(bounds)
+    def __init__(self, bounds: Mapping[str, Any]) -> None:
+        self._bounds: dict[str, float] = dict(flat_items(bounds))
+        for metric, bound in self._bounds.items():
+            if not isinstance(bound, bool):
+                check_number(f"RunConfig(stop[{metric!r}]", bound)
         self._warned: set[str] = set()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -96,7 +94,8 @@ class ThresholdStopper(Stopper):
         return self._bounds[TRAINING_ITERATION] if self._bounds.keys() == {TRAINING_ITERATION} else iteration + 1
 
     def _reached(self, metric: str, bound: float, result: dict[str, Any]) -> bool:
-        value = number(lookup(result, metric))
+        found = lookup(result, metric)
+        value = float(found) if isinstance(found, bool) else number(found)
         if value is None and metric not in self._warned:
             self._warned.add(metric)
             warnings.warn(
@@ -270,7 +269,7 @@ class CombinedStopper(Stopper):
 
 
 def as_stopper(
-    stop: Mapping[str, float] | StopFunction | Stopper | list[Stopper] | None,
+    stop: Mapping[str, Any] | StopFunction | Stopper | list[Stopper] | None,
     time_budget_s: float | timedelta | None = None,
 ) -> Stopper:
     """What ``RunConfig(stop=)`` and ``TuneConfig(time_budget_s=)`` mean together, as one stopper."""

@@ -16,9 +16,10 @@ from holdfast.tune.search.searcher import Searcher
 @dataclass
 class TuneConfig:
     """``metric`` and ``mode`` say what is best. ``num_samples``: how many trials, or how often the whole grid is gone
-    through; -1 goes on until something stops it. ``max_concurrent_trials`` limits what runs at once, beside the
+    through; -1 continues until something stops it. ``max_concurrent_trials`` limits what runs at once, beside the
     resources. ``time_budget_s``: then the experiment stops. ``reuse_actors`` is accepted and has no effect: a trial's
-    process costs a fork."""
+    process costs a fork. ``chdir_to_trial_dir``: each trial has its own working directory; False leaves them all in the
+    script's, as the environment variable ``RAY_CHDIR_TO_TRIAL_DIR=0`` does."""
 
     mode: str | None = None
     metric: str | None = None
@@ -30,13 +31,14 @@ class TuneConfig:
     reuse_actors: bool = False
     trial_name_creator: Callable[[Any], str] | None = None
     trial_dirname_creator: Callable[[Any], str] | None = None
+    chdir_to_trial_dir: bool = True
 
     def __post_init__(self) -> None:
         if self.mode not in (None, "min", "max"):
             raise ValueError(f'TuneConfig(mode={self.mode!r}): use "min" or "max"')
         if self.metric is not None and not isinstance(self.metric, str):
             raise TypeError(f"TuneConfig(metric={self.metric!r}): pass the name of a metric")
-        check_int("TuneConfig(num_samples", self.num_samples, least=-1, note="; -1 goes on until something stops it")
+        check_int("TuneConfig(num_samples", self.num_samples, least=-1, note="; -1 continues until something stops it")
         if self.num_samples == 0:
             raise ValueError("TuneConfig(num_samples=0): there would be no trial; give 1 or more, or -1")
         if self.max_concurrent_trials is not None:
@@ -60,7 +62,7 @@ class ResumeConfig:
     """What a restore does with trials that had finished, had not, or had failed."""
 
     class ResumeType(str, Enum):
-        """RESUME goes on from the latest checkpoint, RESTART from the beginning, SKIP leaves the trial as it is."""
+        """RESUME resumes from the latest checkpoint, RESTART from the beginning, SKIP leaves the trial as it is."""
 
         RESUME = "resume"
         RESTART = "restart"

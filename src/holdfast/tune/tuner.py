@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast import settings, wrapper
@@ -15,25 +16,30 @@ from holdfast.errors import NotARunError, StorageError, StorageUnavailableError,
 from holdfast.platform import interrupt, open_files
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
+from holdfast.trackers.notification import notifying
 from holdfast.train.config import RunConfig
 from holdfast.train.trainer import DataParallelTrainer
+from holdfast.tune.analysis import ExperimentAnalysis
+from holdfast.tune.experiment.code_fingerprint import fingerprint
 from holdfast.tune.experiment.definition import (
     KIND,
     Definition,
     restored,
 )
 from holdfast.tune.experiment.experiment_session import ExperimentSession
+from holdfast.tune.experiment.same_experiment import keys_of
 from holdfast.tune.progress_reporter import ProgressReporter
 from holdfast.tune.registry import check_trainable, get_trainable
 from holdfast.tune.result_grid import ResultGrid
-from holdfast.tune.trainable import check_refs
+from holdfast.tune.trainable import check_ray_data, check_refs, with_scaling_fields
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 from holdfast.tune.unused_options import warn_unused_in_tuning
 
 
 class Tuner:
-    """Runs trials of ``trainable`` with configurations from ``param_space``. The same (storage_path, name) goes on with
-    an experiment whose driver was stopped or killed."""
+    """Runs trials of ``trainable`` with configurations from ``param_space``. The same (storage_path, name) resumes an
+    experiment whose driver was stopped or killed; of one that has finished, ``fit()`` says so and gives its results.
+    ``TuneError`` if an experiment that searches something else has that name."""
 
     def __init__(
         self,
@@ -59,8 +65,9 @@ class Tuner:
         if run_config is not None:
             _check_listeners(run_config)
         self._trainable = trainable
+        param_space = with_scaling_fields(dict(param_space or {}))
         where = tune_config or TuneConfig(), run_config or RunConfig()
-        self._definition = Definition(_name_of(trainable), dict(param_space or {}), *where)
+        self._definition = Definition(_name_of(trainable), param_space, *where, code=fingerprint(trainable))
         self._resumption = Resumption()
         self._results: ResultGrid | None = None
         self._is_restored = False
@@ -71,10 +78,12 @@ class Tuner:
         check_refs(self._definition.param_space)
         location = self._definition.run_config.location
         in_force = settings.load()
-        session = ExperimentSession(self._trainable, self._definition, location, in_force, self._resumption)
+        what = (self._trainable, self._definition, location, in_force, self._resumption)
+        session = ExperimentSession(*what, is_chosen=self._is_restored)
         wanted = self._definition.run_config.engine or in_force.engine
         given = (self._trainable, self._definition.tune_config, self._definition.run_config)
         warn_unused_in_tuning(*given, on_ray=wanted == "ray")
+        check_ray_data(self._trainable, self._definition.param_space, on_ray=wanted == "ray")
         engine = choose(wanted, in_process=False, demand=session.demand())
         logging_config = self._definition.run_config.logging_config
         session.prepare(engine)
@@ -82,6 +91,7 @@ class Tuner:
             interrupt.held(),
             open_files.limit_raised(),
             logging_config.in_force(),
+            notifying(in_force.notify, "experiment", location) as notify,
             stop_requests.watched(location, session.ask_to_stop),
         ):
             try:
@@ -89,7 +99,8 @@ class Tuner:
             except Exception as met:
                 if not open_files.is_at_limit(met):
                     raise
-                raise TuneError(f"{met}. {open_files.remedy(met)}. {_how_to_go_on(location)}") from met
+                raise TuneError(f"{met}. {open_files.remedy(met)}. {_how_to_resume(location)}") from met
+            notify(outcome, "")
         self._results = session.results()
         if session.failed_fast is not None and self._definition.run_config.failure_config.fail_fast:
             error = next((r.error for r in self._results if r.error is not None), None)
@@ -99,7 +110,7 @@ class Tuner:
         if outcome == "stopped":
             if session.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + int(session.signal or 0))
-            raise KeyboardInterrupt(f"the experiment was stopped. {_how_to_go_on(location)}")
+            raise KeyboardInterrupt(f"the experiment was stopped. {_how_to_resume(location)}")
         return self._results
 
     def get_results(self) -> ResultGrid:
@@ -112,6 +123,14 @@ class Tuner:
         session = ExperimentSession(self._trainable, self._definition, location, settings.load(), self._resumption)
         session.read()
         return session.results()
+
+    def _analysis(self) -> ExperimentAnalysis:
+        """What ``tune.run`` returns of the last ``fit()``."""
+        assert self._results is not None
+        config, location = self._definition.tune_config, self._definition.run_config.location
+        results: Any = self._results._results
+        found: ExperimentAnalysis = ExperimentAnalysis.of_results(results, location, config.metric, config.mode)
+        return found
 
     @classmethod
     def restore(
@@ -128,7 +147,7 @@ class Tuner:
         run_config: RunConfig | None = None,
         _resume_config: ResumeConfig | None = None,
     ) -> Tuner:
-        """The tuner of an existing experiment, to go on with it. User code is never stored, so the trainable is passed
+        """The tuner of an existing experiment, to resume it. User code is never stored, so the trainable is passed
         again. What is passed in ``tune_config`` and ``run_config`` takes the place of what was: more samples, another
         stop criterion, another concurrency."""
         location = Location.parse("Tuner.restore(path", path, storage_filesystem)
@@ -138,6 +157,7 @@ class Tuner:
         if trainable is None:
             raise ValueError("Tuner.restore(path, trainable=...): pass the trainable, no code is stored")
         if param_space is not None:
+            param_space = with_scaling_fields(dict(param_space))
             _check_same_keys(identity, param_space)
         definition = restored(identity, location, param_space, tune_config, run_config)
         tuner = cls(
@@ -151,7 +171,7 @@ class Tuner:
                 f"Tuner.restore(trainable={_name_of(tuner._trainable)}): the experiment was started with "
                 f"{identity['trainable']!r}; pass that one"
             )
-        tuner._definition = definition
+        tuner._definition = replace(definition, code=tuner._definition.code)
         errored = "resume" if resume_errored else "restart" if restart_errored else "skip"
         resume = _resume_config or ResumeConfig(
             unfinished=ResumeConfig.ResumeType("resume" if resume_unfinished else "skip"), errored=errored
@@ -162,18 +182,18 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether the path holds an experiment that ``restore`` can go on with."""
+        """Whether the path holds an experiment that ``restore`` can resume."""
         try:
             _identity(Location.parse("Tuner.can_restore(path", path, storage_filesystem))
         except StorageUnavailableError:
-            raise  # whether there is one cannot be told, and to start anew for that would be wrong
+            raise  # whether there is one cannot be told, and to start again for that would be wrong
         except StorageError:
             return False
         return True
 
 
-def _how_to_go_on(location: Location) -> str:
-    return f"To go on, run the same command again, or use Tuner.restore({str(location)!r}, trainable=...)"
+def _how_to_resume(location: Location) -> str:
+    return f"To resume, run the same command again, or use Tuner.restore({str(location)!r}, trainable=...)"
 
 
 _KINDS = ("unfinished", "errored", "finished")
@@ -204,10 +224,12 @@ def _name_of(trainable: Any) -> str:
 
 
 def _check_same_keys(identity: Mapping[str, Any], space: Mapping[str, Any]) -> None:
-    known = identity["stored"].get("param_space")
-    if known is None or set(known) == set(space):
+    """Earlier versions stored only the keys at the top."""
+    known = identity.get("keys") or identity["stored"].get("param_space")
+    given = keys_of(space) if "keys" in identity else set(space)
+    if known is None or set(known) == given:
         return
-    lost, new = sorted(set(known) - set(space)), sorted(set(space) - set(known))
+    lost, new = sorted(set(known) - given), sorted(given - set(known))
     said = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in (("missing", lost), ("new", new)) if keys)
     raise ValueError(
         f"Tuner.restore(param_space=...): it must have the keys of the original one ({said}); only objects and "

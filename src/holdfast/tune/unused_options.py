@@ -20,7 +20,7 @@ def warn_unused_in_tuning(trainable: Any, tune: TuneConfig, run: RunConfig, on_r
         (
             "FailureConfig(preemption_grace_s)",
             run.failure_config.preemption_grace_s,
-            "at a SIGTERM they stop at once, and go on from their last checkpoints when the experiment does",
+            "at a SIGTERM they stop immediately, and resume from their last checkpoints when the experiment does",
         ),
     ]
     of_trainer = _of_trainer(trainable, run, on_ray) if isinstance(trainable, DataParallelTrainer) else []

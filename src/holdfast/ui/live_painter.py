@@ -117,7 +117,7 @@ def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> 
     rows.add_column(overflow="fold")
     rows.add_row("run", Text(printable(picture.path), no_wrap=True, overflow="ellipsis"))
     if picture.resumed:
-        rows.add_row("", f"goes on from {printable(picture.resumed)}")
+        rows.add_row("", f"resumes from {printable(picture.resumed)}")
     rows.add_row("state", _state(picture, now))
     if picture.world_size:
         rows.add_row("workers", _workers(picture))
@@ -164,7 +164,7 @@ def _workers(picture: Picture) -> Text:
         if name in ("dead", "returned") and count < len(status):
             text.append(f" (rank {_some(sorted(rank for rank in status if status[rank] == name))})")
     if picture.generation > 1:
-        text.append(f", group {picture.generation}", style="dim")
+        text.append(f", attempt {picture.generation}", style="dim")
     return text
 
 

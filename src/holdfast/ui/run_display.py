@@ -19,6 +19,7 @@ from holdfast.printable import printable
 from holdfast.ui.display_picture import DisplayNotice, OutputLine, Picture, ShownFailure
 from holdfast.ui.display_streams import Redirect, Sink, is_foreground, is_terminal
 from holdfast.ui.live_painter import LivePainter
+from holdfast.ui.notebook_painter import NotebookPainter, Progress, notebook_output, replaced
 from holdfast.ui.plain_painter import PlainPainter
 
 KINDS = ("auto", "live", "plain", "off")
@@ -33,14 +34,18 @@ class Painter(Protocol):
     def paint(self, picture: Picture, news: list[OutputLine | DisplayNotice], now: float, final: bool) -> None: ...
 
 
-def make(kind: str = "auto", stream: TextIO | None = None) -> BackgroundDisplay | None:
-    """A display of the kind that ``settings.display`` names; "auto" is live on a terminal and plain elsewhere, "off"
-    is none."""
+def make(
+    kind: str = "auto", stream: TextIO | None = None, progress: Progress | None = None
+) -> BackgroundDisplay | None:
+    """A display of the kind that ``settings.display`` names; "auto" is rich in a notebook, live on a terminal and plain
+    elsewhere, "off" is none. ``progress``: how far the run is with its last metrics and so many reports."""
     if kind not in KINDS:
         raise ValueError(f"HOLDFAST_DISPLAY={kind!r} is not one of {', '.join(KINDS)}")
     out, err = (stream or sys.stdout), (stream or sys.stderr)
     if kind == "off" or out is None or err is None:
         return None
+    if kind == "auto" and stream is None and (cell := notebook_output()) is not None:
+        return BackgroundDisplay(lambda: NotebookPainter(replaced(cell), progress))
     if kind == "auto":
         kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
     if kind == "live":
@@ -82,7 +87,7 @@ class BackgroundDisplay:
         picture.name, picture.path, picture.resumed = run_name, path, resumed
         picture.started = picture.state_since = self._clock()
         where = f"{self.noun} {printable(run_name)} in {printable(path)}"
-        self._tell("start", where + (f", goes on from {printable(resumed)}" if resumed else ""))
+        self._tell("start", where + (f", resumes from {printable(resumed)}" if resumed else ""))
         thread = threading.Thread(target=self._run, name="holdfast-display", daemon=True)
         try:
             thread.start()
@@ -103,7 +108,7 @@ class BackgroundDisplay:
 
     def group(self, generation: int, world_size: int) -> None:
         self._picture.generation, self._picture.world_size = generation, world_size
-        self._tell("group", f"group {generation} with {world_size} worker{'' if world_size == 1 else 's'}")
+        self._tell("group", f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'}")
 
     def workers(self, status: Mapping[int, str]) -> None:
         self._picture.workers = dict(status)

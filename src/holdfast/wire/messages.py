@@ -19,7 +19,33 @@ from .node_messages import NodeReady as NodeReady
 from .node_messages import NodeSeats as NodeSeats
 from .node_messages import PlacesClear as PlacesClear
 from .node_messages import Seat as Seat
-from .worker_messages import Durable, GoOn, HandoverAt, Notice, Place, Pressure, Raised, Reply, Report, Request
+from .peer_messages import DoorOpen as DoorOpen
+from .peer_messages import Meet as Meet
+from .peer_messages import Met as Met
+from .peer_messages import OpenDoor as OpenDoor
+from .peer_messages import Probe as Probe
+from .peer_messages import Probed as Probed
+from .snapshot_messages import OpenStore as OpenStore
+from .snapshot_messages import PeerStore as PeerStore
+from .snapshot_messages import Recall as Recall
+from .snapshot_messages import Recalled as Recalled
+from .snapshot_messages import Replicate as Replicate
+from .snapshot_messages import SnapshotHeld as SnapshotHeld
+from .snapshot_messages import StoreOpen as StoreOpen
+from .worker_messages import (
+    Durable,
+    GoOn,
+    HandoverAt,
+    Notice,
+    PeersLost,
+    Place,
+    Pressure,
+    Raised,
+    Reply,
+    Report,
+    Request,
+    SnapshotKept,
+)
 
 # Driver to agent
 
@@ -50,6 +76,7 @@ class Configure(Message, frozen=True, tag=True):
     preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends
     node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
+    imported: tuple[str, ...] = ()  # modules of the script, which a zygote imports if that leaves it safe to fork
 
 
 class StartWorkers(Message, frozen=True, tag=True):
@@ -59,6 +86,9 @@ class StartWorkers(Message, frozen=True, tag=True):
     checkpoint: str | None  # the id of what the group resumes from; with remote storage the node has fetched it
     places: list[Place]
     address: str = "127.0.0.1"  # where other nodes reach this one
+    joins: int = 0  # these ranks were lost, and their peers live: the number of the replacement
+    snapshot: tuple[int, int] | None = None  # that the node has recalled: the attempt that took it, and the step
+    taken_by: int = 0  # how many workers that attempt had
 
 
 class StopWorkers(Message, frozen=True, tag=True):
@@ -67,10 +97,10 @@ class StopWorkers(Message, frozen=True, tag=True):
 
 
 class Seal(Message, frozen=True, tag=True):
-    """Hash a staged shard and force it to disk."""
+    """Hash the staged shards of these ranks, and force them to disk. Answered with all of them in one message."""
 
     generation: int
-    rank: int
+    ranks: list[int]
     index: int
 
 
@@ -129,26 +159,6 @@ class DumpStacks(Message, frozen=True, tag=True):
     generation: int
 
 
-class Probe(Message, frozen=True, tag=True):
-    """Say whether the machine is fit to train on."""
-
-
-class OpenDoor(Message, frozen=True, tag=True):
-    """Let another node of the run call, so that the two see whether they can talk; answered with ``DoorOpen``."""
-
-    meeting: int
-    address: str  # the node's own, as others know it
-
-
-class Meet(Message, frozen=True, tag=True):
-    """Call another node's door; answered with ``Met``."""
-
-    meeting: int
-    address: str
-    port: int
-    token: bytes
-
-
 class Ping(Message, frozen=True, tag=True):
     """The driver lives."""
 
@@ -169,12 +179,6 @@ class Reports(Message, frozen=True, tag=True):
     reports: list[Report]
 
 
-class NodeReports(Message, frozen=True, tag=True):
-    """What several workers of a node reported at about the same time. The driver's end of the line takes it apart."""
-
-    of: list[Reports]
-
-
 class WorkerStarted(Message, frozen=True, tag=True):
     generation: int
     rank: int
@@ -183,6 +187,11 @@ class WorkerStarted(Message, frozen=True, tag=True):
 
 
 class WorkerIsReady(Message, frozen=True, tag=True):
+    generation: int
+    rank: int
+
+
+class WorkerIsArmed(Message, frozen=True, tag=True):
     generation: int
     rank: int
 
@@ -234,6 +243,12 @@ class Sealed(Message, frozen=True, tag=True):
     error: str = ""
 
 
+class NodeNews(Message, frozen=True, tag=True):
+    """What several workers of a node did at about the same time: the driver of many nodes hears each node once."""
+
+    of: list[Reports | Sealed]
+
+
 class StagedLost(Message, frozen=True, tag=True):
     """A checkpoint could not be gathered."""
 
@@ -271,23 +286,6 @@ class Stacks(Message, frozen=True, tag=True):
     texts: dict[int, str]  # by rank
 
 
-class Probed(Message, frozen=True, tag=True):
-    ok: bool
-    findings: list[str]  # what is wrong
-
-
-class DoorOpen(Message, frozen=True, tag=True):
-    meeting: int
-    port: int
-    token: bytes
-    error: str = ""
-
-
-class Met(Message, frozen=True, tag=True):
-    meeting: int
-    error: str = ""  # why the two cannot talk
-
-
 class Pong(Message, frozen=True, tag=True):
     number: int
 
@@ -310,16 +308,22 @@ RunOrder = (
     | Notice
     | HandoverAt
     | GoOn
+    | PeersLost
     | DumpStacks
     | Probe
     | OpenDoor
     | Meet
+    | OpenStore
+    | Replicate
+    | Recall
+    | SnapshotKept
 )
 RunNews = (
     Reports
-    | NodeReports
+    | NodeNews
     | WorkerStarted
     | WorkerIsReady
+    | WorkerIsArmed
     | WorkerHasReturned
     | WorkerHasFailed
     | WorkerNoticed
@@ -336,6 +340,9 @@ RunNews = (
     | Probed
     | DoorOpen
     | Met
+    | StoreOpen
+    | SnapshotHeld
+    | Recalled
     | NodeReady
 )
 
@@ -367,10 +374,10 @@ class OfRun(Message, frozen=True, tag=True):
 def parts(message: Message) -> Iterator[Message]:
     """The messages that it is made of; most are one."""
     match message:
-        case NodeReports(of):
+        case NodeNews(of):
             yield from of
-        case OfRun(run, NodeReports(of)):
-            yield from (OfRun(run, reports) for reports in of)
+        case OfRun(run, NodeNews(of)):
+            yield from (OfRun(run, one) for one in of)
         case _:
             yield message
 

@@ -30,6 +30,23 @@ class Place(Message, frozen=True, tag=True):
     sees: str = ""  # its CUDA_VISIBLE_DEVICES; empty: as on its node
 
 
+class Memory(Message, frozen=True, tag=True):
+    """Where a worker keeps snapshots of its state in memory, and what it resumes from there, if anything."""
+
+    directory: str  # of this run on this node
+    step: int = -1
+    world_size: int = 0  # of the attempt that took the snapshot
+    pieces: dict[str, str] = field(default_factory=dict)  # the files of it that are here, by piece
+
+
+class SnapshotKept(Message, frozen=True, tag=True):
+    """The snapshot of this step is complete on all ranks, and copied: what holds an earlier one may be overwritten.
+    Goes on to the workers."""
+
+    generation: int
+    step: int
+
+
 class Assignment(Message, frozen=True, tag=True):
     """The first message that a worker gets."""
 
@@ -52,6 +69,8 @@ class Assignment(Message, frozen=True, tag=True):
     mark: str  # of the temporary files, beside the pid
     address: str = "127.0.0.1"
     lockstep: bool = False
+    joins: int = 0  # it takes the place of a rank that was lost: the number of that
+    memory: Memory | None = None
 
 
 class Reply(Message, frozen=True, tag=True):
@@ -74,13 +93,13 @@ class Durable(Message, frozen=True, tag=True):
 
 
 class Pressure(Message, frozen=True, tag=True):
-    """Storage lags behind: workers wait before they stage more; or it has caught up. Goes on to the workers."""
+    """Storage lags behind: workers wait before they stage more; or it has caught up. Passed on to the workers."""
 
     on: bool
 
 
 class Notice(Message, frozen=True, tag=True):
-    """The group is about to end: goes on to its workers, each of which answers with ``Noticed``."""
+    """The group is about to end: passed on to its workers, each of which answers with ``Noticed``."""
 
     generation: int
     deadline_ms: int | None  # in UNIX milliseconds
@@ -88,14 +107,21 @@ class Notice(Message, frozen=True, tag=True):
 
 
 class HandoverAt(Message, frozen=True, tag=True):
-    """All ranks know: whoever brings files from this report on waits there for the group's end. Goes on to workers."""
+    """All ranks know: whoever brings files from this report on waits there for the end. Passed on to workers."""
 
     generation: int
     index: int
 
 
+class PeersLost(Message, frozen=True, tag=True):
+    """A rank is lost and is being replaced: whoever waits for it in a collective must not. Passed on to workers."""
+
+    generation: int
+    number: int
+
+
 class GoOn(Message, frozen=True, tag=True):
-    """In lockstep: the worker's reports up to this one may return. Goes on to the worker."""
+    """In lockstep: the worker's reports up to this one may return. Passed on to the worker."""
 
     generation: int
     rank: int
@@ -122,6 +148,19 @@ class Noticed(Message, frozen=True, tag=True):
     reports: int
 
 
+class Armed(Message, frozen=True, tag=True):
+    """The worker can do its step again when a peer is lost."""
+
+
+class Snapshot(Message, frozen=True, tag=True):
+    """The worker has written its state after a step into these files, whole."""
+
+    step: int
+    reports: int  # that it had made before
+    moves: bool  # another number of workers can resume from it
+    pieces: dict[str, str]  # files by piece
+
+
 class Ready(Message, frozen=True, tag=True):
     pass
 
@@ -146,5 +185,5 @@ class Request(Message, frozen=True, tag=True):
     index: int  # how many reports the rank had made
 
 
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn
-FROM_WORKER = Report | Ready | Returned | Raised | Request | Noticed
+TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn | PeersLost | SnapshotKept
+FROM_WORKER = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed

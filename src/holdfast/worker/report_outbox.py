@@ -32,6 +32,11 @@ class ReportOutbox:
                 return
         job()
 
+    @property
+    def is_empty(self) -> bool:
+        with self._changed:
+            return not self._jobs and not self._is_running
+
     def drain(self, timeout_s: float | None = None) -> bool:
         """Wait until every job has run; whether that was so within the time."""
         with self._changed:

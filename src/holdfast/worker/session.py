@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from holdfast.store.report_log import ReportLog, StagedReport
 from holdfast.store.staging import FileEntry
 from holdfast.wire.channel import Channel
 from holdfast.wire.worker_messages import (
+    Armed,
     Assignment,
     Durable,
     GoOn,
@@ -37,11 +39,14 @@ from holdfast.wire.worker_messages import (
     Notice,
     Noticed,
     Offer,
+    PeersLost,
     Pressure,
     Ready,
     Reply,
     Report,
     Request,
+    Snapshot,
+    SnapshotKept,
 )
 from holdfast.worker.report_outbox import ReportOutbox
 
@@ -100,24 +105,30 @@ class Session:
         self.devices = place.devices
         self.address = assignment.address  # where other nodes reach this one
         self.generation = assignment.generation
+        self.joins = assignment.joins  # its peers train already, and it takes the place of one
+        self.on_peers_lost: Callable[[int], None] = lambda _number: None  # called by another thread
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
         self.run_url = assignment.storage_url  # empty where the run is stored in run_dir itself
         self._storage = assignment.storage
         self.metadata = assignment.metadata
+        self.common_metrics: dict[str, Any] = {}  # of all reports, unless they say otherwise
         self.validates = assignment.validates
         self.resumed_from = assignment.offer
+        self.group_timeout_s = 1800.0  # of the framework's collectives
         self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has none of its own
         self.datasets: dict[str, Any] = {}
         self.started = False
         self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
-        self._log = ReportLog(self._layout.report_log(self.generation, self.rank))
+        self._log = ReportLog(self._layout.report_log(self.generation, self.rank), continues=self.joins > 0)
         self._channel = channel
         self._on_lost = on_lost
         self._outbox = ReportOutbox(on_upload_failed)
         self._at_end: list[Callable[[], None]] = []
         self._reports = 0
+        self._made = 0  # reports that the rank had made before this process took its place
+        self._has_warned = False  # that a metric cannot be stored
         self._requests = 0
         self._report_lock = threading.Lock()
         self._reporting: int | None = None  # the thread in report()
@@ -125,6 +136,8 @@ class Session:
         self._answered: dict[int, Reply] = {}
         self._closed = False
         self._pressure = False
+        self.memory = assignment.memory  # where snapshots go, and what to resume from there
+        self._kept = -1  # the newest step of which the snapshot is complete on all ranks
         self._lockstep = assignment.lockstep
         self._may_return = -1  # in lockstep: the reports up to this one
         self._notice: Notice | None = None  # the group is about to end
@@ -155,7 +168,10 @@ class Session:
         with self._report_lock, self._as_reporter():
             self._await_handover_point()
             index = self._reports
-            line = metrics_line(index, time.time(), metrics)
+            if index < self._made:
+                self._skip(files)
+                return
+            line = self._line(index, metrics)
             say = partial(self._say, index, line, name, wait, validation)
             if callable(files):
                 upload = files
@@ -170,6 +186,40 @@ class Session:
             self.request("durable", None, None)
         if self._lockstep:
             self._await_go_on(index)
+
+    def _skip(self, files: Files | Callable[[int], Files] | None) -> None:
+        """The lost rank had made this report already."""
+        self._reports += 1
+        if isinstance(files, Files) and files.directory is not None and files.remove:
+            shutil.rmtree(files.directory, ignore_errors=True)
+
+    def arm(self) -> None:
+        """From now on a step of this rank can be done again when a peer is lost."""
+        self._channel.send(Armed())
+
+    def regroup(self, steps: int, endpoint: tuple[str, int] | None) -> dict[str, Any]:
+        """Wait until all ranks do this; who has which state then, and where they meet. ``endpoint``: of a replacement,
+        where it serves the store for that."""
+        found: dict[str, Any] = self.request(
+            "regroup", {"steps": steps, "joins": endpoint is not None, "endpoint": endpoint}
+        )
+        return found
+
+    def continue_behind(self, reports: int, made: int) -> None:
+        """The next report has this index. Of those before ``made`` the run knows already."""
+        self._reports, self._made = reports, made
+
+    def _line(self, index: int, metrics: dict[str, Any]) -> bytes:
+        """A metric of a type that cannot be stored does not end the training: its text is stored."""
+        if self.common_metrics:
+            metrics = {**metrics, **{name: at for name, at in self.common_metrics.items() if name not in metrics}}
+        try:
+            return metrics_line(index, time.time(), metrics)
+        except TypeError as error:
+            if not self._has_warned:
+                self._has_warned = True
+                print(f"holdfast: {error}. Its text is stored in its place", file=sys.stderr, flush=True)
+            return metrics_line(index, time.time(), values.as_text(metrics))
 
     def _stage(self, index: int, files: Files | None) -> list[FileEntry] | None:
         if files is None or files.is_empty:
@@ -197,6 +247,20 @@ class Session:
         arguments = b"" if validation is None else values.encode(validation)
         elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in files or () if entry.at]
         self._channel.send(Report(index, line, staged is not None, name, arguments, wait, elsewhere))
+
+    @property
+    def reports_are_told(self) -> bool:
+        """Whether all that were made are known to the agent, so that a snapshot behind them may count."""
+        return self._outbox.is_empty
+
+    def tell_snapshot(self, step: int, moves: bool, pieces: dict[str, str]) -> None:
+        """This rank's state after the step is in these files."""
+        self._channel.send(Snapshot(step, self._reports, moves, pieces))
+
+    def await_kept(self, step: int, timeout_s: float) -> bool:
+        """Whether the snapshot of that step is complete on all ranks, so that an earlier one may be overwritten."""
+        with self._answers:
+            return self._answers.wait_for(lambda: self._kept >= step or self._closed, timeout_s)
 
     def at_end(self, call: Callable[[], None]) -> None:
         """Call it when the train function has returned and what it left running has ended."""
@@ -244,7 +308,7 @@ class Session:
         return self._lockstep and self._reports > self._may_return
 
     def _await_end(self) -> None:
-        """All that this worker has done is in the checkpoint that it has just brought; its successor goes on there."""
+        """All that this worker has done is in the checkpoint it has just brought; its successor continues there."""
         with self._answers:
             self._answers.wait_for(lambda: self._closed)
 
@@ -300,6 +364,10 @@ class Session:
                 with self._answers:
                     self._may_return = max(self._may_return, message.index)
                     self._answers.notify_all()
+            elif isinstance(message, SnapshotKept):
+                with self._answers:
+                    self._kept = max(self._kept, message.step)
+                    self._answers.notify_all()
             elif isinstance(message, Pressure):
                 with self._answers:
                     self._pressure = message.on
@@ -308,6 +376,8 @@ class Session:
                 with self._answers:
                     self._notice, self._handover_at = message, None
                     self._channel.send(Noticed(self._reports))
+            elif isinstance(message, PeersLost):
+                self.on_peers_lost(message.number)
             elif isinstance(message, HandoverAt):
                 with self._answers:
                     self._handover_at = message.index

@@ -15,7 +15,7 @@ from pathlib import Path
 _TRAIN = "backend collective constants context error torch torch.config lightning huggingface.transformers tensorflow"
 _MORE_OF_TRAIN = "tensorflow.keras xgboost lightgbm horovod v2.jax"
 _TUNE = "analysis callback context error execution.placement_groups experiment logger progress_reporter registry result"
-_MORE_OF_TUNE = "result_grid schedulers schedulers.pb2 search stopper syncer trainable tune_config tuner utils"
+_MORE_OF_TUNE = "result_grid tune schedulers schedulers.pb2 search stopper syncer trainable tune_config tuner utils"
 _SEARCH = "ax basic_variant bayesopt bohb hebo hyperopt nevergrad optuna sample variant_generator zoopt"
 MODULES = (
     "train",
@@ -53,45 +53,20 @@ NOT_HERE = {
     "tune.search.UNDEFINED_METRIC_MODE": "the text of a message of Ray's",
     "tune.search.UNDEFINED_SEARCH_SPACE": "the text of a message of Ray's",
     "tune.search.UNRESOLVED_SEARCH_SPACE": "the text of a message of Ray's",
+    "tune.search.bohb.BOHB": "HpBandSter's own class, which Ray's module imports",
     "tune.search.hebo.HEBOSearch": "HEBO needs an old numpy",
+    "tune.trainable.FunctionTrainable": "internal to Ray: a function is passed as it is",
+    "tune.trainable.wrap_function": "internal to Ray: a function is passed as it is",
     "tune.tuner.ClientActorHandle": "internal to Ray",
+    "tune.utils.UtilMonitor": "internal to Ray: trials do not log the machine's load",
     "tune.utils._detect_config_single": "internal to Ray",
     "tune.utils.warn_if_slow": "internal to Ray",
-}
-
-# What is yet to be done: by whom. A prefix stands for all below it.
-TO_DO = {
-    "train.horovod.": "issue 17",
-    "tune.Experiment": "issue 15, Tune",
-    "tune.ExperimentAnalysis": "issue 15, Tune",
-    "tune.register_env": "issue 15, Tune",
-    "tune.run": "issue 15, Tune",
-    "tune.analysis.": "issue 15, Tune",
-    "tune.context.": "issue 15, Tune",
-    "tune.error.": "issue 15, Tune",
-    "tune.execution.": "issue 15, Tune",
-    "tune.experiment.": "issue 15, Tune",
-    "tune.registry.register_env": "issue 15, Tune",
-    "tune.search.ax.": "issue 15, Tune",
-    "tune.search.bayesopt.": "issue 15, Tune",
-    "tune.search.bohb.": "issue 15, Tune",
-    "tune.search.hyperopt.": "issue 15, Tune",
-    "tune.search.nevergrad.": "issue 15, Tune",
-    "tune.search.sample.": "issue 15, Tune",
-    "tune.search.variant_generator.": "issue 15, Tune",
-    "tune.search.zoopt.": "issue 15, Tune",
-    "tune.syncer.": "issue 15, Tune",
-    "tune.trainable.": "issue 15, Tune",
-    "tune.utils.": "issue 15, Tune",
-    "air.integrations.": "issue 15, Tune",
 }
 
 
 def decision(name: str) -> str:
     """Why a name is not there; empty if nobody has decided."""
-    if name in NOT_HERE:
-        return f"deliberately not: {NOT_HERE[name]}"
-    return next((f"to do: {by}" for prefix, by in TO_DO.items() if name.startswith(prefix)), "")
+    return f"deliberately not: {NOT_HERE[name]}" if name in NOT_HERE else ""
 
 
 def source_of(root: str, module: str) -> Path | None:

@@ -90,7 +90,7 @@ class Machine:
         return self.feed(ev.WorkerFailed(self.generation, rank, evidence))
 
     def gone(self) -> list[do.Command]:
-        return self.feed(ev.GroupGone(self.generation))
+        return self.feed(ev.AttemptGone(self.generation))
 
     def all_return(self) -> list[do.Command]:
         return self.feed(*(ev.WorkerReturned(self.generation, rank) for rank in range(len(self.state.ranks))))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.core.run import backpressure, placement, reconciliation
+from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.reconciliation import Stock
 from holdfast.core.run.state import HandoverReason
-from holdfast.driver import adoption, handover, inbound, kernel
+from holdfast.driver import adoption, handover_notices, inbound, kernel
 from holdfast.driver.attempts import Attempts
+from holdfast.driver.node_registry import NodeRegistry
 from holdfast.driver.outbox import Outbox
 from holdfast.driver.shard_registry import ShardRegistry
 from holdfast.driver.startup import Startup
@@ -29,6 +32,46 @@ def takes_over_nothing_that_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     good = reconciliation.reconcile
     monkeypatch.setattr(reconciliation, "reconcile", broken)
+
+
+def offers_again_what_was_found_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(durable: Any, given_up: Any, stored: Any, gone: Any) -> Stock:
+        stock = good(durable, given_up, stored, gone)
+        back = [event for event, _ in stored if event.record.id in stock.damaged]
+        return Stock([*back, *stock.events], stock.unwanted, ())
+
+    good = reconciliation.reconcile
+    monkeypatch.setattr(reconciliation, "reconcile", broken)
+
+
+def offers_what_has_no_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = reconciliation.reconcile
+    monkeypatch.setattr(reconciliation, "reconcile", lambda *situation: good(*situation[:3], {}))
+
+
+def counts_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = reconciliation.counts
+    monkeypatch.setattr(reconciliation, "counts", lambda durable, _retired, id, epoch: good(durable, (), id, epoch))
+
+
+def adopts_what_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = adoption.is_adoptable
+    monkeypatch.setattr(
+        adoption, "is_adoptable", lambda state, found, where, _given_up, until: good(state, found, where, (), until)
+    )
+
+
+def starts_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Attempts, command: do.StartAttempt) -> bool:
+        placed = self._nodes.place(command.world_size, command.leased)
+        return good(self, msgspec.structs.replace(command, world_size=sum(map(len, placed.values()))))
+
+    good = Attempts.start
+    monkeypatch.setattr(Attempts, "start", broken)
+
+
+def places_workers_on_nodes_that_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NodeRegistry, "drain", lambda _self, _id: None)
 
 
 def adopts_nothing_that_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,20 +94,20 @@ def hands_over_where_a_rank_has_been(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: Any, reports: Any) -> int | None:
         return None if good(state, reports) is None else min(reports.values())
 
-    good = handover.handover_point
-    monkeypatch.setattr(handover, "handover_point", broken)
+    good = handover_notices.handover_point
+    monkeypatch.setattr(handover_notices, "handover_point", broken)
 
 
 def hands_over_before_all_ranks_know(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: Any, reports: Any) -> int | None:
-        return max(reports.values()) + 1 if reports and state.group_lives else None
+        return max(reports.values()) + 1 if reports and state.attempt_lives else None
 
-    monkeypatch.setattr(handover, "handover_point", broken)
+    monkeypatch.setattr(handover_notices, "handover_point", broken)
 
 
 def places_an_attempt_again_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: Any, is_well_placed: bool) -> Any:
-        again = state.group_lives and state.world_size is not None and not is_well_placed
+        again = state.attempt_lives and state.world_size is not None and not is_well_placed
         return ev.HandedOver(state.generation, HandoverReason.RESIZE) if again else None
 
     monkeypatch.setattr(inbound, "place_again", broken)
@@ -108,6 +151,12 @@ def gathers_on_a_node_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 MUTANTS = [
     takes_over_what_was_given_up,
     takes_over_nothing_that_it_finds,
+    offers_again_what_was_found_damaged,
+    offers_what_has_no_manifest,
+    counts_what_was_deleted,
+    adopts_what_was_given_up,
+    starts_as_many_as_there_is_room_for,
+    places_workers_on_nodes_that_are_taken_away,
     adopts_nothing_that_was_gathered,
     begins_before_what_was_left_is_in_storage,
     starts_an_attempt_though_it_is_to_stop,

@@ -18,7 +18,7 @@ from holdfast.core.run.turn import Turn
 
 def counts_secondary_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, rank: int, evidence: Any) -> str:
-        lives = turn.state.group_lives
+        lives = turn.state.attempt_lives
         text = good(turn, rank, evidence)
         if not lives:
             turn.record(spent={**turn.state.durable.spent, "failures": turn.state.durable.spent.get("failures", 0) + 1})
@@ -41,7 +41,7 @@ def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
         if turn.state.verdict is Verdict.RETRY and turn.state.phase is Phase.STOPPING:
-            phases.move(turn, "group gone")
+            phases.move(turn, "attempt gone")
             turn.change_attempt(pending={})
             ending.settle(turn)
         return reason
@@ -235,7 +235,7 @@ def finishes_though_it_was_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(turn: Any) -> None:
         if turn.state.phase is Phase.RUNNING and all(r.status is RankStatus.RETURNED for r in turn.state.ranks):
             turn.record(verdict=None)
-            phases.end_group(turn, "all returned", graceful=True)
+            phases.end_attempt(turn, "all returned", graceful=True)
 
     monkeypatch.setattr(group, "_leave_if_all_returned", broken)
 

@@ -11,6 +11,7 @@ A page is a script of its own: its blocks run in order, in one process and one e
     <!-- runs before            Python that a reader does not need to see, up to a line with -->
     <!-- with S3 -->            anywhere in the page: there is an S3 server with a bucket named bucket
     <!-- with frameworks -->    anywhere in the page: it runs with make frameworks, not with make test
+    <!-- with horovod -->       anywhere in the page: it runs with make horovod
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ def pages() -> list[Path]:
 
 def needs_frameworks(page: Path) -> bool:
     return "<!-- with frameworks -->" in page.read_text()
+
+
+def needs_horovod(page: Path) -> bool:
+    return "<!-- with horovod -->" in page.read_text()
 
 
 def name_of(page: Path) -> str:

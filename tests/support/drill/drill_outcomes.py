@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.drill.compare import compare_all
 from holdfast.drill.drill_verdict import Finding, Seen, judge
 from holdfast.drill.faults import Fault
 from holdfast.drill.outcome import RunOutcome, SeenGroup
+from holdfast.drill.run_comparison import compare_all
 from holdfast.drill.running import Take
 
 

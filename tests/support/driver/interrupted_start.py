@@ -18,7 +18,7 @@ POINTS = 40
 PATIENCE_S = 10.0
 TICKS = 3000
 # The function that ends the start
-STARTED = {"training": "_start_group", "tuning": "_advance", "in_process": "perform"}
+STARTED = {"training": "_start_attempt", "tuning": "_advance", "in_process": "perform"}
 
 
 def train_fn(config: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
-from holdfast.runs.ledger import Ledger, Part
+from holdfast.runs.ledger import Ledger, TimePart
 from holdfast.store.journal import Record
 
 BEGIN = 1_790_000_000.0
@@ -29,7 +29,7 @@ class Run:
     records: list[Record] = field(default_factory=list)
     reports: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     rows: list[float] = field(default_factory=list)  # the time that each surviving report took
-    expected: dict[str, float] = field(default_factory=lambda: {part.value: 0.0 for part in Part})
+    expected: dict[str, float] = field(default_factory=lambda: {part.value: 0.0 for part in TimePart})
     failures: list[tuple[float, float | None]] = field(default_factory=list)
     streak: int = 0
     generation: int = 0
@@ -48,7 +48,7 @@ class Run:
         self.records.append(Record(len(self.records) + 1, self.now, type(event).__name__, msgspec.to_builtins(event)))
         self.end = self.now
 
-    def spend(self, part: Part, seconds: float | None = None) -> float:
+    def spend(self, part: TimePart, seconds: float | None = None) -> float:
         taken = self.draw(SOME_TIME) if seconds is None else seconds
         self.now += taken
         self.expected[part.value] += taken
@@ -60,13 +60,13 @@ class Run:
         self.epoch += 1
         if not (self.begin_far_away() if self.remote else self.begin()):
             return
-        self.spend(Part.STARTING)
+        self.spend(TimePart.STARTING)
         fate = self.train() if self.find_room() else "death"
         while fate in ("failure", "resize", "preemption") and self.draw(st.booleans()):
             self.recover()
             fate = self.train() if self.find_room() else "death"
         if fate == "stop":
-            self.spend(Part.FINISHING)
+            self.spend(TimePart.FINISHING)
             self.write(ev.RunEnded(Outcome.STOPPED, ""))
         if fate == "end":
             self.write(ev.RunEnded(Outcome.FINISHED, ""))
@@ -85,11 +85,11 @@ class Run:
         self.end = self.now
         self.records.append(Record(0, self.now, "RunConfigured", {}))
         for _ in range(self.draw(st.integers(0, 2))):
-            self.spend(Part.STARTING)
+            self.spend(TimePart.STARTING)
             self.find_checkpoint()
         if self.draw(st.integers(0, 5)) == 0:
             return False
-        self.spend(Part.STARTING)
+        self.spend(TimePart.STARTING)
         if self.draw(st.booleans()):
             self.find_checkpoint()
         self.write(ev.DriverStarted(self.epoch, SPEC))
@@ -105,7 +105,7 @@ class Run:
         self.write(ev.CapacityLacking(2, 1))
         if self.draw(st.integers(0, 3)) == 0:
             return False
-        self.spend(Part.CAPACITY)
+        self.spend(TimePart.CAPACITY)
         if self.draw(st.integers(0, 3)) == 0:
             self.write(ev.RunEnded(Outcome.STOPPED, ""))
             return False
@@ -115,8 +115,8 @@ class Run:
         seconds = self.draw(SOME_TIME)
         backoff = min(SPEC.max_backoff_s, SPEC.backoff_s * 2 ** (self.streak - 2)) if self.streak > 1 else 0.0
         waited = min(seconds, backoff)
-        self.spend(Part.RECOVERING, seconds - waited)
-        self.spend(Part.WAITING, waited)
+        self.spend(TimePart.RECOVERING, seconds - waited)
+        self.spend(TimePart.WAITING, waited)
 
     def train(self) -> str:
         """One group, to its end."""
@@ -133,8 +133,8 @@ class Run:
         if fate == "death" and self.draw(st.booleans()):
             return fate
         lost = fate == "failure" or (fate == "death" and not self.last)
-        planned = Part.RECOVERING if fate in ("resize", "preemption") else Part.FINISHING
-        self.work(Part.STARTING if not count else Part.REDONE if lost else planned)
+        planned = TimePart.RECOVERING if fate in ("resize", "preemption") else TimePart.FINISHING
+        self.work(TimePart.STARTING if not count else TimePart.REDONE if lost else planned)
         if fate == "death":
             self.write(ev.Validated("", ValidationStatus.NONE))
         if fate in PLANNED:
@@ -145,7 +145,7 @@ class Run:
             self.streak += 1
         return fate
 
-    def work(self, part: Part) -> float:
+    def work(self, part: TimePart) -> float:
         """Some time of a group, in which storage may fall behind and catch up; what it takes beside the stalls."""
         taken = 0.0
         for _ in range(self.draw(st.integers(0, 2))):
@@ -154,14 +154,14 @@ class Run:
             self.write(ev.StorageLags(self.stalled, 1, 1, 0.0))
         return taken + self.work_on(part)
 
-    def work_on(self, part: Part) -> float:
-        if self.stalled and part is not Part.STARTING:
-            self.spend(Part.STALLED)
+    def work_on(self, part: TimePart) -> float:
+        if self.stalled and part is not TimePart.STARTING:
+            self.spend(TimePart.STALLED)
             return 0.0
         return self.spend(part)
 
     def report(self, index: int) -> None:
-        taken = self.work(Part.PRODUCTIVE if index else Part.STARTING)
+        taken = self.work(TimePart.PRODUCTIVE if index else TimePart.STARTING)
         self.rows.append(taken if index else 0.0)
         self.reports.setdefault(self.generation, []).append((index, self.now))
         self.end = self.now
@@ -180,7 +180,7 @@ def runs(draw: st.DrawFn) -> Run:
     run.drive(last=not more)
     while more:
         more -= 1
-        run.spend(Part.DOWN, draw(st.integers(1, 4096)) / 1024)
+        run.spend(TimePart.DOWN, draw(st.integers(1, 4096)) / 1024)
         run.drive(last=not more)
     return run
 

@@ -114,7 +114,7 @@ def strike(config: dict[str, Any], rank: int, world_size: int, step: int) -> Non
 
 
 def await_resize(config: dict[str, Any], world_size: int, step: int) -> None:
-    """At some steps only a group of a certain size goes on: the others wait until they are ended, or asked to save."""
+    """At some steps only a group of a certain size continues: others wait until they are ended, or asked to save."""
     wanted = config["sizes"].get(step, world_size)
     if world_size == wanted:
         return

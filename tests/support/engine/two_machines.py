@@ -35,7 +35,7 @@ class Cable:
         """Both ways, and nobody is told: no reset, no end of file."""
         ip("link", "set", f"{self.name}d", "down")
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         ip("link", "set", f"{self.name}d", "up")
 
     def silence_node(self) -> None:

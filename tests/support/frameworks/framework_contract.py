@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -40,11 +41,15 @@ class Job:
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=env, cwd=storage)
 
 
-def check_kills(job: Job, *, worker: int, rank: int, driver: int, rounds: list[int]) -> None:
+def check_kills(job: Job, *, worker: int, rank: int, driver: int, rounds: list[int], source: int) -> None:
     """A worker is killed after so many rounds, later the driver; ``restore`` continues. Each round was reported once,
-    and the final model is that of the undisturbed run."""
+    and the final model is that of the undisturbed run. So is that of a new run with ``resume_from_checkpoint``, from
+    the checkpoint of the undisturbed one after so many rounds."""
     calm = job.run("calm")
     assert calm["rounds"] == rounds
+    resumed = job.run("resumed", source=[str(job.home / "calm" / "run"), source])
+    assert resumed["rounds"] == [number for number in rounds if number > source]
+    assert resumed["digest"] == calm["digest"]
     job.run_until_killed("struck", strikes={str(rank): worker, "driver": driver})
     found = job.run("struck", restore=True)
     starts = sum(what == "start" for what, _, _, _ in found["notes"])
@@ -52,6 +57,20 @@ def check_kills(job: Job, *, worker: int, rank: int, driver: int, rounds: list[i
     print(f"{job.script}: rank {rank} killed: all ranks train again after {recovery_s(found, rank):.2f} s")
     assert found["rounds"] == rounds
     assert found["digest"] == calm["digest"]
+
+
+def check_sizes(job: Job, *, joins: int, lost: int, rounds: list[int]) -> dict[str, Any]:
+    """One worker; after so many rounds a second node joins, later it is lost. Each round was reported once."""
+    found = job.run("sizes", joins=joins, lost=lost)
+    assert found["rounds"] == rounds
+    starts = [rank for what, rank, _, _ in found["notes"] if what == "start"]
+    assert sorted(starts) == [0, 0, 0, 1], "one rank at first, two when a node has joined, one when it is lost"
+    return found
+
+
+def numbers(model: str) -> list[float]:
+    """The 32 bit numbers of a model that a job printed."""
+    return [value for (value,) in struct.iter_unpack("f", bytes.fromhex(model))]
 
 
 def recovery_s(found: dict[str, Any], rank: int) -> float:

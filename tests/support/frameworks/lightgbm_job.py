@@ -48,8 +48,7 @@ def train_fn(config: dict[str, Any]) -> None:
 
 
 def digest(directory: str) -> bytes:
-    """The trees; the parameters below them have the number of rounds of the last attempt."""
-    return Path(directory, "model.txt").read_bytes().partition(b"\nparameters:")[0]
+    return Path(directory, "model.txt").read_bytes()
 
 
 if __name__ == "__main__":

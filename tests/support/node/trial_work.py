@@ -110,7 +110,7 @@ def clean_up_on_a_signal() -> None:
 
 
 def report_in_threads() -> str:
-    """The reports of two threads at once: each goes on with its own."""
+    """The reports of two threads at once: each continues with its own."""
     session.current().ready()
     threads = [threading.Thread(target=session.current().report, args=({}, None)) for _ in range(2)]
     for thread in threads:

@@ -6,7 +6,7 @@ from itertools import count
 
 from holdfast.store.journal import Record
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote.journal import RemoteJournal, read
+from holdfast.store.remote.remote_journal import RemoteJournal, read
 from holdfast.store.sealed import Damage
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 

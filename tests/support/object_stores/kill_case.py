@@ -18,8 +18,8 @@ from holdfast.errors import CheckpointDamagedError
 from holdfast.runs.past import read_past
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote import journal, sequence
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote import remote_journal, sequence
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
 from support.object_stores.kill_proxy import Aim, Blow, KillProxy
 from support.object_stores.remote_job import expected
 from support.object_stores.servers import S3Server
@@ -117,7 +117,7 @@ class Case:
 
     def check_what_was_durable(self) -> None:
         """What the journal calls committed is there and whole, whenever one looks."""
-        records, damage = journal.read(self.objects)
+        records, damage = remote_journal.read(self.objects)
         assert not damage, f"{self}: {damage}"
         self.durable |= {record.body["record"]["id"] for record in records if record.kind == "Committed"}
         for checkpoint in read_past(records).state.checkpoints:
@@ -136,7 +136,7 @@ class Case:
 
     def check_checkpoints(self) -> None:
         """The newest are kept, and at most one that a group began with; what else was ever durable is older."""
-        records, _ = journal.read(self.objects)
+        records, _ = remote_journal.read(self.objects)
         past = read_past(records)
         kept = {checkpoint.id for checkpoint in past.state.checkpoints}
         self.durable |= {record.body["record"]["id"] for record in records if record.kind == "Committed"}

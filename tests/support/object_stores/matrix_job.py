@@ -2,7 +2,7 @@
 
 Its "weights" are a chain of digests over steps and ranks, and the bytes of every file follow from them, so that a step
 lost, repeated or done on a wrong state shows, and a torn or mixed checkpoint does too. On the way a worker is killed,
-and the driver: ``python matrix_job.py STORAGE NAME MARKS`` ends with SIGKILL the first time, and goes on the second.
+and the driver: ``python matrix_job.py STORAGE NAME MARKS`` ends with SIGKILL the first time, and continues the second.
 The last line printed is the state in the last checkpoint, read back from storage. MARKS is a local directory that tells
 which blow has fallen already.
 """
@@ -72,7 +72,7 @@ def train_fn(config: dict[str, Any]) -> str:
     while step < STEPS:
         for at, victim, blow in [(WORKER_DIES_AT, 1, os.getpid()), (DRIVER_DIES_AT, 0, config["driver"])]:
             if step == at:
-                train.get_all_reported_checkpoints()  # what comes after the blow has something to go on from
+                train.get_all_reported_checkpoints()  # what comes after the blow has something to resume from
                 train.collective.barrier()
                 strike(Path(config["marks"], f"step-{at}"), rank == victim, blow)
         state = next_state(state, step)

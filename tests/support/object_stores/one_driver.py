@@ -6,8 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
-from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import Opened, RemoteLease
+from holdfast.store.remote.remote_journal import RemoteJournal
+from holdfast.store.remote.remote_lease import Opened, RemoteLease
 from support.object_stores.directory_objects import DirectoryObjects
 
 

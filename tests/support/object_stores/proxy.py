@@ -134,7 +134,7 @@ class FaultProxy:
             self._armed.append((requests, Armed(fault)))
 
     def disarm(self) -> None:
-        """Forget what is armed and what was counted; an outage that has begun goes on."""
+        """Forget what is armed and what was counted; an outage that has begun continues."""
         with self._lock:
             self._armed.clear()
             self.requests.clear()

@@ -13,7 +13,7 @@ PIECE = 64 * 1024
 
 
 class Broken(Exception):
-    """The exchange cannot go on: both its connections are reset."""
+    """The exchange cannot continue: both its connections are reset."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.manifests import FileEntry, Manifest
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_journal import RemoteJournal
 from support.repository import GOLDEN_RUN
 
 FILES = {"model.pt": b"weights" * 300, "shards/0.bin": b"0" * 4096, "empty": b""}

@@ -85,7 +85,9 @@ def read_tensors(config: dict[str, Any]) -> None:
         list(shard.iter_batches(batch_format="nonsense"))
     except holdfast.errors.HoldfastError as error:
         broken = str(error)
-    tune.report({"seen": seen, "frame": list(first.columns), "names": shard.schema().names, "broken": broken})
+    whole = [row["id"] for row in shard.materialize().iter_rows()]
+    told = {"whole": sorted(whole), "context": type(shard.get_context()).__name__}
+    tune.report({"seen": seen, "frame": list(first.columns), "names": shard.schema().names, "broken": broken, **told})
 
 
 if __name__ == "__main__":

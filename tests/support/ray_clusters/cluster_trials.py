@@ -1,6 +1,6 @@
-"""Trials that say on which node they are, and go on until a test has seen enough; and a script that tunes them.
+"""Trials that say on which node they are, and continue until a test has seen enough; and a script that tunes them.
 
-``python cluster_trials.py HOME`` runs, or goes on with, the experiment "trials" there.
+``python cluster_trials.py HOME`` runs, or continues with, the experiment "trials" there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def together(config: dict[str, Any]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while len((home / "notes").read_text().splitlines()) < TOGETHER and time.monotonic() < deadline:
         time.sleep(0.01)
-    tune.report({"cpus": tune.get_context().get_trial_resources()["CPU"]})
+    tune.report({"cpus": tune.get_context().get_trial_resources().required_resources["CPU"]})
 
 
 class Counter(tune.Trainable):
@@ -52,6 +52,16 @@ def on_two_nodes(config: dict[str, Any]) -> None:
     context = train.get_context()
     note(config, "rank", config["number"], context.get_world_rank(), context.get_world_size(), node_id())
     train.report({"number": config["number"]})
+
+
+def until_released(config: dict[str, Any]) -> dict[str, Any]:
+    """The first trial ends when the second runs, which ends when the third does."""
+    deadline = time.monotonic() + PATIENCE_S
+    number, home = config["number"], Path(config["home"])
+    (home / f"runs-{number}").touch()
+    while number < 2 and not (home / f"runs-{number + 1}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return {"number": number}
 
 
 def endless(config: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ def main() -> None:
     seen: dict[str, object] = {}
 
     def end_pod() -> None:
-        """The pod is not taken away here: another agent comes, and the run goes on from what was saved."""
+        """The pod is not taken away here: another agent comes, and the run resumes from what was saved."""
         scene.await_steps(3)
         done = subprocess.run(hook(), timeout=120)
         seen.update(hook=done.returncode, notices=scene.notes("notice"), committed=len(scene.records("Committed")))

@@ -82,7 +82,7 @@ class Arena:
             raise
         finally:
             for port in ports:
-                port.mend()
+                port.fix()
             self._ports.put(ports)
         self._add(ended, wrong)
         if not wrong:

@@ -262,7 +262,7 @@ class SoakRun:
         node.goes, port = fault.forgotten, node.port
         assert port is not None
         (port.silence if what == "cut one way" else port.cut)()
-        self._after(fault.lasts_s, port.mend)
+        self._after(fault.lasts_s, port.fix)
         return True
 
     def _strike_node(self, fault: Fault, what: str) -> bool:

@@ -30,7 +30,7 @@ class Port:
         """What the node sends to the driver is lost; what the driver sends still arrives."""
         ip("-n", self.name, "route", "replace", "blackhole", f"{self.driver}/32")
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         ip("link", "set", f"{self.name}p", "up")
         unblock = ["ip", "-n", self.name, "route", "delete", "blackhole", f"{self.driver}/32"]
         subprocess.run(unblock, capture_output=True)  # in vain if it was not silenced

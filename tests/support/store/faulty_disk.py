@@ -151,6 +151,7 @@ class PowerCutDisk(InterceptedDisk):
 
     def intercept(self, name: str, args: tuple[Any, ...], do: Callable[[], Any]) -> Any:
         given = tuple(Path(arg.name) if isinstance(arg, io.FileIO) else arg for arg in args)
+        given = tuple(Path(arg) if isinstance(arg, str) else arg for arg in given)
         if name == "copy_file":
             given = (args[1], args[0].read_bytes())
         self.log.append((name, given))

@@ -56,7 +56,14 @@ def be_rank(rank: int, scenario: Callable[[int], Any], broadcast: tuple[int, int
         return json.loads(os.read(broadcast[0], 4096))
 
     place = {"rank": rank, "world_size": 2, "local_rank": rank, "local_world_size": 2, "node_rank": 0}
-    tie = {"generation": 4, "devices": [], "address": "127.0.0.1", "request": request, "at_end": lambda call: call()}
+    tie = {
+        "generation": 4,
+        "joins": 0,
+        "devices": [],
+        "address": "127.0.0.1",
+        "request": request,
+        "at_end": lambda call: call(),
+    }
     tie["is_launched"] = False
     sessions.install(SimpleNamespace(**place, **tie))  # type: ignore[arg-type]
     try:

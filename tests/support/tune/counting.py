@@ -1,6 +1,6 @@
 """A trainable whose result tells all of its past, for the tests of tuning; and a script that tunes it.
 
-``python counting.py STORAGE SCHEDULER`` runs, or goes on with, the experiment "counted" there.
+``python counting.py STORAGE SCHEDULER`` runs, or continues with, the experiment "counted" there.
 """
 
 from __future__ import annotations

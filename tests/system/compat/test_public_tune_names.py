@@ -16,6 +16,11 @@ TUNE = {
     "max_error_rows=20, max_column_length=20, max_report_frequency=5, infer_limit=3, print_intermediate_tables=None, "
     "metric=None, mode=None, sort_by_metric=False, clock=..., out=None)",
     "Callback": "()",
+    "Experiment": "(name, run, *, stop=None, time_budget_s=None, config=None, resources_per_trial=None, num_samples=1, "
+    "storage_path=None, storage_filesystem=None, sync_config=None, checkpoint_config=None, trial_name_creator=None, "
+    "trial_dirname_creator=None, log_to_file=False, export_formats=None, max_failures=0, restore=None, local_dir=None)",
+    "ExperimentAnalysis": "(experiment_checkpoint_path, *, storage_filesystem=None, trials=None, default_metric=None, "
+    "default_mode=None)",
     "JupyterNotebookReporter": "(overwrite=True, **kwargs)",
     "PlacementGroupFactory": "(bundles, strategy='PACK', **options)",
     "ProgressReporter": "()",
@@ -26,7 +31,7 @@ TUNE = {
     "Trainable": "(config=None, storage=None)",
     "TuneConfig": "(mode=None, metric=None, search_alg=None, scheduler=None, num_samples=1, "
     "max_concurrent_trials=None, time_budget_s=None, reuse_actors=False, trial_name_creator=None, "
-    "trial_dirname_creator=None)",
+    "trial_dirname_creator=None, chdir_to_trial_dir=True)",
     "TuneContext": "(session)",
     "TuneError": "error",
     "Tuner": "(trainable=None, *, param_space=None, tune_config=None, run_config=None)",
@@ -43,7 +48,17 @@ TUNE = {
     "quniform": "(lower, upper, q)",
     "randint": "(lower, upper)",
     "randn": "(mean=0.0, sd=1.0)",
+    "register_env": "(name, env_creator)",
     "register_trainable": "(name, trainable, warn=True)",
+    "run": "(run_or_experiment, *, name=None, metric=None, mode=None, stop=None, time_budget_s=None, config=None, "
+    "resources_per_trial=None, num_samples=1, storage_path=None, storage_filesystem=None, search_alg=None, "
+    "scheduler=None, checkpoint_config=None, verbose=None, progress_reporter=None, log_to_file=False, "
+    "trial_name_creator=None, trial_dirname_creator=None, sync_config=None, export_formats=None, max_failures=0, "
+    "fail_fast=False, restore=None, resume=None, resume_config=None, reuse_actors=False, raise_on_failed_trial=True, "
+    "callbacks=None, max_concurrent_trials=None, keep_checkpoints_num=None, checkpoint_score_attr=None, "
+    "checkpoint_freq=0, checkpoint_at_end=False, chdir_to_trial_dir=None, local_dir=None)",
+    "run_experiments": "(experiments, scheduler=None, verbose=None, progress_reporter=None, resume=None, "
+    "resume_config=None, reuse_actors=False, raise_on_failed_trial=True, concurrent=True, callbacks=None)",
     "sample_from": "(func)",
     "uniform": "(lower, upper)",
     "with_parameters": "(trainable, **kwargs)",
@@ -123,6 +138,27 @@ ELSEWHERE = {
     "holdfast.tune.logger.wandb:WandbLoggerCallback": "(project=None, group=None, api_key_file=None, api_key=None, "
     "excludes=None, log_config=False, upload_checkpoints=False, save_checkpoints=False, upload_timeout=None, "
     "video_kwargs=None, image_kwargs=None, **kwargs)",
+    "holdfast.air.integrations.mlflow:setup_mlflow": "(config=None, tracking_uri=None, registry_uri=None, "
+    "experiment_id=None, experiment_name=None, tracking_token=None, artifact_location=None, run_name=None, "
+    "create_experiment_if_not_exists=False, tags=None, rank_zero_only=True)",
+    "holdfast.air.integrations.wandb:setup_wandb": "(config=None, api_key=None, api_key_file=None, "
+    "rank_zero_only=True, **kwargs)",
+    "holdfast.tune.logger.aim:AimLoggerCallback": "(repo=None, experiment_name=None, metrics=None, **aim_run_kwargs)",
+    "holdfast.tune.logger.comet:CometLoggerCallback": "(online=True, tags=None, save_checkpoints=False, "
+    "**experiment_kwargs)",
+    "holdfast.tune.search.ax:AxSearch": "(space=None, metric=None, mode=None, points_to_evaluate=None, "
+    "parameter_constraints=None, outcome_constraints=None, ax_client=None, **ax_kwargs)",
+    "holdfast.tune.search.bayesopt:BayesOptSearch": "(space=None, metric=None, mode=None, points_to_evaluate=None, "
+    "utility_kwargs=None, random_state=42, random_search_steps=10, verbose=0, patience=5, skip_duplicate=True, "
+    "analysis=None, repeat_float_precision=5)",
+    "holdfast.tune.search.bohb:TuneBOHB": "(space=None, bohb_config=None, metric=None, mode=None, "
+    "points_to_evaluate=None, seed=None, max_concurrent=0)",
+    "holdfast.tune.search.hyperopt:HyperOptSearch": "(space=None, metric=None, mode=None, points_to_evaluate=None, "
+    "n_initial_points=20, random_state_seed=None, gamma=0.25)",
+    "holdfast.tune.search.nevergrad:NevergradSearch": "(optimizer=None, optimizer_kwargs=None, space=None, "
+    "metric=None, mode=None, points_to_evaluate=None, *, seed=None)",
+    "holdfast.tune.search.zoopt:ZOOptSearch": "(algo='asracos', budget=None, dim_dict=None, metric=None, mode=None, "
+    "points_to_evaluate=None, parallel_num=1, *, seed=None, **kwargs)",
     "holdfast.tune.search.optuna:OptunaSearch": "(space=None, metric=None, mode=None, points_to_evaluate=None, "
     "sampler=None, study_name=None, storage=None, seed=None, evaluated_rewards=None)",
 }
@@ -272,5 +308,10 @@ def test_members(name: str) -> None:
 def test_what_is_made_by_name() -> None:
     assert type(holdfast.tune.create_scheduler("async_hyperband", max_t=3, unknown=1)).__name__.endswith("Scheduler")
     assert type(holdfast.tune.create_searcher("random", metric="loss")).__name__ == "BasicVariantGenerator"
-    with pytest.raises(ValueError, match="must be one of random, variant_generator, optuna"):
+    with pytest.raises(
+        ValueError,
+        match="must be one of random, variant_generator, ax, bayesopt, bohb, hyperopt, nevergrad",
+    ):
         holdfast.tune.create_searcher("skopt")
+    with pytest.raises(ValueError, match="needs an old numpy"):
+        holdfast.tune.create_searcher("hebo")

@@ -50,6 +50,7 @@ def _resolve(path: str) -> Any:
     [
         "holdfast.train",
         "holdfast.train.torch",
+        "holdfast.data",
         "holdfast.tune",
         "holdfast.tune.schedulers",
         "holdfast.tune.search",

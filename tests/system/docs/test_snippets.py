@@ -22,6 +22,7 @@ from support.docs.page_blocks import (
     makes,
     name_of,
     needs_frameworks,
+    needs_horovod,
     pages,
 )
 from support.repository import SUPPORT
@@ -31,7 +32,7 @@ PATIENCE_S = 240.0
 
 
 def _runs(page: Path) -> bool:
-    if needs_frameworks(page):
+    if needs_frameworks(page) or needs_horovod(page):
         return False
     return any(not block.not_run and block.language in (*PYTHON, *SHELL) for block in blocks(page))
 

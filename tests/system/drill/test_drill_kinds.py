@@ -22,6 +22,7 @@ def drill(*args: str, faults: list[str], **options: object) -> DrillReport:
     return Rehearsal(str(JOB), args, addresses=[parse(fault) for fault in faults], **options).run()  # type: ignore[arg-type]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_good_script_survives_every_kind_at_every_point_of_the_commit(tmp_path: Path) -> None:
     others = [name for name in KINDS if name != "driver-kill"]

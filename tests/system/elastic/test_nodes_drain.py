@@ -136,7 +136,7 @@ def test_a_script_that_does_not_save_in_time_and_has_no_budget(scene: Scene) -> 
 
 
 def test_sigterm_to_the_driver_is_a_notice(scene: Scene, tmp_path: Path) -> None:
-    """The workers see it, bring a last checkpoint, and the run goes on from there the next time."""
+    """The workers see it, bring a last checkpoint, and the run resumes from there the next time."""
     cluster = scene.cluster
     cluster.add_node(cpus=2)
 

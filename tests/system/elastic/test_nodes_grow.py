@@ -33,7 +33,7 @@ def test_from_one_of_four_up_and_down(scene: Scene) -> None:
 
 
 def test_a_script_that_saves_seldom_and_never_asks_loses_no_step_either(scene: Scene) -> None:
-    """The group goes on until it saves by itself."""
+    """The group continues until it saves by itself."""
     cluster = scene.cluster
     cluster.add_node(cpus=1)
 

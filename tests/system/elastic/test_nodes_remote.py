@@ -12,7 +12,7 @@ from obstore.store import MemoryStore
 
 import holdfast.train as train
 from holdfast.store.location import Location
-from holdfast.store.remote import journal
+from holdfast.store.remote import remote_journal
 from support.elastic.elastic_job import Scene, wait_until
 from support.object_stores.proxy import Fault, FaultProxy
 from support.object_stores.servers import S3Server, s3_server
@@ -43,7 +43,7 @@ def far(scene: Scene, server: S3Server, tmp_path: Path, monkeypatch: pytest.Monk
 def records(scene: Scene, kind: str) -> list[dict[str, Any]]:
     objects = Location.parse("run", f"{scene.storage}/run").open(10)
     try:
-        return [record.body for record in journal.read(objects)[0] if record.kind == kind]
+        return [record.body for record in remote_journal.read(objects)[0] if record.kind == kind]
     finally:
         objects.close()
 
@@ -99,7 +99,7 @@ def test_a_drained_node_brings_its_part_to_storage_before_it_goes(far: Scene) ->
 def test_a_node_that_is_lost_before_its_upload_costs_only_that_checkpoint(
     far: Scene, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoints behind it are in storage, and the run goes on from the newest of them."""
+    """The checkpoints behind it are in storage, and the run resumes from the newest of them."""
     with FaultProxy(server.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         far.cluster.add_node(cpus=1)

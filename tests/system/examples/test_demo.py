@@ -25,7 +25,7 @@ def test_demo(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     output = shell.run("demo.py")
     assert "this is my last line: SIGKILL" in output
-    assert "I go on" in output
+    assert "I continue" in output
     assert output.count("identical") == 2
     assert "DIFFER" not in output
     shell.wait_for_no_process()

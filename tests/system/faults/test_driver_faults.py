@@ -1,4 +1,4 @@
-"""The driver is killed: nothing of the run outlives it, and the same command goes on from the last commit."""
+"""The driver is killed: nothing of the run outlives it, and the same command resumes from the last commit."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 import holdfast.train as train
 from holdfast.errors import RunInUseError
 from holdfast.runs.stored_experiment import load
+from holdfast.runs.timeline import moments
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from support.faults.job import STEPS, expected, trainer
@@ -145,8 +146,22 @@ def test_another_name_starts_afresh_and_a_finished_one_warns(tmp_path: Path) -> 
     again = start(tmp_path, verbose=1)
     output, errors = again.communicate(timeout=PATIENCE_S)
     assert output.splitlines()[-1] == expected()
-    assert "had finished already" in errors
+    assert "Run 'run' has already finished; it resumes from " in errors
+    assert "Nothing was trained: the run had already finished" in errors
     assert load(tmp_path / "run").rows[-1]["step"] == STEPS
+
+
+def test_changed_settings_are_told_when_a_run_resumes_and_kept_in_its_history(tmp_path: Path) -> None:
+    process = start(tmp_path, lr=0.1)
+    wait_for_commit(tmp_path, 3)
+    kill(process)
+    again = start(tmp_path, lr=0.2, verbose=1)
+    errors = again.communicate(timeout=PATIENCE_S)[1]
+    assert "Run 'run' resumes with changed settings: lr 0.1 -> 0.2" in errors
+    told = [moment.text for moment in moments(load(tmp_path / "run").records) if moment.kind == "settings"]
+    assert len(told) == 1
+    assert "lr 0.1 -> 0.2" in told[0]
+    assert "Nothing was trained" not in errors
 
 
 def test_a_second_driver_is_refused(tmp_path: Path) -> None:

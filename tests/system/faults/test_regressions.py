@@ -28,7 +28,7 @@ import holdfast.train as train
 from holdfast.engine.agent_link import Link
 from holdfast.engine.local.agent_process import AgentProcess
 from holdfast.engine.local.local_engine import LocalEngine
-from holdfast.node import seed
+from holdfast.node import fork_safety, seed
 from holdfast.platform import process_control
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import pack
@@ -203,9 +203,9 @@ def test_a_library_in_a_path_with_a_space_does_not_break_the_import(tmp_path: Pa
     (tmp_path / "a b").mkdir()
     library = tmp_path / "a b" / "libopenblas.so"
     library.write_bytes(bytes(mmap.PAGESIZE))
-    before = seed._fork_safe_threads()
+    before = fork_safety._fork_safe_threads()
     with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
-        assert seed._fork_safe_threads() == before
+        assert fork_safety._fork_safe_threads() == before
 
 
 def test_zygotes_grown_at_once_in_two_threads_are_not_mixed_up() -> None:
@@ -266,7 +266,7 @@ def test_what_workers_print_does_not_fill_the_inbox_of_a_busy_driver() -> None:
     ours, theirs = socket.socketpair()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     link = Link(ours, 10.0)
-    thread = threading.Thread(target=link.serve, args=(inbox, inbox.put))
+    thread = threading.Thread(target=link.converse, args=(inbox, inbox.put))
     thread.start()
     with theirs:
         for number in range(5000):

@@ -1,4 +1,4 @@
-"""A worker ends in every way a process can; training goes on and ends as if nothing had happened."""
+"""A worker ends in every way a process can; training continues and ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_fault_in_mid_run(
     result = trainer(tmp_path, {"fault": kind, "rank": rank, "at": 5}, max_failures=1).fit()
     assert weights(result) == weights(undisturbed())
     assert losses(result) == losses(undisturbed())
-    # Both ranks had reported five times: that is where they go on, not earlier.
+    # Both ranks had reported five times: that is where they continue, not earlier.
     assert sorted(notes(tmp_path, "start")) == [(0, 0), (0, 5), (1, 0), (1, 5)]
 
 

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from support.frameworks.framework_contract import Job, check_kills
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from support.frameworks.framework_contract import Job, check_kills, check_sizes, numbers
 
 JOB = "lightning_job.py"
 STEPS = [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21]  # every second one, and the ends of epochs
 
 
 def test_a_killed_worker_and_a_killed_driver(job: Job) -> None:
-    check_kills(job, worker=11, rank=1, driver=15, rounds=STEPS)
+    check_kills(job, worker=11, rank=1, driver=15, rounds=STEPS, source=6)
+
+
+def test_the_number_of_workers_changes_in_the_middle_of_an_epoch(job: Job) -> None:
+    """Epochs have six steps. A second worker joins in the first one, and is lost in the second one."""
+    job.script = "lightning_sizes_job.py"
+    calm = job.run("calm", workers=1)
+    found = check_sizes(job, joins=2, lost=8, rounds=list(range(1, 13)))
+    assert samples(found) == samples(calm), "each step is for the same samples, each of them once in an epoch"
+    assert numbers(found["model"]) == pytest.approx(numbers(calm["model"]), abs=1e-5)
+
+
+def samples(found: dict[str, Any]) -> dict[str, list[int]]:
+    """Of each epoch and step."""
+    by_step: dict[str, list[int]] = defaultdict(list)
+    for what, _, number, _ in found["notes"]:
+        if what.startswith("sample"):
+            by_step[what].append(number)
+    return {what: sorted(numbers) for what, numbers in by_step.items()}

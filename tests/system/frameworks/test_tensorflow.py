@@ -8,4 +8,4 @@ JOB = "tensorflow_job.py"
 
 
 def test_a_killed_worker_and_a_killed_driver(job: Job) -> None:
-    check_kills(job, worker=3, rank=1, driver=5, rounds=list(range(1, 7)))
+    check_kills(job, worker=3, rank=1, driver=5, rounds=list(range(1, 7)), source=2)

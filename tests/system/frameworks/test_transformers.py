@@ -9,4 +9,4 @@ STEPS = [2, 4, 6, 8, 10]
 
 
 def test_a_killed_worker_and_a_killed_driver(job: Job) -> None:
-    check_kills(job, worker=5, rank=1, driver=9, rounds=STEPS)
+    check_kills(job, worker=5, rank=1, driver=9, rounds=STEPS, source=4)

@@ -8,4 +8,4 @@ JOB = "xgboost_job.py"
 
 
 def test_a_killed_worker_and_a_killed_driver(job: Job) -> None:
-    check_kills(job, worker=5, rank=1, driver=9, rounds=list(range(1, 11)))
+    check_kills(job, worker=5, rank=1, driver=9, rounds=list(range(1, 11)), source=4)

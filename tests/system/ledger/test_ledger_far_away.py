@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
-from holdfast.store.remote import journal
+from holdfast.store.remote import remote_journal
 from support.driver.ledger_model import check_sum
 from support.object_stores.proxy import Fault, FaultProxy
 from support.object_stores.remote_job import __file__ as JOB
@@ -37,7 +37,7 @@ def test_a_driver_is_killed(bucket: str, tmp_path: Path) -> None:
     run = Location.parse("run", f"{bucket}/run")
     ledger = StoredRun(run).read().ledger
     check_sum(ledger)
-    records, _ = journal.read(run.open(10))
+    records, _ = remote_journal.read(run.open(10))
     first, second = [record.time for record in records if record.kind == "EpochBegan"]
     signs = [r.time for r in records] + [row["time"] for row in StoredRun(run).reports(1)]
     assert ledger.wall_clock_s == records[-1].time - first
@@ -50,7 +50,7 @@ def test_training_waits_for_storage(s3: S3Server, bucket: str, tmp_path: Path, m
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         proxy.arm("upload", Fault("503", seconds=1.5))
         ledger = trainer(bucket, "run", {"steps": 8, "marks": str(tmp_path), "size": 400_000}).fit().ledger
-        records, _ = journal.read(Location.parse("run", f"{bucket}/run").open(10))
+        records, _ = remote_journal.read(Location.parse("run", f"{bucket}/run").open(10))
     check_sum(ledger)
     since = next(record.time for record in records if record.kind == "StorageLags" and record.body["stalled"])
     assert 0 < ledger.stalled_s <= records[-1].time - since

@@ -14,8 +14,8 @@ from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.remote import journal, runfile
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote import remote_journal, remote_runfile
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
 from holdfast.store.sealed import unseal
 from support.object_stores.remote_job import trainer
 from support.object_stores.servers import S3Server
@@ -39,11 +39,11 @@ def is_caught(run: Location, objects: ObjectStore, key: str) -> bool:
     try:
         match kind:
             case "journal":
-                return bool(journal.read(objects)[1])
+                return bool(remote_journal.read(objects)[1])
             case "metrics":
                 return bool(StoredRun(run).metrics_damage(key)[1])
             case "run.json":
-                runfile.read(objects)
+                remote_runfile.read(objects)
             case "lease.json":
                 return unseal(objects.get(key).removesuffix(b"\n")) is None
             case "checkpoints":

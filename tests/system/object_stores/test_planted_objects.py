@@ -46,8 +46,7 @@ def newest_manifest(objects: ObjectStore) -> str:
     return max(info.key for info in objects.level("checkpoints/").objects if info.key.endswith(".json"))
 
 
-@pytest.mark.parametrize("where", ["path", "at"])
-@pytest.mark.parametrize("lead", ["absolute", "up"])
+@pytest.mark.parametrize(("where", "lead"), [("path", "absolute"), ("at", "up")])
 def test_a_manifest_whose_path_leads_out_is_set_aside(filesystem: Any, tmp_path: Path, where: str, lead: str) -> None:
     config = {"marks": str(tmp_path / "marks")}
     trainer("runs", "run", {**config, "steps": 3}, storage_filesystem=filesystem).fit()

@@ -18,7 +18,7 @@ import pytest
 import holdfast.train as train
 from holdfast.errors import ControllerError, RunInUseError, StorageDeniedError
 from holdfast.store.location import Location
-from holdfast.store.remote import journal
+from holdfast.store.remote import remote_journal
 from support.object_stores.proxy import Fault, FaultProxy, RequestClass
 from support.object_stores.remote_job import expected, load, run_job, save, train_fn, trainer
 
@@ -100,7 +100,7 @@ def test_what_a_killed_worker_had_staged_gets_to_storage(bucket: str, proxy: Fau
 def test_what_a_killed_driver_had_on_its_node_is_not_lost(
     bucket: str, proxy: FaultProxy, marks: str, tmp_path: Path
 ) -> None:
-    """Nothing gets to storage before the driver dies, and still its successor goes on from the last report."""
+    """Nothing gets to storage before the driver dies, and still its successor resumes from the last report."""
     proxy.arm("upload", Fault("503", seconds=3.0))
     gathered = str(tmp_path / "scratch" / "**" / "checkpoint_000005.json")
     config = {"steps": 8, "marks": marks, "blows": [{"what": "driver", "step": 5, "rank": 0, "await": gathered}]}
@@ -146,7 +146,7 @@ def test_when_storage_stays_away_the_run_ends_with_a_clear_error_and_nothing_is_
     with pytest.raises(ControllerError, match=r"(?s)could not be stored.*503.*run the same command|restore"):
         trainer(bucket, "run", {"steps": 400, "marks": marks, "pace_s": 0.02}).fit()
     last = min(max(int(step) for r, step, _ in notes(marks, "report") if r == rank) for rank in ("0", "1"))
-    assert last > 3, "training goes on while uploads lag"
+    assert last > 3, "training continues while uploads lag"
     monkeypatch.setenv("HOLDFAST_STORAGE_PATIENCE_S", "30")
     result = trainer(bucket, "run", {"steps": last + 5, "marks": marks}).fit()
     assert state_of(result) == (expected(last + 5), last + 5)
@@ -199,7 +199,7 @@ def test_reports_wait_when_storage_is_too_far_behind(
     proxy.arm("upload", Fault("503", times=24))
     result = trainer(bucket, "run", {"steps": 8, "marks": marks, "size": 400_000, "verbose": 1}).fit()
     assert state_of(result) == (expected(8), 8)
-    records = journal.read(Location.parse("run", f"{bucket}/run").open(10))[0]
+    records = remote_journal.read(Location.parse("run", f"{bucket}/run").open(10))[0]
     stalled = [record.body["stalled"] for record in records if record.kind == "StorageLags"]
     assert stalled[0] is True, "no report had to wait"
     assert stalled[-1] is False

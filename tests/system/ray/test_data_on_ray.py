@@ -53,6 +53,8 @@ def test_a_trainer_as_a_trial_reads_tensors(machines: Machines, tmp_path: Path) 
     assert len({row for batch in metrics["seen"] for row in batch[2]}) == 8
     assert metrics["frame"] == metrics["names"] == ["id"]
     assert "nonsense" in metrics["broken"]
+    assert metrics["whole"] == list(range(1, 11))
+    assert metrics["context"] == "DataContext"
     wait_until(lambda: not coordinators(), "the end of what splits the dataset")
 
 

@@ -81,8 +81,8 @@ def steps_made(home: Path) -> int:
     return sum(len(worker.steps) for worker in cut_off_job.workers(home) if worker.rank == 0)
 
 
-@pytest.mark.parametrize("mended", [False, True], ids=["for good", "for a while"])
-def test_a_node_that_is_cut_off_ends_its_workers_before_another_takes_over(tmp_path: Path, mended: bool) -> None:
+@pytest.mark.parametrize("fixed", [False, True], ids=["for good", "for a while"])
+def test_a_node_that_is_cut_off_ends_its_workers_before_another_takes_over(tmp_path: Path, fixed: bool) -> None:
     with hosts(4, tmp_path) as (head, *nodes):
         head.start_head("--include-dashboard=false")
         for node in nodes:
@@ -93,8 +93,8 @@ def test_a_node_that_is_cut_off_ends_its_workers_before_another_takes_over(tmp_p
         victim.port.cut()
         cut = time.monotonic()
         second = await_group(tmp_path, job, 2)
-        if mended:
-            victim.port.mend()
+        if fixed:
+            victim.port.fix()
         last = max(step for worker in cut_off_job.workers(tmp_path)[:2] for step in worker.steps)
         assert last > cut + 1.0, "the rank that was cut off did not train on, so this shows nothing"
         assert last < min(worker.steps[0] for worker in second), "two groups trained at once"

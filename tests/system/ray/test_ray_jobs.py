@@ -1,4 +1,4 @@
-"""``ray job submit`` of the same command goes on with the run, and Ray's dashboard knows our actors by name."""
+"""``ray job submit`` of the same command resumes the run, and Ray's dashboard knows our actors by name."""
 
 from __future__ import annotations
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 import holdfast.train as train
 from holdfast import tune
+from holdfast.tune.search import Searcher
 from support.ray_clusters import cluster_trials
 from support.ray_clusters.ray_machines import Machines, left_over, name_of, wait_until
 
@@ -86,6 +88,47 @@ def test_trials_that_need_half_a_cpu_share_nodes_and_spread_over_all(machines: M
     grid = cluster_trials.tuner(notes.home, trainable, space).fit()
     assert [result.metrics["cpus"] for result in grid] == [0.5] * cluster_trials.TOGETHER
     assert sorted(Counter(node for _, node in notes.of("begun")).values()) == [2, 2]
+
+
+class OneAfterTheRelease(Searcher):
+    """Two trials at first; the third when a node has been released."""
+
+    def __init__(self, released: str) -> None:
+        super().__init__()
+        self._released, self._count = released, 0
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if self._count == 2 and not Path(self._released).exists():
+            return None
+        self._count += 1
+        return {"number": self._count - 1} if self._count <= 3 else self.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
+
+
+@pytest.mark.soak
+def test_a_node_that_a_search_no_longer_uses_is_released_and_used_again_when_needed(
+    machines: Machines, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.top_up(2)
+    monkeypatch.setenv("HOLDFAST_IDLE_NODE_S", "1")
+    released = notes.home / "released"
+
+    def agents() -> int:
+        return sum(actor["name"].startswith("holdfast:") for actor in ray.util.list_named_actors(all_namespaces=True))
+
+    def act() -> None:
+        wait_until(lambda: agents() == 2, "two agents")
+        wait_until(lambda: agents() == 1, "the release of the node that nobody uses")
+        released.touch()
+
+    with notes.meanwhile(act):
+        search = OneAfterTheRelease(str(released))
+        grid = cluster_trials.tuner(
+            notes.home, cluster_trials.until_released, {}, search_alg=search, num_samples=3
+        ).fit()
+    assert sorted(result.metrics["number"] for result in grid) == [0, 1, 2]
+    assert grid.num_errors == 0
 
 
 @pytest.mark.soak

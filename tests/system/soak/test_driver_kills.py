@@ -1,6 +1,6 @@
 """The driver is killed at random moments, again and again: ``make soak KILLS=50 SEED=0``.
 
-After each kill every process of the run is gone within a second, and the same command goes on from the last commit.
+After each kill every process of the run is gone within a second, and the same command resumes from the last commit.
 No kill costs ``max_failures``, which is 0 here.
 """
 

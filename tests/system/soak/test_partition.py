@@ -12,7 +12,7 @@ from support.soak.soak_run import Ended, SoakRun
 from support.soak.soak_switch import switch
 from support.soak.soak_verdict import judge
 
-CUT_FOR_S = 60.0  # longer than the run takes, which goes on without that node
+CUT_FOR_S = 60.0  # longer than the run takes, which continues without that node
 
 
 def go(home: Path, *faults: Fault) -> Ended:
@@ -64,9 +64,8 @@ def test_nor_when_the_driver_is_killed_meanwhile(tmp_path: Path) -> None:
     cut = Fault("link cut", part=0.1, after_s=0.0, lasts_s=CUT_FOR_S, of_rank=0, forgotten=True)
     run = go(tmp_path / "home", cut, Fault("driver killed", part=0.1, after_s=0.3, at_once=True))
     check_rank_0_was_alone_and_then_gone(run)
-    assert (
-        "waiting until no worker of the last group can be left on node-" in (tmp_path / "home/driver-2.log").read_text()
-    )
+    told = (tmp_path / "home/driver-2.log").read_text()
+    assert "waiting until no worker of the last attempt can be left on node-" in told
 
 
 @pytest.mark.timeout(900)

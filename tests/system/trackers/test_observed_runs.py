@@ -200,7 +200,7 @@ def test_a_tracker_that_does_not_answer_hurts_no_run(
     callback = WandbCallback()
     fit(tmp_path, [callback])
     callback.close()
-    assert caplog.text.count("a report was not logged, and training goes on: ConnectionError: nobody is there") == 1
+    assert caplog.text.count("a report was not logged, and training continues: ConnectionError: nobody is there") == 1
 
 
 def test_a_tracker_that_is_slow_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -77,7 +77,7 @@ def test_a_rank_that_does_not_report_is_named(
             train.report({})
 
     fit(tmp_path, fn, workers=3, verbose=1)
-    assert "checkpoint_000001 waits for report number 1 of rank 1; rank 0, 2 made it" in capfd.readouterr().err
+    assert "checkpoint_000001 is not saved yet: it waits for report number 1 of rank 1" in capfd.readouterr().err
 
 
 def test_shards_of_all_ranks_are_merged_and_the_lowest_rank_wins(tmp_path: Path) -> None:
@@ -116,12 +116,11 @@ def test_a_run_of_metrics_alone(tmp_path: Path) -> None:
     assert train.Result.from_path(result.path).metrics["i"] == 2
 
 
-def test_a_metric_that_cannot_be_stored_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_metric_that_cannot_be_stored_is_kept_as_text(tmp_path: Path) -> None:
     def fn() -> None:
         train.report({"good": 1, "bad": object()})
 
-    with pytest.raises(train.TrainingFailedError, match="metrics\\['bad'\\]"):
-        fit(tmp_path, fn)
+    assert fit(tmp_path, fn).metrics == {"good": 1, "bad": "<builtins.object>"}
 
 
 def test_retention_by_score_keeps_the_best_and_the_latest(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def check_results(storage: Path, scheduler: str) -> None:
     assert grid.num_terminated == 4
     for result in grid:
         rows = list(result.metrics_dataframe["epoch"])
-        if scheduler == "pbt":  # who takes over from a trial that is ahead goes on from there
+        if scheduler == "pbt":  # who takes over from a trial that is ahead resumes from there
             assert rows == sorted(set(rows)), "a result is there twice"
         else:
             assert rows == list(range(1, len(rows) + 1)), "a result lacks, or is there twice"

@@ -108,7 +108,7 @@ def test_ctrl_c_says_what_is_done_and_how_to_go_on(command: list[str], terminal:
     assert process.wait(60) == -signal.SIGINT
     assert "it was asked to stop: the trial that runs is stopped" in text
     assert "state       stopped" in text
-    assert "To go on, run the same command again" in text
+    assert "To resume, run the same command again" in text
 
 
 def test_a_reader_that_goes_away_disturbs_nothing(command: list[str]) -> None:

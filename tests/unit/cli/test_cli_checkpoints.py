@@ -75,6 +75,23 @@ def test_export_copies_what_was_saved(finished: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "newest", "run"]
 
 
+def test_the_best_checkpoint_is_exported(finished: Path, tmp_path: Path) -> None:
+    def best(name: str, *options: str) -> str:
+        told = holdfast_json("checkpoints", "export", finished, "--best", *options, "--to", tmp_path / name)
+        return str(told["id"])
+
+    assert best("largest", "--metric", "loss") == "checkpoint_000002"
+    assert best("smallest", "--metric", "loss", "--mode", "min") == "checkpoint_000005"
+    for options, remedy in (
+        (["--best"], "say what is best: --best --metric NAME"),
+        (["--best", "--metric", "los"], "has a number for 'los'. Their metrics: loss, step."),
+        (["--best", "checkpoint_000003"], "give a checkpoint or --best, not both"),
+        (["--metric", "loss"], "--metric says what --best goes by: give both"),
+    ):
+        command = ("checkpoints", "export", finished, *options, "--to", tmp_path / "no")
+        assert remedy in holdfast(*command, code=2).stderr
+
+
 def test_what_cannot_be_exported(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -95,10 +112,10 @@ def test_what_cannot_be_exported(finished: Path, tmp_path: Path) -> None:
 
 def test_delete_spares_what_the_run_would_go_on_from(finished: Path) -> None:
     refused = holdfast("checkpoints", "delete", finished, "checkpoint_000005", "--yes", code=2).stderr
-    assert "the run would go on from checkpoint_000005, so it is not deleted" in refused
+    assert "the run would resume from checkpoint_000005, so it is not deleted" in refused
     flip(finished / "checkpoints" / "checkpoint_000005" / "step", at=0)
     for id in ("checkpoint_000005", "checkpoint_000004"):
-        assert f"go on from {id}" in holdfast("checkpoints", "delete", finished, id, "--yes", code=2).stderr
+        assert f"resume from {id}" in holdfast("checkpoints", "delete", finished, id, "--yes", code=2).stderr
     told = holdfast_json("checkpoints", "delete", finished, "checkpoint_000003", "checkpoint_000002", "--yes")
     assert (told["deleted"], told["size"]) == (["checkpoint_000002", "checkpoint_000003"], 8002)
     assert not (finished / "checkpoints" / "checkpoint_000003").exists()

@@ -84,7 +84,7 @@ def test_checkpoints_are_verified_exported_and_deleted(bucket: str, tmp_path: Pa
     told = holdfast_json("checkpoints", "export", run, ids[2], "--to", tmp_path / "exported")
     assert (told["id"], told["files"], told["size"]) == (ids[2], 3, 4001)
     assert (tmp_path / "exported" / "step").read_text() == "3"
-    assert "go on from" in holdfast("checkpoints", "delete", run, ids[3], "--yes", code=2).stderr
+    assert "resume from" in holdfast("checkpoints", "delete", run, ids[3], "--yes", code=2).stderr
     assert holdfast_json("checkpoints", "delete", run, "--keep", 2, "--yes")["deleted"] == ids[:2]
     assert not [key for key in keys(run) if key.startswith((f"checkpoints/{ids[0]}/", f"checkpoints/{ids[1]}/"))]
     checked = holdfast_json("verify", run)

@@ -29,12 +29,13 @@ def test_each_state_and_how_far_it_came(storage: Path) -> None:
     }
     assert rows["finished"]["last_checkpoint"] == "checkpoint_000005"
     assert rows["finished"]["last_change"].endswith("Z")
+    assert rows["finished"]["metrics"] == {"step": 5, "loss": 0.2}
     assert snapshot(storage) == before
 
 
 def test_the_table_is_aligned(storage: Path) -> None:
     lines = holdfast("ls", storage).stdout.splitlines()
-    assert lines[0].split() == ["NAME", "STATE", "REPORTS", "LAST", "CHECKPOINT", "LAST", "CHANGE"]
+    assert lines[0].split() == ["NAME", "STATE", "REPORTS", "LAST", "CHECKPOINT", "LAST", "CHANGE", "METRICS"]
     assert len(lines) == 5
     assert [line[lines[0].index("STATE") :].split()[0] for line in lines[1:]] == [
         "failed",

@@ -15,7 +15,7 @@ import pytest
 from support.cli.cli_shell import PATIENCE_S, holdfast
 from support.repository import ROOT
 
-COMMANDS = ["run", "ls", "show", "watch", "logs", "stop", "checkpoints", "verify", "doctor"]
+COMMANDS = ["run", "ls", "show", "compare", "ui", "report", "watch", "logs", "stop", "checkpoints", "verify", "doctor"]
 COMMANDS += ["drill", "cluster", "completion"]
 ACTION = {"checkpoints": ["list"], "cluster": ["check"]}
 LOOKING = ["show", "logs", "checkpoints", "verify"]  # and change nothing, and say the same each time

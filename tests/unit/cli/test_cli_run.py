@@ -104,7 +104,7 @@ def test_json_and_a_module(script: Path, tmp_path: Path, workers: str, monkeypat
 def test_a_failed_run_says_why_and_how_to_go_on(script: Path, tmp_path: Path) -> None:
     done = holdfast("run", "--workers", 2, "--storage", tmp_path, script, 5, "--fail", code=1, traces=True)
     assert 'sys.exit("planned")' in done.stderr
-    again = re.search(r"mend the cause and run this: holdfast run (--name \S+ .*)", done.stderr)
+    again = re.search(r"fix the cause and run this: holdfast run (--name \S+ .*)", done.stderr)
     assert again is not None
     told = json.loads(holdfast("run", "--json", "--max-failures", "1", *again[1].split()[:-1]).stdout)
     assert told["metrics"] == {"step": 5}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.drill.compare import compare, noise_before
 from holdfast.drill.drill_verdict import ADVICE, PROBLEM, Finding
 from holdfast.drill.faults import Fault
 from holdfast.drill.outcome import RunOutcome, SeenGroup
+from holdfast.drill.run_comparison import compare, noise_before
 from support.drill.drill_outcomes import findings, outcome, restored
 
 

@@ -20,7 +20,7 @@ from holdfast.driver.site import Site
 from holdfast.runs.past import Past
 from holdfast.store.location import Location
 from holdfast.store.manifests import FORMAT, Manifest, manifest_line
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
 from holdfast.store.staging import FileEntry
 from holdfast.testing.fake_objects import FakeObjects
 from holdfast.wire import messages as wire
@@ -188,7 +188,7 @@ class Start:
         plan = Plan("run", location, RunSpec(num_workers=1, remote=True), b"", {})
         state = Durable(generation=1)
         past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
-        site = Site(True, False, True, Path("run"), lambda *_: "")
+        site = Site(True, False, True, Path("run"), lambda *_: "", lambda *_: None)
         self.kernel = Kernel(plan, site, past, epoch=2)
         self.now = 0.0
         self.hear(Begin(), *((node, wire.NodeJoining(node)) for node in ("n1", "n2")), NodesAnnounced())

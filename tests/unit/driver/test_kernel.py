@@ -28,7 +28,7 @@ class Scene:
     def __init__(self, remote: bool = True, durable: Durable | None = None, begins: bool = True) -> None:
         spec = RunSpec(num_workers=2, remote=remote, hang_timeout_s=30.0)
         plan = Plan("run", Location.parse("path", Path("run")), spec, b"", {})
-        site = Site(True, False, remote, Path("run"), lambda *_: "")
+        site = Site(True, False, remote, Path("run"), lambda *_: "", lambda *_: None)
         self.kernel = Kernel(plan, site, Past(state=durable or Durable()), epoch=1)
         self.now = 0.0
         joining = [(node, wire.NodeJoining(node)) for node in NODES]
@@ -52,9 +52,9 @@ class Scene:
         node = self.kernel.known.attempts.node_of(1, rank)
         return self.write(self.hear((node, wire.Reports(1, rank, [staged]))))
 
-    def seal(self, rank: int, index: int) -> list[fx.Effect]:
+    def seal(self, rank: int, index: int, name: str = "", digest: str = "00") -> list[fx.Effect]:
         node = self.kernel.known.attempts.node_of(1, rank)
-        return self.hear((node, wire.Sealed(1, rank, index, [(f"rank-{rank}", 1, "00", "")])))
+        return self.hear((node, wire.Sealed(1, rank, index, [(name or f"rank-{rank}", 1, digest, "")])))
 
 
 def sent(effects: list[fx.Effect], kind: type[wire.Message]) -> list[Any]:
@@ -113,7 +113,7 @@ def test_a_rank_is_told_that_its_checkpoint_is_lost_while_an_earlier_one_is_uplo
 def test_what_storage_has_is_known_before_nodes_say_what_they_have() -> None:
     scene = Scene(durable=Durable(checkpoints=(CheckpointRecord("a", 1),)), begins=False)
     effects = scene.write(scene.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in NODES)))
-    assert fx.FindManifest("a") in effects
+    assert fx.Verify("a") in effects
 
 
 def test_a_rank_is_told_that_its_checkpoint_is_durable_when_the_journal_has_it() -> None:
@@ -128,3 +128,22 @@ def test_a_rank_is_told_that_its_checkpoint_is_durable_when_the_journal_has_it()
     assert not sent(effects, wire.Reply)
     messages = [type(effect.message) for effect in scene.write(effects) if isinstance(effect, fx.Send)]
     assert messages.index(wire.Durable) < messages.index(wire.Reply), "get_checkpoint() right after it is that one"
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["on disk", "in a bucket"])
+def test_ranks_that_overwrite_each_others_files_are_warned_about_once(remote: bool) -> None:
+    scene = Scene(remote=remote)
+
+    def save(index: int, *digests: str) -> list[str]:
+        effects: list[fx.Effect] = []
+        for rank, digest in enumerate(digests):
+            effects += scene.report(rank, index)
+            effects += scene.seal(rank, index, "model.pt", digest)
+        return [effect.text for effect in effects if isinstance(effect, fx.Warn)]
+
+    assert save(0, "aa", "aa") == []
+    if not remote:  # on disk the next commit follows the one before
+        scene.write(scene.hear(ev.Committed(CheckpointRecord("checkpoint_000001", 1), 1, 0)))
+    (warning,) = save(1, "aa", "bb")
+    assert "ranks 0, 1 saved different files under the name 'model.pt'; only rank 0's is kept" in warning
+    assert save(2, "aa", "bb") == []

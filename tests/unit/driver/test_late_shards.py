@@ -66,7 +66,7 @@ def test_nothing_is_done_before_the_logs_of_all_ranks_are_here(nodes: Nodes) -> 
 def test_every_rank_is_hashed_then_each_node_gathers_what_is_its_own(nodes: Nodes) -> None:
     nodes.come("n1", 0)
     nodes.come("n2", 1)
-    assert nodes.told.calls == [("seal", "n1", 2, 0, 0), ("seal", "n2", 2, 1, 0)]
+    assert nodes.told.calls == [("seal", "n1", 2, [0], 0), ("seal", "n2", 2, [1], 0)]
     assert nodes.seal(1)
     assert nodes.late.is_busy
     nodes.told.calls.clear()

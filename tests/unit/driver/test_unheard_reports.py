@@ -37,10 +37,10 @@ def test_a_rank_that_had_returned_holds_up_no_callback(tmp_path: Path) -> None:
     startup: Any = None
     inbound = Inbound(known, startup, lambda: None)
     inbound._unheard = {(1, 1)}
-    inbound._hear_group_end(1)
+    inbound._hear_attempt_end(1)
     assert ReadLogs(1, {1: layout.report_log(1, 1)}) in effects
     assert not known.queue, "the group is not gone before its logs are read"
     inbound.take_logs(1, {1: report_log.parse(report_log.read(layout.report_log(1, 1)))})
     book.call_back({})
     assert [effect.number for effect in effects if isinstance(effect, CallBack)] == [1, 2, 3]
-    assert list(known.queue) == [ev.Progressed(1, 1, 1), ev.WorkerReturned(1, 1), ev.GroupGone(1)]
+    assert list(known.queue) == [ev.Progressed(1, 1, 1), ev.WorkerReturned(1, 1), ev.AttemptGone(1)]

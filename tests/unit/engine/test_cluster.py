@@ -250,7 +250,7 @@ def test_a_sigterm_to_an_agent_is_a_notice_and_the_second_ends_it(cluster: Local
     os.kill(parent(worker), signal.SIGTERM)  # some systems tell every process of a machine that goes away
     assert run.take(wire.NodeDraining, node).deadline_s == PATIENCE_S
     run.session.send(node, wire.DumpStacks(1))
-    assert "wait_for_ever" in run.take(wire.Stacks, node).texts[0], "it goes on"
+    assert "wait_for_ever" in run.take(wire.Stacks, node).texts[0], "it continues"
     os.kill(agent, signal.SIGTERM)
     run.take(wire.NodeLost, node)
     assert is_gone(worker)

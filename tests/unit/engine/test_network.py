@@ -64,7 +64,7 @@ def test_a_node_that_is_cut_off_ends_its_workers_before_it_counts_as_lost(
         run.session.close()
 
 
-def test_a_node_that_was_cut_off_comes_back_when_the_cable_is_mended(cable: Cable, tmp_path: Path) -> None:
+def test_a_node_that_was_cut_off_comes_back_when_the_cable_is_fixed(cable: Cable, tmp_path: Path) -> None:
     with LocalCluster() as cluster:
         node = cluster.add_node(network=cable.network)
         run = Watcher(cluster, at_work(tmp_path))
@@ -73,7 +73,7 @@ def test_a_node_that_was_cut_off_comes_back_when_the_cable_is_mended(cable: Cabl
         cable.cut()
         run.take(wire.NodeLost, node)
         assert is_gone(old)
-        cable.mend()
+        cable.fix()
         run.take(wire.NodeReady, node)
         run.start(node, generation=2)
         run.session.close()
@@ -111,7 +111,7 @@ def test_a_short_cut_costs_nothing(cable: Cable, tmp_path: Path) -> None:
         (worker,) = run.start(node)
         cable.cut()
         time.sleep(2.0)  # as long as the cut lasts
-        cable.mend()
+        cable.fix()
         run.session.send(node, wire.DumpStacks(1))
         assert "wait_for_ever" in run.take(wire.Stacks, node).texts[0]
         assert not is_gone(worker)
@@ -185,7 +185,7 @@ def test_a_stopped_agent_across_a_network_keeps_no_worker_when_its_driver_is_kil
         assert not is_gone(agent)
         run.start(node)
         os.kill(agent, signal.SIGCONT)
-        wait_until(lambda: is_gone(agent), "the end of the agent that goes on")
+        wait_until(lambda: is_gone(agent), "the end of the agent that continues")
         run.session.close()
 
 

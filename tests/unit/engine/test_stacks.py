@@ -46,7 +46,7 @@ def test_a_worker_tells_where_it_is(
     (worker,) = run.start(node)
     for _ in range(2):
         wait_until(lambda: words in stacks_of(run, node)[0], words)
-    assert not is_gone(worker), "and goes on"
+    assert not is_gone(worker), "and continues"
     assert "Thread 0x" in stacks_of(run, node)[0], "its other threads, too"
     run.session.close()
 
@@ -63,7 +63,7 @@ def test_a_stopped_worker_cannot_tell_and_the_others_do(cluster: LocalCluster, t
     assert "(no answer: the process is stopped)" in texts[1]
     assert all("wait_for_ever" in texts[rank] for rank in (0, 2))
     os.kill(pids[1], signal.SIGCONT)
-    wait_until(lambda: "wait_for_ever" in stacks_of(run, node)[1], "the answer of the one that goes on")
+    wait_until(lambda: "wait_for_ever" in stacks_of(run, node)[1], "the answer of the one that continues")
     run.session.close()
 
 

@@ -167,7 +167,7 @@ def test_a_run_is_closed_when_its_storage_orders_are_done(shared: AgentAtWork, t
     shared.open(1, tmp_path / "one", trial_work.stage)
     shared.order(1, one_worker())
     shared.take(wire.Reports, 1)
-    shared.order(1, wire.Seal(1, 0, 0))
+    shared.order(1, wire.Seal(1, [0], 0))
     shared.tell(wire.CloseRun(1, over=True))
     shared.take(wire.RunClosed)
     sealed = shared.take(wire.Sealed, 1)
@@ -209,7 +209,7 @@ def test_a_closed_run_leaves_no_file_and_no_thread_in_the_agent(shared: AgentAtW
     def one_run(run: int) -> None:
         shared.open(run, tmp_path / f"trial-{run}", trial_work.stage)
         shared.order(run, one_worker())
-        shared.order(run, wire.Seal(1, 0, 0))
+        shared.order(run, wire.Seal(1, [0], 0))
         shared.take(wire.Sealed, run)
         shared.take(wire.WorkersGone, run)
         shared.close(run)

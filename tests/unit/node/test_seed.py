@@ -56,7 +56,7 @@ def test_a_prompt_with_threads_has_a_seed_that_imports_beside_it(tmp_path: Path)
     assert told["comm"] == "hf-seed"
     assert told["forked from"] == [told["seed"]] * 2, "the parents of both runs' zygotes"
     assert told["had dynamo"] == [True, True]
-    assert "the run was stopped. To go on, call fit() again" in prompt.stderr
+    assert "the run was stopped. To resume, call fit() again" in prompt.stderr
     deadline = time.monotonic() + PATIENCE_S
     while processes.state(told["seed"]) not in ("", "Z", "X"):
         assert time.monotonic() < deadline, "the seed outlives its prompt"

@@ -16,7 +16,7 @@ from holdfast.errors import NotARunError, StorageError, StorageFullError
 from holdfast.store import runfile
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk
-from holdfast.store.journal import Journal, read
+from holdfast.store.journal import JournalFile, read
 from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
 from holdfast.store.manifests import Manifest, Shard
@@ -267,13 +267,13 @@ NEW = [("recover", {"n": 2}), ("report", {"loss": 0.25, "text": "x" * 100}), ("e
 
 
 def old_segment(layout: RunLayout) -> None:
-    journal, _, _ = Journal.open(layout, 1)
+    journal, _, _ = JournalFile.open(layout, 1)
     journal.append(OLD, 1.0)
     journal.close()
 
 
 def next_segment(layout: RunLayout, disk: Disk) -> None:
-    journal, records, damage = Journal.open(layout, 2, disk)
+    journal, records, damage = JournalFile.open(layout, 2, disk)
     try:
         assert (len(records), damage) == (len(OLD), [])
         journal.append(NEW[:1], 2.0)
@@ -289,7 +289,7 @@ def check_journal(layout: RunLayout, context: object, epoch: int = 3) -> int:
     assert len(entries) >= len(OLD), context
     assert [record.seq for record in records] == list(range(1, len(records) + 1)), context
     assert len(damage) <= 1, context
-    journal, again, _ = Journal.open(layout, epoch)
+    journal, again, _ = JournalFile.open(layout, epoch)
     journal.append([("after", {})], 4.0)
     journal.close()
     assert again == records
@@ -311,7 +311,7 @@ def test_what_an_append_returned_from_survives_a_power_cut(tmp_path: Path) -> No
     layout = RunLayout(tmp_path / "recorded")
     old_segment(layout)
     disk = PowerCutDisk(layout.root)
-    journal, _, _ = Journal.open(layout, 2, disk)
+    journal, _, _ = JournalFile.open(layout, 2, disk)
     for number, entry in enumerate(NEW, start=1):
         journal.append([entry], 2.0)
         disk.cut(len(disk.log), tmp_path / f"cut-{number}", None)
@@ -354,7 +354,7 @@ def test_an_interrupted_lease_never_repeats_an_epoch_that_wrote(tmp_path: Path) 
     def driver(layout: RunLayout, disk: Disk) -> None:
         lease = Lease.acquire(layout, disk)
         try:
-            journal, _, _ = Journal.open(layout, lease.epoch, disk)
+            journal, _, _ = JournalFile.open(layout, lease.epoch, disk)
             journal.close()
         finally:
             lease.release()

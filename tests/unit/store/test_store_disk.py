@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import StorageError, StorageFullError
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.disk import Disk, ensure_dir, is_temporary, write_atomic
-from holdfast.store.journal import Journal, read
+from holdfast.store.journal import JournalFile, read
 from holdfast.store.layout import RunLayout
 from holdfast.store.manifests import Manifest, Shard
 
@@ -175,7 +175,7 @@ def test_a_real_full_file_system_hurts_nothing_that_was_committed(tiny: Path, tm
         shard = Shard(0, str(target), store.seal(target))
         store.commit(Manifest(0, id, 1, report, report, 1, 0.0, {}, []), [shard])
 
-    journal, _, _ = Journal.open(layout, 1)
+    journal, _, _ = JournalFile.open(layout, 1)
     commit("one", 0, 300_000)
     journal.append([("committed", {"id": "one"})], 1.0)
     with pytest.raises(StorageFullError):

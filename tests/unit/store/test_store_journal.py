@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from holdfast.errors import RunInUseError, StorageError, StorageFullError
 from holdfast.store.disk import Disk
-from holdfast.store.journal import Journal, Record, read
+from holdfast.store.journal import JournalFile, Record, read
 from holdfast.store.layout import RunLayout
 from support.store.faulty_disk import FullDisk
 
 
 def write(layout: RunLayout, epoch: int, *entries: tuple[str, dict[str, Any]]) -> list[Record]:
-    journal, _, _ = Journal.open(layout, epoch)
+    journal, _, _ = JournalFile.open(layout, epoch)
     for entry in entries:
         journal.append([entry], float(epoch))
     journal.close()
@@ -42,7 +42,7 @@ def test_a_group_is_one_write_and_one_sync(layout: RunLayout) -> None:
             super().sync(file)
 
     disk = Counting()
-    journal, _, _ = Journal.open(layout, 1, disk)
+    journal, _, _ = JournalFile.open(layout, 1, disk)
     journal.append([(f"k{n}", {"n": n}) for n in range(50)], 1.0)
     journal.append([], 1.0)
     journal.close()
@@ -53,13 +53,13 @@ def test_a_group_is_one_write_and_one_sync(layout: RunLayout) -> None:
 def test_an_epoch_is_opened_once(layout: RunLayout) -> None:
     written = write(layout, 1, ("a", {}))
     with pytest.raises(RunInUseError, match="another driver of this run has begun epoch 1"):
-        Journal.open(layout, 1)
+        JournalFile.open(layout, 1)
     assert read(layout)[0] == written
 
 
 def test_a_failed_append_does_not_poison_the_next(layout: RunLayout) -> None:
     disk = FullDisk(at=1)
-    journal, _, _ = Journal.open(layout, 1, disk)
+    journal, _, _ = JournalFile.open(layout, 1, disk)
     journal.append([("a", {})], 1.0)
     for _ in range(2):
         with pytest.raises(StorageFullError):
@@ -82,7 +82,7 @@ def test_an_append_whose_sync_failed_is_taken_back(layout: RunLayout) -> None:
             super().sync(file)
 
     disk = Unsyncable()
-    journal, _, _ = Journal.open(layout, 1, disk)
+    journal, _, _ = JournalFile.open(layout, 1, disk)
     disk.fail = True
     with pytest.raises(StorageError):
         journal.append([("refused", {})], 1.0)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast.errors import HoldfastError, RunInUseError, StorageError
-from holdfast.store.journal import Journal
+from holdfast.store.journal import JournalFile
 from holdfast.store.layout import RunLayout
 from holdfast.store.lease import Lease
 
@@ -305,7 +305,7 @@ def test_a_damaged_lease_falls_back_to_the_journal(layout: RunLayout, content: b
     for _ in range(3):
         lease = Lease.acquire(layout)
         lease.release()
-    journal, _, _ = Journal.open(layout, 3)
+    journal, _, _ = JournalFile.open(layout, 3)
     journal.close()
     layout.lease_file.write_bytes(content)
     lease = Lease.acquire(layout)

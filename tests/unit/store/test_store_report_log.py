@@ -213,3 +213,28 @@ def test_nothing_is_logged_where_a_run_has_been_moved_away(tmp_path: Path) -> No
     with pytest.raises(StorageError, match="was moved or removed"):
         ReportLog(run / ".staging" / "attempt-0001" / "rank-0.jsonl").append(line(0, 1.0, {}))
     assert not run.exists()
+
+
+def test_a_successor_continues_the_log_behind_the_last_whole_line(path: Path) -> None:
+    log = ReportLog(path)
+    log.append(line(0, 1.0, {}), staged(0))
+    log.append(line(1, 1.0, {}))
+    log.close()
+    whole = len(report_log.read(path))
+    with path.open("r+b") as file:  # its process was killed while it wrote the next one
+        file.seek(whole)
+        file.write(b"half a line that is longer than what follows" * 20)
+    successor = ReportLog(path, continues=True)
+    successor.append(line(2, 1.0, {}))
+    successor.close()
+    found = read(path)
+    assert sorted(found.lines) == [0, 1, 2]
+    assert found.staged == {0: staged(0)}
+
+
+def test_a_successor_of_a_rank_that_reported_nothing_begins_the_log(path: Path) -> None:
+    path.parents[2].mkdir(parents=True, exist_ok=True)
+    successor = ReportLog(path, continues=True)
+    successor.append(line(3, 1.0, {}))
+    successor.close()
+    assert sorted(read(path).lines) == [3]

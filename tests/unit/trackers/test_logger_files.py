@@ -127,6 +127,16 @@ def test_results_that_are_told_again_after_a_restart_are_there_once(
 
 
 @pytest.mark.parametrize("logger", [JsonLoggerCallback, CSVLoggerCallback])
+def test_a_result_is_there_once_though_its_config_looks_different_in_each_process(
+    logger: Callable[[], LoggerCallback], trial: LoggedTrial
+) -> None:
+    log(logger(), trial, [{**result(1, loss=1.0), "config": {"model": object()}}])
+    log(logger(), trial, [{**result(1, loss=1.0), "config": {"model": object()}}, result(2, loss=0.5)])
+    lines = json_lines(trial) if logger is JsonLoggerCallback else csv_rows(trial)
+    assert [int(line["training_iteration"]) for line in lines] == [1, 2]
+
+
+@pytest.mark.parametrize("logger", [JsonLoggerCallback, CSVLoggerCallback])
 def test_an_iteration_that_a_trial_did_again_is_another_result(
     logger: Callable[[], LoggerCallback], trial: LoggedTrial
 ) -> None:

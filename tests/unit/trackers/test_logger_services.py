@@ -1,4 +1,4 @@
-"""MLflow and W&B by stand-ins for their modules that note every call."""
+"""MLflow, W&B, Comet and Aim by stand-ins for their modules that note every call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.train import checks
+from holdfast.air.integrations.mlflow import setup_mlflow
+from holdfast.air.integrations.wandb import setup_wandb
+from holdfast.train import Checkpoint, checks
+from holdfast.tune.logger.aim import AimLoggerCallback
+from holdfast.tune.logger.comet import CometLoggerCallback
 from holdfast.tune.logger.mlflow import MLflowLoggerCallback
 from holdfast.tune.logger.wandb import WandbLoggerCallback
 from support.tune.logged_trial import LoggedTrial, result
@@ -123,9 +127,96 @@ def test_wandb_says_which_options_do_nothing(monkeypatch: pytest.MonkeyPatch) ->
         WandbLoggerCallback("project", upload_timeout=5)
 
 
-@pytest.mark.parametrize(("make", "name"), [(MLflowLoggerCallback, "mlflow"), (WandbLoggerCallback, "wandb")])
+@pytest.mark.parametrize(
+    ("make", "name"), [(MLflowLoggerCallback, "mlflow"), (WandbLoggerCallback, "wandb"), (AimLoggerCallback, "aim")]
+)
 def test_a_service_that_is_not_installed_is_named(make: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (name, f"{name}.tracking"):
+    for module in (name, f"{name}.tracking", f"{name}.sdk"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=f"pip install '?{name}"):
         make().setup()
+
+
+def test_comet_gets_an_experiment_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    notes = Notes()
+    names = "set_name add_tags log_other log_others log_parameters log_metrics log_system_info log_artifact end"
+    experiment = SimpleNamespace(**{name: notes.call(name) for name in names.split()})
+    module, config = ModuleType("comet_ml"), ModuleType("comet_ml.config")
+    module.OfflineExperiment = notes.call("offline", experiment)  # type: ignore[attr-defined]
+    module.Artifact = notes.call("artifact", SimpleNamespace(add=notes.call("add")))  # type: ignore[attr-defined]
+    config.set_global_experiment = notes.call("global")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "comet_ml", module)
+    monkeypatch.setitem(sys.modules, "comet_ml.config", config)
+    trial = LoggedTrial(checkpoint=Checkpoint(tmp_path))
+    logger = CometLoggerCallback(online=False, tags=["t"], save_checkpoints=True, workspace="w")
+    logger.setup()
+    logger.log_trial_start(trial)
+    logger.log_trial_result(0, trial, result(2, eval={"loss": 0.5}, done=False, pid=7, trial_id="t1", config={"a": 1}))
+    logger.log_trial_save(trial)
+    logger.log_trial_end(trial)
+    ((_, options),) = notes.of("offline")
+    assert options["workspace"] == "w"
+    assert options["log_git_metadata"] is False
+    assert notes.of("global") == [((None,), {})]
+    parameters = [(({"lr": 0.1, "layers/units": 8},), {}), (({"a": 1},), {"step": 2})]
+    assert notes.of("log_parameters") == parameters
+    assert notes.of("log_metrics") == [
+        (({"training_iteration": 2, "time_total_s": 3.0, "eval/loss": 0.5},), {"step": 2})
+    ]
+    assert notes.of("log_others") == [(({"trial_id": "t1"},), {})]
+    assert notes.of("log_system_info") == [(("pid", 7), {})]
+    assert notes.of("add") == [((str(tmp_path),), {})]
+    assert len(notes.of("end")) == 1
+    monkeypatch.setitem(sys.modules, "comet_ml", None)
+    with pytest.raises(ImportError, match="pip install comet-ml"):
+        CometLoggerCallback().setup()
+
+
+def test_aim_gets_a_run_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes()
+
+    class Run(dict[str, Any]):
+        track, close = staticmethod(notes.call("track")), staticmethod(notes.call("close"))
+
+    run = Run()
+    module = ModuleType("aim.sdk")
+    module.Run = notes.call("run", run)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "aim", ModuleType("aim"))
+    monkeypatch.setitem(sys.modules, "aim.sdk", module)
+    trial = LoggedTrial(local_path="/runs/search/trial", evaluated_params={"lr": 0.1, "kind": object})
+    logger = AimLoggerCallback(metrics=["loss", "nan"], log_system_params=False)
+    logger.setup()
+    logger.log_trial_start(trial)
+    logger.log_trial_result(0, trial, result(2, loss=0.5, other=1.0, nan=float("nan"), epoch=7))
+    logger.log_trial_end(trial)
+    assert notes.of("run") == [((), {"repo": "/runs/search", "experiment": "search", "log_system_params": False})]
+    assert run == {"trial_id": "t1", "trial_log_dir": "/runs/search/trial", "hparams": {"lr": 0.1}}
+    assert notes.of("track") == [((0.5,), {"name": "ray/tune/loss", "step": 2, "context": None, "epoch": 7})]
+    assert len(notes.of("close")) == 1
+    with pytest.raises(ValueError, match="nothing would be tracked"):
+        AimLoggerCallback(metrics=[])
+
+
+def test_sessions_of_ones_own(monkeypatch: pytest.MonkeyPatch, wandb: Notes) -> None:
+    """Outside of a worker there is no trial to name them for."""
+    setup_wandb({"lr": 1}, api_key="secret", project="p")
+    assert wandb.of("login") == [((), {"key": "secret"})]
+    options = {"resume": "allow", "allow_val_change": True, "config": {"lr": 1}, "project": "p"}
+    assert wandb.of("init") == [((), options)]
+    notes, module = Notes(), ModuleType("mlflow")
+    answers = {"get_experiment_by_name": None, "create_experiment": "e1"}
+    for name in ("set_tracking_uri", "start_run", "log_params", *answers):
+        setattr(module, name, notes.call(name, answers.get(name)))
+    monkeypatch.setitem(sys.modules, "mlflow", module)
+    with pytest.raises(ValueError, match="create_experiment_if_not_exists=True"):
+        setup_mlflow({}, experiment_name="mine")
+    found = setup_mlflow(
+        {"a": {"b": 1}},
+        tracking_uri="file:x",
+        experiment_name="mine",
+        create_experiment_if_not_exists=True,
+        tags={"t": 1},
+    )
+    assert found is module
+    assert notes.of("start_run") == [((), {"experiment_id": "e1", "run_name": "mine", "tags": {"t": 1}})]
+    assert notes.of("log_params") == [(({"a/b": 1},), {})]

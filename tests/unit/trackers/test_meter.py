@@ -44,7 +44,7 @@ class Story:
         self.state = structs.replace(before, durable=structs.replace(before.durable, **changes), **parts)
         self.meter.saw(event, before, self.state)
 
-    def start_group(self, at: float, generation: int, base: int) -> None:
+    def start_attempt(self, at: float, generation: int, base: int) -> None:
         attempt = Attempt(Ranks((Rank(RankStatus.RUNNING),) * 2), started=at)
         changes = {"phase": Phase.RUNNING, "generation": generation, "base": base, "group_size": 2}
         self.tell(ev.GroupStarted(generation, 2, None, base), at, attempt=attempt, **changes)
@@ -69,7 +69,7 @@ class Story:
 
     def fail(self, at: float, kind: FailureKind = FailureKind.CRASH) -> None:
         failure = Failure(self.state.generation, 1, kind, "it died")
-        self.tell(ev.GroupGone(self.state.generation), at, failure=failure, phase=Phase.SETTLING)
+        self.tell(ev.AttemptGone(self.state.generation), at, failure=failure, phase=Phase.SETTLING)
 
     def values(self) -> dict[str, float]:
         lines = [line for line in page(self.meter).splitlines() if not line.startswith("#")]
@@ -82,7 +82,7 @@ class Story:
 
 def test_reports_checkpoints_and_lag() -> None:
     story = Story()
-    story.start_group(101, 1, base=0)
+    story.start_attempt(101, 1, base=0)
     story.report(103, 1)
     story.report(104, 2, staged=True)
     story.now = 107
@@ -107,14 +107,14 @@ def test_reports_checkpoints_and_lag() -> None:
 
 def test_a_failure_takes_back_what_no_checkpoint_has() -> None:
     story = Story()
-    story.start_group(100, 1, base=0)
+    story.start_attempt(100, 1, base=0)
     for number in range(1, 8):
         story.report(100 + number, number, staged=number in (3, 5))
         if number == 4:
             story.commit(104, index=2)
     story.fail(108)
     assert story.values()["holdfast_productive_seconds_total"] == 6
-    story.start_group(110, 2, base=3)
+    story.start_attempt(110, 2, base=3)
     values = story.values()
     assert values["holdfast_steps_lost_total"] == 4
     assert values["holdfast_report_number"] == 3
@@ -129,9 +129,9 @@ def test_a_failure_takes_back_what_no_checkpoint_has() -> None:
 
 def test_a_failure_is_counted_when_its_cause_is_certain() -> None:
     story = Story()
-    story.start_group(100, 1, base=0)
+    story.start_attempt(100, 1, base=0)
     felt = Failure(1, 0, FailureKind.USER_ERROR, "connection closed")
-    story.tell(ev.GroupGone(0), 101, failure=felt, phase=Phase.STOPPING)
+    story.tell(ev.AttemptGone(0), 101, failure=felt, phase=Phase.STOPPING)
     story.fail(102, FailureKind.NODE_LOST)
     counted = {name: value for name, value in story.values().items() if name.startswith("holdfast_failures_total")}
     assert counted == {'holdfast_failures_total{cause="node lost"}': 1}
@@ -139,12 +139,12 @@ def test_a_failure_is_counted_when_its_cause_is_certain() -> None:
 
 def test_a_planned_restart_loses_nothing() -> None:
     story = Story()
-    story.start_group(100, 1, base=0)
+    story.start_attempt(100, 1, base=0)
     story.report(101, 1)
     story.report(102, 2, staged=True)
     story.tell(ev.HandedOver(1, HandoverReason.RESIZE), 103)
     story.commit(104, index=1)
-    story.start_group(105, 2, base=2)
+    story.start_attempt(105, 2, base=2)
     values = story.values()
     assert values['holdfast_restarts_total{cause="resize"}'] == 1
     assert values["holdfast_steps_lost_total"] == 0
@@ -155,7 +155,7 @@ def test_a_planned_restart_loses_nothing() -> None:
 def test_a_driver_that_goes_on_begins_with_what_was_there() -> None:
     """What an earlier driver reported is none of its reports, and none that it lost."""
     story = Story()
-    story.start_group(100, 4, base=50)
+    story.start_attempt(100, 4, base=50)
     story.report(101, 1)
     values = story.values()
     assert (values["holdfast_report_number"], values["holdfast_reports_total"]) == (51, 1)
@@ -164,7 +164,7 @@ def test_a_driver_that_goes_on_begins_with_what_was_there() -> None:
 
 def test_memory_does_not_grow_with_reports() -> None:
     story = Story()
-    story.start_group(100, 1, base=0)
+    story.start_attempt(100, 1, base=0)
     for number in range(1, 200):
         story.report(100 + number, number, staged=number % 10 == 0)
         if number % 10 == 0:

@@ -20,6 +20,9 @@ class StandIn:
     """Has what the API uses of a ``Session``; keeps what it was told, answers what ``answers`` holds."""
 
     is_launched = False
+    joins = 0
+    memory = None
+    group_timeout_s = 0.0
 
     def __init__(self, run_dir: Path, rank: int = 0, world_size: int = 1) -> None:
         self.rank, self.world_size = rank, world_size

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
         ("holdfast.train.huggingface.transformers", "transformers"),
         ("holdfast.train.jax", "jax"),
         ("holdfast.train.v2.jax", "jax"),
+        ("holdfast.train.horovod", "horovod"),
         ("holdfast.train.lightgbm", "lightgbm"),
         ("holdfast.train.tensorflow", "tensorflow"),
         ("holdfast.tune.integration.keras", "tensorflow"),

@@ -243,7 +243,7 @@ def test_tpus_are_refused_on_ray(
 ) -> None:
     """They are in vain on one machine; there, a run would wait for them for ever."""
     monkeypatch.setenv("HOLDFAST_ENGINE", "ray" if by_setting else "local")
-    monkeypatch.setattr("holdfast.train.trainer.choose", lambda *_: pytest.fail("the run goes on"))
+    monkeypatch.setattr("holdfast.train.trainer.choose", lambda *_: pytest.fail("the run continues"))
     run = RunConfig("run", tmp_path, engine=None if by_setting else "ray", verbose=0)
     trainer = DataParallelTrainer(report_once, scaling_config=ScalingConfig(**asked), run_config=run)
     (option,) = asked

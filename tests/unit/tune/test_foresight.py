@@ -1,4 +1,4 @@
-"""What schedulers and stoppers say of their next decision holds: up to there every result lets a trial go on."""
+"""What schedulers and stoppers say of their next decision holds: up to there every result lets a trial continue."""
 
 from __future__ import annotations
 

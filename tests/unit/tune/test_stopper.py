@@ -167,7 +167,7 @@ class NoStopper:
         (lambda: as_stopper(NoopStopper), TypeError, "pass a dict"),
         (lambda: as_stopper(NoStopper()), TypeError, "subclass holdfast.tune.Stopper"),
         (lambda: as_stopper([always]), TypeError, "wrap a function in FunctionStopper"),
-        (lambda: as_stopper({"a": {"b": 1}}), ValueError, "with slashes"),
+        (lambda: as_stopper({"a": {"b": "soon"}}), TypeError, "RunConfig.stop.'a/b'.='soon'"),
         (lambda: as_stopper({"a": "soon"}), TypeError, "RunConfig.stop.'a'.='soon'"),
         (lambda: MaximumIterationStopper(0), ValueError, "max_iter=0"),
         (lambda: TimeoutStopper("1h"), TypeError, "timeout='1h'"),

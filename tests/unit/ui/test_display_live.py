@@ -61,7 +61,7 @@ def test_the_panel_says_how_the_run_is() -> None:
         "╭─ demo ──────────────────────────────────────────────────────────────────────╮",
         "│ run        /runs/demo                                                       │",
         "│ state      running for 5 s                                                  │",
-        "│ workers    1 dead (rank 1), 2 running, group 2                              │",
+        "│ workers    1 dead (rank 1), 2 running, attempt 2                            │",
         "│ reports    120, 10/s                                                        │",
         "│ metrics    loss    0.1235  epoch         7                                  │",
         "│ durable    checkpoint_000004 of report 90, 3 s ago, 1 more on the way       │",
@@ -254,7 +254,7 @@ print("after the run")
 """
     )
     run.append(terminal)
-    terminal.read_until("goes on from checkpoint_000003")
+    terminal.read_until("resumes from checkpoint_000003")
     assert terminal.screen.lines[0] == "(rank 0) from rank 0"
     assert terminal.screen.lines[1].startswith("╭─ demo ─")
     terminal.type("\n")
@@ -349,13 +349,13 @@ def test_finish_ends_the_thread_and_may_come_twice() -> None:
     stream = io.StringIO()
     shower = run_display.make("live", stream)
     shower.start("demo", "/runs/demo", None)
-    shower.finish("stopped", "go on with: python train.py")
+    shower.finish("stopped", "continue with: python train.py")
     written = stream.getvalue()
     shower.finish("failed", "")
     shower.output(0, "too late")
     assert "holdfast-display" not in [thread.name for thread in threading.enumerate()]
     assert stream.getvalue() == written
-    assert Screen().feed(written).lines[-1] == "go on with: python train.py"
+    assert Screen().feed(written).lines[-1] == "continue with: python train.py"
 
 
 def test_what_was_stored_is_shown_and_never_obeyed() -> None:

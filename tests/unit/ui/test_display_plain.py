@@ -52,7 +52,7 @@ def test_one_line_an_event_in_their_order() -> None:
     assert shown(tell).splitlines() == [
         "[holdfast 0.0s] run demo in /runs/demo",
         "[holdfast 0.0s] starting",
-        "[holdfast 0.0s] group 1 with 2 workers",
+        "[holdfast 0.0s] attempt 1 with 2 workers",
         "[holdfast 0.0s] running",
         "(rank 1) hello",
         "[holdfast 0.0s] checkpoint_000001 is durable (report 2)",
@@ -68,9 +68,9 @@ def test_a_run_that_goes_on_says_from_where() -> None:
     stream = io.StringIO()
     shower = run_display.make("plain", stream)
     shower.start("demo", "/runs/demo", "checkpoint_000007")
-    shower.finish("stopped", "go on with:\n  python train.py")
-    assert ", goes on from checkpoint_000007\n" in stream.getvalue()
-    assert stream.getvalue().endswith("stopped: go on with:\n  python train.py\n")
+    shower.finish("stopped", "continue with:\n  python train.py")
+    assert ", resumes from checkpoint_000007\n" in stream.getvalue()
+    assert stream.getvalue().endswith("stopped: continue with:\n  python train.py\n")
 
 
 def test_workers_go_to_stdout_and_the_run_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_the_whole_of_an_experiment_in_plain_text() -> None:
     shown.finish("stopped", "")
     shown.finish("stopped", "")
     text = stream.getvalue()
-    assert "goes on with the 2 trials of earlier drivers" in text
+    assert "continues with the 2 trials of earlier drivers" in text
     assert "(train_00001) a line" in text
     assert "trials: 30 of 30: 1 waiting, 23 failed, 6 done; best loss=2 at iteration 1 by train_00002" in text
     assert "further trials that fail are counted" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.core.metric_names import flat_items, metric_number
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.manifests import Manifest
 
@@ -21,3 +22,24 @@ def chosen(stored: StoredRun, ids: Sequence[str]) -> list[Manifest]:
             more = f" and {len(known) - _SHOWN} older ones" if len(known) > _SHOWN else ""
             raise ValueError(f"{stored.location} has no checkpoint {id!r}. It has: {has}{more}.")
     return [manifest for manifest in manifests if not ids or manifest.id in ids]
+
+
+def best(stored: StoredRun, metric: str | None, mode: str) -> Manifest:
+    """By that metric, or as the run's CheckpointConfig ranks them; of equals the newest."""
+    found = stored.read(with_driver=False)
+    if metric is None:
+        if not found.past.state.spec.scored:
+            raise ValueError(
+                f"{stored.location} has no CheckpointConfig(checkpoint_score_attribute=...), so say what is best: "
+                "--best --metric NAME --mode max or min"
+            )
+        id = found.checkpoints[-1][0]
+        return next(manifest for manifest in found.manifests if manifest.id == id)
+    sign = -1 if mode == "min" else 1
+    values = [(metric_number(found.metrics_with(manifest), metric), manifest) for manifest in found.manifests]
+    scored = [(sign * value, manifest.report, manifest) for value, manifest in values if value is not None]
+    if not scored:
+        names = sorted({name for manifest in found.manifests for name, _ in flat_items(found.metrics_with(manifest))})
+        has = ", ".join(names) or "none"
+        raise ValueError(f"No checkpoint of {stored.location} has a number for {metric!r}. Their metrics: {has}.")
+    return max(scored, key=lambda one: one[:2])[2]

@@ -1,4 +1,4 @@
-"""Delete checkpoints of a run that nobody drives, to make room. What the run would go on from is not deleted.
+"""Delete checkpoints of a run that nobody drives, to make room. What the run would resume from is not deleted.
 
 A living driver decides itself what is kept (CheckpointConfig(num_to_keep=...)), so its run is refused. A note stays in
 the place of what is deleted, so that it is never taken for damage.
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=int, metavar="N", help="instead of names: delete all but the N newest")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
-        "--force", action="store_true", help="also what the run would go on from: it then goes on from an older one"
+        "--force", action="store_true", help="also what the run would resume from: it then resumes from an older one"
     )
 
 
@@ -65,8 +65,8 @@ def _check_resume(stored: StoredRun, doomed: list[str]) -> None:
     for manifest in reversed(stored.manifests()[0]):
         if manifest.id in doomed:
             raise ValueError(
-                f"the run would go on from {manifest.id}, so it is not deleted; --force deletes it all the same, and "
-                "the run goes on from an older one, or from the beginning"
+                f"the run would resume from {manifest.id}, so it is not deleted; --force deletes it all the same, and "
+                "the run resumes from an older one, or from the beginning"
             )
         with contextlib.suppress(CheckpointDamagedError):
             stored.verify(manifest.id)

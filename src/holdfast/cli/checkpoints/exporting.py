@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from holdfast.cli import output, paths
-from holdfast.cli.checkpoints.choosing import ID_HELP, chosen
+from holdfast.cli.checkpoints.choosing import ID_HELP, best, chosen
 from holdfast.errors import CheckpointDamagedError
 from holdfast.store import staging
 from holdfast.store.location import Location
@@ -21,6 +21,9 @@ HELP = "copy a checkpoint's files into a new directory"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
     parser.add_argument("ids", metavar="CHECKPOINT", nargs="*", help=f"{ID_HELP} (default: the newest)")
+    parser.add_argument("--best", action="store_true", help="the best by the run's CheckpointConfig, or by --metric")
+    parser.add_argument("--metric", metavar="NAME", help="what --best goes by")
+    parser.add_argument("--mode", choices=("max", "min"), default="max", help="of --metric (default: max)")
     parser.add_argument("--to", metavar="DIRECTORY", required=True, help="which must not be there yet, or be empty")
 
 
@@ -30,10 +33,14 @@ def run(arguments: argparse.Namespace) -> int:
     _check(target)
     if len(arguments.ids) > 1:
         raise ValueError("give one checkpoint: each is exported into a directory of its own")
+    if arguments.metric and not arguments.best:
+        raise ValueError("--metric says what --best goes by: give both")
+    if arguments.best and arguments.ids:
+        raise ValueError("give a checkpoint or --best, not both")
     found = chosen(stored, arguments.ids)
     if not found:
         raise ValueError(f"{stored.location} has no checkpoint")
-    manifest = found[-1]
+    manifest = best(stored, arguments.metric, arguments.mode) if arguments.best else found[-1]
     _export(stored.location / "checkpoints" / manifest.id, manifest, target)
     if arguments.json:
         size = sum(entry.size for entry in manifest.files)

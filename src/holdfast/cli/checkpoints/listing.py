@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.cli import experiments, output, paths
+from holdfast.cli import experiment_views, output, paths
 from holdfast.core.run.state import ValidationStatus
 from holdfast.runs.reading import Reading
 from holdfast.ui.display_picture import headline
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     stored = paths.open_run(arguments.run_path)
-    experiments.refuse(stored, "checkpoints")
+    experiment_views.refuse(stored, "checkpoints")
     kept = kept_checkpoints(stored.read())
     damage = stored.manifest_damage()
     set_aside = stored.quarantined()

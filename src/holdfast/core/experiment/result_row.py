@@ -10,6 +10,8 @@ from typing import Any
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.trial import Trial
 
+_SUMMED = {"timesteps_this_iter": "timesteps_total", "episodes_this_iter": "episodes_total"}
+
 
 def take_result(trial: Trial, event: ev.Reported, host: Mapping[str, Any]) -> None:
     """The report becomes the trial's last result."""
@@ -20,6 +22,7 @@ def take_result(trial: Trial, event: ev.Reported, host: Mapping[str, Any]) -> No
     metrics, moment = event.metrics, int(event.time)
     trial.last_result = {
         **metrics,
+        **_totals(trial, event),
         "timestamp": moment,
         "checkpoint_dir_name": metrics.get("checkpoint_dir_name") if event.checkpoint is not None else None,
         "done": bool(metrics.get("done", False)),
@@ -36,6 +39,21 @@ def take_result(trial: Trial, event: ev.Reported, host: Mapping[str, Any]) -> No
     trial.results, trial.heard = trial.results + 1, event.iteration
     if event.checkpoint is not None:
         trial.checkpoint_number = event.checkpoint
+
+
+def _totals(trial: Trial, event: ev.Reported) -> dict[str, Any]:
+    """Sums of what a function reports as "timesteps_this_iter". An iteration that is done again counts once."""
+    found: dict[str, Any] = {}
+    for each, total in _SUMMED.items():
+        amount = event.metrics.get(each)
+        if amount is None or total in event.metrics or isinstance(amount, bool) or not isinstance(amount, (int, float)):
+            continue
+        sums = trial.sums.get(total, {})
+        before = max((iteration for iteration in sums if iteration < event.iteration), default=0)
+        found[total] = sums.get(before, 0) + amount
+        kept = {at: sums[at] for at in (trial.checkpoint_number, before) if at in sums}
+        trial.sums[total] = {**kept, event.iteration: found[total]}
+    return found
 
 
 def row_of_result(event: ev.Reported, trial: Trial) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class SetConfig(Request, frozen=True):
 
 
 class Save(Request, frozen=True):
-    """Make a checkpoint now if the trainable can be asked for one; one that reports its own goes on as it is."""
+    """Make a checkpoint now if the trainable can be asked for one; one that reports its own continues as it is."""
 
 
 class StopTrial(Request, frozen=True):
@@ -36,7 +36,7 @@ class Resize(Request, frozen=True):
 
 
 class Exploit(Request, frozen=True):
-    """Let the trial go on from a checkpoint of the donor, with a new configuration.
+    """Let the trial resume from a checkpoint of the donor, with a new configuration.
 
     A trial that runs and continues is restarted so; one that pauses or is paused starts so when its turn comes. The
     donor may be the trial itself. Without a number it is the newest checkpoint that the donor has by then.

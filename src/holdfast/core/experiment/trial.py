@@ -38,6 +38,7 @@ class Trial:
         "restored_at",
         "results",
         "status",
+        "sums",
         "time_total_s",
         "trial_id",
     )
@@ -64,6 +65,7 @@ class Trial:
         self.exploits = 0
         self.results = 0
         self.time_total_s = 0.0
+        self.sums: dict[str, dict[int, float]] = {}  # of metrics, at its checkpoint and its last iterations
         self.last_time = 0.0  # of its last report or start, while it runs
         self.changed = 0.0  # when something last happened to it
         self.heard = 0  # the number of its last report in the journal, of those that its last attempt builds upon
@@ -136,7 +138,7 @@ class Trial:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the value comes back as it was, tuples as lists: msgspec also takes enums, sets and other objects."""
+    """Whether the value comes back as it was: msgspec also takes tuples, enums, sets and other objects."""
     kind = type(value)
     if kind in _PLAIN:
         return True
@@ -147,4 +149,4 @@ def _is_plain(value: Any) -> bool:
             if type(key) is not str or (type(item) not in _PLAIN and not _is_plain(item)):
                 return False
         return True
-    return kind in (list, tuple) and all(map(_is_plain, value))
+    return kind is list and all(map(_is_plain, value))

@@ -77,6 +77,8 @@ def exploited(turn: Turn, event: ev.Exploited) -> str:
     trial.donor, trial.exploits = None, trial.exploits + 1
     set_config(turn, trial, event.config)
     trial.checkpoint_number = trial.heard = event.checkpoint
+    donor = turn.state.trials.get(event.donor)
+    trial.sums = dict(donor.sums) if donor is not None else {}
     turn.journal(event)
     return f"{trial.name} continues from {event.donor}"
 
@@ -116,7 +118,7 @@ def resumed(turn: Turn, event: ev.Resumed) -> str:
         trial.life += 1
         trial.directory = f"{trial.directory.partition('.restart-')[0]}.restart-{trial.life}"
         trial.last_result, trial.results, trial.time_total_s = {}, 0, 0.0
-        trial.checkpoint_number, trial.heard = None, 0
+        trial.checkpoint_number, trial.heard, trial.sums = None, 0, {}
     turn.state.live[trial.trial_id] = trial
     _answered(turn, event, (*removed, *turn.policy.resumed(turn.state, trial)))
     return f"{trial.name} is to run again"

@@ -69,7 +69,7 @@ class Turn:
                 case Exploit():
                     trial.donor = request
                     if trial.status == RUNNING and not trial.awaits:
-                        self.expect(trial, "EXPLOIT", f"it goes on from {request.donor_id}")
+                        self.expect(trial, "EXPLOIT", f"it resumes from {request.donor_id}")
                 case _:
                     pass  # a class saves with every result behind which this may be asked; a function when it wants
 

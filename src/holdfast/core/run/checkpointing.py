@@ -13,6 +13,7 @@ from holdfast.core.run.retention import superseded
 from holdfast.core.run.state import CheckpointRecord, Durable, Pending, Ranks, RankSet, ValidationStatus
 from holdfast.core.run.turn import Turn
 
+_FIRST_WARNING_S = 5.0  # that ranks do not report: a script where only rank 0 does saves nothing, and is told so soon
 _UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills the gaps of the first
 
 
@@ -20,7 +21,7 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
     if not turn.is_current(event.generation):
         if turn.find_pending(event.generation, event.index) is None:
             turn.do(do.Discard(event.generation, event.index))
-        return "a group that is gone"
+        return "an attempt that is gone"
     turn.saw_reports(event.rank, event.index + 1)
     if turn.state.attempt is not None and event.index in turn.state.attempt.given_up:
         turn.do(do.Discard(event.generation, event.index))
@@ -42,7 +43,8 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     if state.spec.remote:
         turn.change_attempt(names=names | {id})
     if state.spec.missing_warning_s > 0:
-        turn.do(do.SetTimer(timers.missing(event.index), state.spec.missing_warning_s))
+        patience = state.spec.missing_warning_s
+        turn.do(do.SetTimer(timers.missing(event.index), patience if event.index else min(patience, _FIRST_WARNING_S)))
     return Pending(id, report, event.generation, event.index, world_size=len(state.ranks))
 
 
@@ -87,7 +89,7 @@ def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
 
 
 def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
-    """Begin the upload anew, or the commit that follows it; what is in storage already is found there."""
+    """Begin the upload again, or the commit that follows it; what is in storage already is found there."""
     pending = turn.find_pending(event.generation, event.index)
     if pending is not None and pending.committing:
         turn.set_pending(structs.replace(pending, committing=False))
@@ -146,6 +148,8 @@ def sync(turn: Turn) -> None:
 
 def advance(turn: Turn) -> None:
     """Upload what is whole and due, and commit in the order of the reports."""
+    if not turn.state.unsaved:
+        return
     if turn.state.spec.remote:
         _gather(turn)
         _skip_superseded(turn)
@@ -194,7 +198,7 @@ def _upload(turn: Turn) -> None:
     state = turn.state
     whole = [p for p in state.unsaved if state.is_whole(p)]
     waiting = [p for p in whole if not p.uploading]
-    hurry = state.spec.sync_period_s <= 0 or not state.group_lives
+    hurry = state.spec.sync_period_s <= 0 or not state.attempt_lives
     last_due = max((p.report for p in waiting if p.due), default=0)
     # What is there and waits for an older one takes no place: the older one may be hashed last.
     free = _UPLOADS_AT_ONCE - sum(p.uploading and not p.is_uploaded for p in whole)

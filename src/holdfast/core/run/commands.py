@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.core.run.events import Event
-from holdfast.core.run.state import HandoverReason, Outcome
+from holdfast.core.run.state import HandoverReason, Outcome, Snapshot
 from holdfast.core.run.timers import Timer
 
 
@@ -19,17 +19,45 @@ class Decide(Command, frozen=True):
     event: Event
 
 
-class StartGroup(Command, frozen=True):
+class StartAttempt(Command, frozen=True):
     generation: int
     world_size: int
     resume: str | None
     base: int
     leased: tuple[str, ...] = ()  # of the nodes across a network, those that it may be placed on
+    snapshot: tuple[int, int] | None = None  # that nodes have recalled for it: the attempt that took it, and the step
 
 
-class StopGroup(Command, frozen=True):
+class StopAttempt(Command, frozen=True):
     generation: int
     graceful: bool
+
+
+class ReplaceRank(Command, frozen=True):
+    """Start another process in the place of a rank; end the one that may still be there."""
+
+    generation: int
+    rank: int
+    number: int  # of the attempt's replacements
+
+
+class TellPeersLost(Command, frozen=True):
+    """Tell the survivors, who may wait in a collective for a peer that will never answer."""
+
+    generation: int
+    number: int
+
+
+class RegroupRanks(Command, frozen=True):
+    """All ranks wait: let them form their group, bring the state of the source to who needs it, and continue."""
+
+    generation: int
+    number: int
+    source: int
+    steps: tuple[int, ...]  # that each rank has completed; of a replacement, it does not count
+    reports: int  # that the source has made
+    made: tuple[int, ...]  # reports that are known of each rank
+    replaced: tuple[int, ...]
 
 
 class Gather(Command, frozen=True):
@@ -88,7 +116,7 @@ class Rest(Command, frozen=True):
 
 
 class Stall(Command, frozen=True):
-    """Have workers wait before they stage more, or let them go on."""
+    """Have workers wait before they stage more, or let them continue."""
 
     on: bool
 
@@ -106,6 +134,14 @@ class Delete(Command, frozen=True):
 
 class Verify(Command, frozen=True):
     id: str
+
+
+class Recall(Command, frozen=True):
+    """Verify a snapshot in memory, and have it where the workers of the next group would be; answered with Recalled or
+    SnapshotLost."""
+
+    snapshot: Snapshot
+    world_size: int
 
 
 class Quarantine(Command, frozen=True):

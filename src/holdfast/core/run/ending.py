@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.core.run import checkpointing, scaling, starting
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run.phases import end_group, end_run, move, stops_soon
+from holdfast.core.run.phases import end_attempt, end_run, move, stops_soon
 from holdfast.core.run.state import Handover, HandoverReason, Outcome, Phase, ValidationStatus, Verdict
 from holdfast.core.run.turn import Turn
 
@@ -16,19 +16,19 @@ def stop_asked(turn: Turn, event: ev.StopAsked) -> str:
         return "the run has ended already"
     turn.record(charge=None)
     if event.at_once:
-        end_run(turn, Outcome.STOPPED, "it was asked to stop at once")
+        end_run(turn, Outcome.STOPPED, "it was asked to stop immediately")
         return "an immediate stop was asked for"
     if state.verdict is not Verdict.FAIL:
         turn.record(verdict=Verdict.STOP)
     if state.phase is Phase.RUNNING and event.grace_s > 0 and not stops_soon(state):
         scaling.ask(turn, Handover(HandoverReason.STOP), event.grace_s)
-    elif state.group_lives:
-        end_group(turn, "stop asked", graceful=True)
+    elif state.attempt_lives:
+        end_attempt(turn, "stop asked", graceful=True)
     return "a stop was asked for"
 
 
 def settle(turn: Turn) -> None:
-    """When the group is gone and all that it completed is durable, go on to what follows. Where storage is far away
+    """When the group is gone and all that it completed is durable, continue to what follows. Where storage is remote
     the next group does not wait for that: it starts from what its nodes have. The end of the run does."""
     stops = turn.state.phase in (Phase.RESTORING, Phase.WAITING) and turn.state.verdict is Verdict.STOP
     if turn.state.phase is not Phase.SETTLING and not stops:

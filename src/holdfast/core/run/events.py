@@ -8,7 +8,16 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from holdfast.core.failures import Evidence
-from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec, ValidationStatus
+from holdfast.core.run.state import (
+    CheckpointRecord,
+    HandoverReason,
+    Outcome,
+    RankStanding,
+    RunSpec,
+    Snapshot,
+    Tier,
+    ValidationStatus,
+)
 from holdfast.core.run.timers import Timer
 
 
@@ -37,6 +46,10 @@ class GroupStarted(Event, frozen=True):
     resume: str | None
     base: int  # the run's report number that the group starts from
     leased: tuple[str, ...] = ()  # the nodes across a network that it may be placed on
+    tier: Tier = Tier.NONE  # where its state comes from
+    snapshot: tuple[int, int] | None = None  # in memory: the attempt that took it, and the step
+    streak: int = -1  # failures without progress so far; -1: as many as are known
+    redone: int = 0  # completed steps that it does again, as far as they are known
 
 
 class WorkerReady(Event, frozen=True):
@@ -115,6 +128,29 @@ class StagedLost(Event, frozen=True):
     why: str
 
 
+class SnapshotTaken(Event, frozen=True):
+    """Every rank of the attempt has completed this step, and nodes have the state in memory."""
+
+    snapshot: Snapshot
+
+
+class SnapshotLost(Event, frozen=True):
+    """Of a piece of the snapshot no node has a copy any more, or it is not what was taken."""
+
+    generation: int
+    step: int
+    why: str
+    instead: Snapshot | None = None  # an earlier one that is still there
+
+
+class Recalled(Event, frozen=True):
+    """The snapshot is intact, and each node has what the workers need that would be placed there."""
+
+    generation: int
+    step: int
+    is_moved: bool  # some of it came from other nodes
+
+
 class WorkerReturned(Event, frozen=True):
     generation: int
     rank: int
@@ -127,6 +163,44 @@ class WorkerFailed(Event, frozen=True):
     evidence: Evidence
     node: str = ""
     at: int = -1  # the run's report number that it had come to
+    live: bool = False  # it is replaced, and its peers keep their processes
+    follows: bool = False  # from the loss of a rank that is being replaced
+
+
+class WorkerArmed(Event, frozen=True):
+    """The rank is in a loop whose steps can be done again when a peer is lost."""
+
+    generation: int
+    rank: int
+
+
+class RegroupAsked(Event, frozen=True):
+    """The rank has lost a peer, or takes the place of one, and waits for all the others."""
+
+    generation: int
+    rank: int
+    standing: RankStanding
+
+
+class Regrouped(Event, frozen=True):
+    """All ranks continue, those that were lost with the state of the most advanced survivor."""
+
+    durable = True
+    generation: int
+    number: int
+    steps: int  # that are complete
+    source: int  # the rank whose state counts
+    reports: int  # that it had made
+    replaced: tuple[int, ...]
+    progressed: bool = True  # since the last time
+
+
+class RegroupFailed(Event, frozen=True):
+    """The attempt ends, because its survivors and the replacement did not become one group again."""
+
+    durable = True
+    generation: int
+    why: str
 
 
 class Capacity(Event, frozen=True):
@@ -189,14 +263,14 @@ class NodeRested(Event, frozen=True):
 
 
 class WorkerStopped(Event, frozen=True):
-    """A signal stopped the process (SIGSTOP), or let it go on."""
+    """A signal stopped the process (SIGSTOP), or let it continue."""
 
     generation: int
     rank: int
     stopped: bool
 
 
-class GroupGone(Event, frozen=True):
+class AttemptGone(Event, frozen=True):
     """Every process of the group has ended, and all that they said before has been delivered."""
 
     generation: int
@@ -230,7 +304,7 @@ class Damaged(Event, frozen=True):
 
 
 class Adopted(Event, frozen=True):
-    """Between two drivers the run was given a checkpoint of another one, to go on from. Its own from there on are
+    """Between two drivers the run was given a checkpoint of another one, to resume from. Its own from there on are
     deleted already."""
 
     durable = True
@@ -260,7 +334,7 @@ class StopAsked(Event, frozen=True):
 
     durable = True
     at_once: bool = False
-    grace_s: float = 0.0  # how long the workers may go on for a last checkpoint
+    grace_s: float = 0.0  # how long the workers may continue for a last checkpoint
 
 
 class RunEnded(Event, frozen=True):

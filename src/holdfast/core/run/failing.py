@@ -9,16 +9,16 @@ from holdfast.core.failures import Evidence, FailureKind, classify, describe, ma
 from holdfast.core.run import checkpointing, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run.phases import end_group, end_run, stops_soon
+from holdfast.core.run.phases import end_attempt, end_run, stops_soon
 from holdfast.core.run.state import Charge, Durable, Failure, Outcome, Phase, RankStatus, Verdict
 from holdfast.core.run.turn import Turn
 
-_UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
+UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, FailureKind.START_UP)
 
 
 def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if not turn.is_current(event.generation):
-        return "a group that is gone"
+        return "an attempt that is gone"
     if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
         turn.set_rank(event.rank, status=RankStatus.DEAD)
     if _is_the_cause(turn.state.durable.charge, event):
@@ -28,7 +28,7 @@ def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if counted:
         _note_node(turn, event)
         _note_same_error(turn, event)
-        if classify(event.evidence) in _UNCERTAIN:
+        if classify(event.evidence) in UNCERTAIN:
             turn.record(charge=Charge(event.node, same_error, may_follow(event.evidence)))
     return text
 
@@ -52,8 +52,10 @@ def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
     if failure.kind is not FailureKind.USER_ERROR:
         _clear_node(turn, charge.node)
     turn.record(charge=None)
-    _count(turn, event.rank, event.evidence, text, instead=True)
+    count(turn, event.rank, event.evidence, text, instead=True)
     _note_node(turn, event)
+    if turn.state.attempt_lives:  # a rank of it was being replaced
+        end_attempt(turn, "failure", graceful=False)
     return f"{text}, of which {failure.text}"
 
 
@@ -70,13 +72,13 @@ def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
         turn.do(do.CancelTimer(timers.missing(event.index)))
         checkpointing.give_up(turn, event.index)
     elif isinstance(event, ev.ShardFailed) or not turn.state.spec.remote:
-        return "a group that is gone"
+        return "an attempt that is gone"
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
     return _fail(turn, rank, Evidence(storage=True, message=event.message))
 
 
 def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
-    """Try again as long as the budget allows, beside a training that goes on. Nothing staged is given up: when the run
+    """Try again as long as the budget allows, while training continues. Nothing staged is given up: when the run
     ends for it, the next driver on that node uploads it."""
     state = turn.state
     text = describe(-1, Evidence(storage=True, message=event.message))
@@ -87,8 +89,8 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     turn.record(cut_off=True, charge=None)
     if state.verdict is not Verdict.FAIL:  # else the first cause is named
         turn.record(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
-    if state.group_lives:
-        end_group(turn, "failure", graceful=False)
+    if state.attempt_lives:
+        end_attempt(turn, "failure", graceful=False)
     elif state.phase in (Phase.RESTORING, Phase.WAITING):
         end_run(turn, Outcome.FAILED, text)
     return text
@@ -98,19 +100,19 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
     """Count the first failure of a group and end the group; what follows from it is not counted again."""
     state = turn.state
     text = describe(rank, evidence)
-    if state.group_lives and stops_soon(state):
-        end_group(turn, "stop asked", graceful=False)
+    if state.attempt_lives and stops_soon(state):
+        end_attempt(turn, "stop asked", graceful=False)
         return f"{text} (not counted, as the run stops anyway)"
     if not state.durable.is_undecided:
         return f"{text} (not counted)"
     turn.record(streak=state.durable.streak + 1)
-    _count(turn, rank, evidence, text)
-    if state.group_lives:
-        end_group(turn, "failure", graceful=False)
+    count(turn, rank, evidence, text)
+    if state.attempt_lives:
+        end_attempt(turn, "failure", graceful=False)
     return text
 
 
-def _count(turn: Turn, rank: int, evidence: Evidence, text: str, instead: bool = False) -> None:
+def count(turn: Turn, rank: int, evidence: Evidence, text: str, instead: bool = False) -> None:
     kind = classify(evidence)
     spend(turn, kind)
     verdict = Verdict.FAIL if is_spent(turn.state.durable, kind) else Verdict.RETRY

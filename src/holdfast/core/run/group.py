@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.run import checkpointing, hanging, scaling, timers
+from holdfast.core.run import checkpointing, hanging, memory, regrouping, scaling, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run.phases import end_group, move
+from holdfast.core.run.phases import end_attempt, move
 from holdfast.core.run.state import Attempt, Phase, Rank, Ranks, RankStatus
 from holdfast.core.run.turn import Turn
 
 
 def started(turn: Turn, event: ev.GroupStarted) -> str:
-    where = {"generation": event.generation, "resume": event.resume, "base": event.base}
+    known = {"generation": event.generation, "resume": event.resume, "base": event.base}
     leases = dict.fromkeys(event.leased, turn.state.spec.lease_s)
-    turn.record(**where, group_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
+    turn.record(**known, group_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
     attempt = Attempt(Ranks.alike(Rank(seen=turn.now), event.world_size), started=turn.now)
     turn.change(attempt=attempt, lacking=False, doubted=frozenset())
+    memory.group_started(turn, event)
     turn.jump(Phase.STARTING)
-    turn.do(do.StartGroup(event.generation, event.world_size, event.resume, event.base, event.leased))
+    where = (event.generation, event.world_size, event.resume, event.base, event.leased)
+    turn.do(do.StartAttempt(*where, event.snapshot))
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
     checkpointing.retire(turn)  # what the group before had resumed from
-    return f"group {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
+    return f"attempt {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 
 def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
@@ -41,35 +43,36 @@ def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
 
 def progressed(turn: Turn, event: ev.Progressed) -> str:
     if not turn.is_current(event.generation):
-        return "a group that is gone"
+        return "an attempt that is gone"
     turn.saw_reports(event.rank, event.reports)
     return f"rank {event.rank} has made {event.reports} reports"
 
 
 def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
     if not turn.is_current(event.generation):
-        return "a group that is gone"
+        return "an attempt that is gone"
     turn.set_rank(event.rank, status=RankStatus.RETURNED)
+    regrouping.rank_returned(turn, event.rank)
     _leave_if_all_returned(turn)
     return f"rank {event.rank} returned"
 
 
 def _leave_if_all_returned(turn: Turn) -> None:
     if turn.state.phase is Phase.RUNNING and turn.state.ranks.have_all_returned:
-        end_group(turn, "all returned", graceful=True)
+        end_attempt(turn, "all returned", graceful=True)
 
 
-def gone(turn: Turn, event: ev.GroupGone) -> str:
+def gone(turn: Turn, event: ev.AttemptGone) -> str:
     if event.generation != turn.state.generation or turn.state.phase is not Phase.STOPPING:
         return "no news"
-    move(turn, "group gone")
+    move(turn, "attempt gone")
     dead = (r if r.status is RankStatus.RETURNED else replace(r, status=RankStatus.DEAD) for r in turn.state.ranks)
     turn.change_attempt(ranks=Ranks(dead))
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
             turn.do(do.Discard(event.generation, index), do.CancelTimer(timers.missing(index)))
             turn.drop_pending(turn.state.pending[index])
-    return f"group {event.generation} is gone"
+    return f"attempt {event.generation} is gone"
 
 
 def warn_of_missing(turn: Turn, index: int) -> None:
@@ -77,11 +80,10 @@ def warn_of_missing(turn: Turn, index: int) -> None:
     if not missing:
         return
     pending, ranks = turn.state.pending[index], ", ".join(map(str, missing))
-    have = ", ".join(str(r) for r in range(len(turn.state.ranks)) if r not in missing)
     turn.do(
         do.Warn(
-            f"{pending.id} waits for report number {index + 1} of rank {ranks}; rank {have} made it. "
-            "A checkpoint is committed when every rank has reported (with checkpoint=None where it has no files)."
+            f"{pending.id} is not saved yet: it waits for report number {index + 1} of rank {ranks}. "
+            "Call train.report() on every rank; a rank without files passes checkpoint=None."
         ),
         do.SetTimer(timers.missing(index), turn.state.spec.missing_warning_s),
     )

@@ -13,7 +13,7 @@ def handover_point(state: RunState, reports: Mapping[int, int]) -> int | None:
 
     ``reports``: by rank, how many it had made when it learnt of it.
     """
-    if not reports or not state.group_lives:
+    if not reports or not state.attempt_lives:
         return None
     running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}
     return max(reports.values()) + 1 if running <= reports.keys() else None
@@ -23,7 +23,7 @@ def place_again(state: RunState, is_well_placed: bool) -> ev.HandedOver | None:
     """Some nodes are not to be used any more. An attempt on them continues if it has begun, or if the others are not
     enough; else its ranks may wait for each other for long, and have nothing to lose."""
     has_begun = any(rank.reports for rank in state.ranks)
-    if state.group_lives and state.world_size is not None and not has_begun and not is_well_placed:
+    if state.attempt_lives and state.world_size is not None and not has_begun and not is_well_placed:
         return ev.HandedOver(state.generation, HandoverReason.RESIZE)
     return None
 

@@ -62,7 +62,7 @@ def _suspect(turn: Turn, rank: int) -> None:
 
 def stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
     if event.generation != turn.state.generation:
-        return "a group that is gone"
+        return "an attempt that is gone"
     condemn(turn, event.rank)
     return "what the ranks are doing is known"
 
@@ -70,7 +70,7 @@ def stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
 def condemn(turn: Turn, cause: int) -> None:
     """End the group, unless the suspect has moved on meanwhile."""
     state, suspect = turn.state, turn.state.attempt.suspect if turn.state.attempt is not None else None
-    if suspect is None or not state.group_lives:
+    if suspect is None or not state.attempt_lives:
         return
     turn.change_attempt(suspect=None)
     turn.do(do.CancelTimer(timers.STACKS))
@@ -88,7 +88,7 @@ def condemn(turn: Turn, cause: int) -> None:
 
 def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
     if not turn.is_current(event.generation):
-        return "a group that is gone"
+        return "an attempt that is gone"
     turn.set_rank(event.rank, stopped=event.stopped)
     timer, grace = timers.stopped(event.rank), turn.state.spec.stopped_grace_s
     if grace > 0:
@@ -98,6 +98,6 @@ def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
 
 def stopped_for_long(turn: Turn, rank: int) -> None:
     ranks = turn.state.ranks
-    if turn.state.group_lives and rank < len(ranks) and ranks[rank].stopped:
+    if turn.state.attempt_lives and rank < len(ranks) and ranks[rank].stopped:
         message = "its process was stopped by a signal"
         failing.declare(turn, rank, Evidence(stalled_s=turn.state.spec.stopped_grace_s, message=message))

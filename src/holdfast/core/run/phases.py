@@ -13,8 +13,8 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.RESTORING, "back off"): Phase.WAITING,
     (Phase.RESTORING, "no capacity"): Phase.WAITING,
     (Phase.RESTORING, "nodes in doubt"): Phase.WAITING,
-    (Phase.RESTORING, "group started"): Phase.STARTING,
-    (Phase.WAITING, "group started"): Phase.STARTING,
+    (Phase.RESTORING, "attempt started"): Phase.STARTING,
+    (Phase.WAITING, "attempt started"): Phase.STARTING,
     (Phase.STARTING, "all ready"): Phase.RUNNING,
     (Phase.STARTING, "failure"): Phase.STOPPING,
     (Phase.RUNNING, "failure"): Phase.STOPPING,
@@ -23,7 +23,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.STARTING, "stop asked"): Phase.STOPPING,
     (Phase.RUNNING, "stop asked"): Phase.STOPPING,
     (Phase.RUNNING, "all returned"): Phase.STOPPING,
-    (Phase.STOPPING, "group gone"): Phase.SETTLING,
+    (Phase.STOPPING, "attempt gone"): Phase.SETTLING,
     (Phase.SETTLING, "retry"): Phase.RESTORING,
     (Phase.SETTLING, "run ended"): Phase.ENDED,
     (Phase.RESTORING, "run ended"): Phase.ENDED,
@@ -44,12 +44,12 @@ def stops_soon(state: RunState) -> bool:
     return state.verdict is Verdict.STOP
 
 
-def end_group(turn: Turn, trigger: str, graceful: bool) -> None:
+def end_attempt(turn: Turn, trigger: str, graceful: bool) -> None:
     move(turn, trigger)
-    turn.change_attempt(handover=None, suspect=None)
-    turn.do(do.StopGroup(turn.state.generation, graceful))
+    turn.change_attempt(handover=None, suspect=None, regroup=None)
+    turn.do(do.StopAttempt(turn.state.generation, graceful))
     stopped = (timers.stopped(rank) for rank, known in enumerate(turn.state.ranks) if known.stopped)
-    watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE)
+    watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE, timers.REGROUP)
     turn.do(*(do.CancelTimer(timer) for timer in (*watches, *stopped)))
 
 

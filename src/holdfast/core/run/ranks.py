@@ -28,6 +28,7 @@ class Rank(Struct, frozen=True):
     reports: int = 0
     seen: float = 0.0  # when it last made progress
     stopped: bool = False
+    armed: bool = False  # it can do its step again when a peer is lost
 
 
 class Ranks:
@@ -127,7 +128,10 @@ class RankSet(Struct, frozen=True):
 
     @classmethod
     def of(cls, *ranks: int) -> RankSet:
-        return cls(sum(1 << rank for rank in set(ranks)))
+        bits = 0
+        for rank in ranks:
+            bits |= 1 << rank
+        return cls(bits)
 
     def __or__(self, other: RankSet) -> RankSet:
         return RankSet(self.bits | other.bits)

@@ -12,7 +12,7 @@ from holdfast.core.failures import Evidence
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import failing, timers
-from holdfast.core.run.phases import end_group, stops_soon
+from holdfast.core.run.phases import end_attempt, stops_soon
 from holdfast.core.run.state import Handover, HandoverReason, Phase, RankStatus, Verdict
 from holdfast.core.run.turn import Turn
 
@@ -38,7 +38,7 @@ def consider_resize(turn: Turn) -> None:
 
 def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
     state = turn.state
-    if not event.ranks or not state.group_lives:
+    if not event.ranks or not state.attempt_lives:
         return f"{event.node} will go, and is not in use"
     known = state.handover
     if known is not None and known.reason is HandoverReason.STOP:
@@ -53,7 +53,7 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
 
 
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
-    """A point that was fixed before counts no more: who waits there goes on to the next one."""
+    """A point that was fixed before counts no more: who waits there continues to the next one."""
     number = 1 if turn.state.handover is None else turn.state.handover.number + 1
     turn.change_attempt(handover=structs.replace(handover, number=number))
     asked = do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s, number)
@@ -67,33 +67,33 @@ def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     if handover is None or (event.generation, event.number) != (turn.state.generation, handover.number):
         return "nobody waits for that any more"
     turn.change_attempt(handover=structs.replace(handover, index=event.index))
-    return f"the group ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
+    return f"the attempt ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
 
 
 def hand_over(turn: Turn) -> None:
     """When the checkpoint is whole that all ranks wait at."""
     state = turn.state
-    if state.handover is None or state.handover.index is None or not state.group_lives:
+    if state.handover is None or state.handover.index is None or not state.attempt_lives:
         return
     if any(p.index >= state.handover.index and state.is_whole(p) for p in state.pending.values()):
         turn.do(do.Decide(ev.HandedOver(state.generation, state.handover.reason)))
 
 
 def handed_over(turn: Turn, event: ev.HandedOver) -> str:
-    if event.generation != turn.state.generation or not turn.state.group_lives:
-        return "that group is gone"
+    if event.generation != turn.state.generation or not turn.state.attempt_lives:
+        return "that attempt is gone"
     verdict = Verdict.STOP if event.reason is HandoverReason.STOP or stops_soon(turn.state) else Verdict.RETRY
     turn.record(verdict=verdict)
-    end_group(turn, "handed over", graceful=False)
-    return f"group {event.generation} hands over: {event.reason.value}"
+    end_attempt(turn, "handed over", graceful=False)
+    return f"attempt {event.generation} hands over: {event.reason.value}"
 
 
 def handover_is_late(turn: Turn) -> None:
     handover = turn.state.handover
-    if handover is None or not turn.state.group_lives:
+    if handover is None or not turn.state.attempt_lives:
         return
     if handover.reason is HandoverReason.STOP:
-        end_group(turn, "stop asked", graceful=True)
+        end_attempt(turn, "stop asked", graceful=True)
     elif handover.reason is HandoverReason.PREEMPTION:
         message = "its node goes, and no checkpoint came in time"
         evidence = Evidence(preempted=True, message=message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.run import checkpointing, failing, scaling, timers
+from holdfast.core.run import checkpointing, failing, memory, scaling, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_run, is_over, move
@@ -48,7 +48,7 @@ def in_doubt_s(durable: Durable, event: ev.DriverStarted) -> dict[str, float]:
 
 def node_clear(turn: Turn, event: ev.NodeClear) -> str:
     doubt_is_over(turn, frozenset({event.node}))
-    return f"nothing of an earlier group lives on {event.node}"
+    return f"nothing of an earlier attempt lives on {event.node}"
 
 
 def doubt_is_over(turn: Turn, nodes: frozenset[str]) -> None:
@@ -62,7 +62,9 @@ def doubt_is_over(turn: Turn, nodes: frozenset[str]) -> None:
 
 
 def restore(turn: Turn) -> None:
-    turn.change(verified=None)
+    turn.change(verified=None, recalled=None)
+    if memory.recall(turn):
+        return
     if turn.state.offer_to_verify is not None:
         turn.do(do.Verify(turn.state.offer_to_verify))
     elif turn.state.offer is None and turn.state.phase is Phase.RESTORING:
@@ -72,8 +74,13 @@ def restore(turn: Turn) -> None:
 def reconsider(turn: Turn, was: RunState) -> None:
     """What the next group was to start from may be lost before that starts, or come to be in storage."""
     waits = turn.state.phase is was.phase and was.phase in (Phase.RESTORING, Phase.WAITING)
+    if not waits or is_over(turn.state):
+        return
     lost = turn.state.offer is None and was.offer is not None
-    if waits and not is_over(turn.state) and (lost or turn.state.offer_to_verify != was.offer_to_verify):
+    changed = turn.state.offer_to_verify != was.offer_to_verify
+    if turn.state.memory is not None or was.memory is not None:  # which other checkpoint lies below it is no matter
+        changed = (turn.state.memory, turn.state.world_size) != (was.memory, was.world_size)
+    if lost or changed:
         restore(turn)
 
 
@@ -81,9 +88,17 @@ def verified(turn: Turn, event: ev.Verified) -> str:
     if turn.state.phase not in (Phase.RESTORING, Phase.WAITING) or turn.state.offer_to_verify != event.id:
         return "nobody waits for that verification any more"
     turn.change(verified=event.id)
-    if turn.state.phase is Phase.RESTORING:
+    if turn.state.phase is Phase.RESTORING and turn.state.memory is None:
         _proceed(turn)
     return f"{event.id} is intact"
+
+
+def recalled(turn: Turn, event: ev.Recalled) -> str:
+    if not memory.recalled(turn, event):
+        return "nobody waits for that snapshot any more"
+    if turn.state.phase is Phase.RESTORING:
+        _proceed(turn)
+    return f"step {event.step} is in memory where it is needed"
 
 
 def damaged(turn: Turn, event: ev.Damaged) -> str:
@@ -98,7 +113,7 @@ def damaged(turn: Turn, event: ev.Damaged) -> str:
 def adopted(turn: Turn, event: ev.Adopted) -> str:
     before = tuple(c for c in turn.state.checkpoints if c.report < event.record.report)
     turn.record(checkpoints=(*before, event.record), streak=0)
-    return f"the run goes on from {event.record.id}, which another run made"
+    return f"the run resumes from {event.record.id}, which another run made"
 
 
 def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
@@ -111,7 +126,7 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
 
 
 def _proceed(turn: Turn) -> None:
-    delay = backoff_s(turn.state.durable)
+    delay = 0.0 if memory.has_progressed(turn.state) else backoff_s(turn.state.durable)
     if delay > 0:
         move(turn, "back off")
         turn.do(do.SetTimer(timers.BACKOFF, delay))
@@ -130,7 +145,8 @@ def start(turn: Turn) -> None:
     state, offer = turn.state, turn.state.offer
     if is_over(state):
         return
-    if offer is not None and offer.id != state.verified:
+    unverified = state.memory != state.recalled if state.memory else offer is not None and offer.id != state.verified
+    if unverified:
         turn.do(do.SetTimer(timers.BACKOFF, state.spec.backoff_s))
         return
     if state.doubted:
@@ -139,15 +155,14 @@ def start(turn: Turn) -> None:
     if state.world_size is None:
         _wait_for_capacity(turn)
         return
-    resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
-    turn.do(do.Decide(ev.GroupStarted(state.generation + 1, state.world_size, resume, base)))
+    turn.do(do.Decide(memory.next_group(state, state.generation + 1, state.world_size)))
 
 
 def _wait_for_nodes(turn: Turn) -> None:
     if turn.state.phase is Phase.RESTORING:
         move(turn, "nodes in doubt")
         nodes = ", ".join(sorted(place.partition("@")[0] for place in turn.state.doubted))
-        turn.do(do.Warn(f"waiting until no worker of the last group can be left on {nodes}, which did not come back"))
+        turn.do(do.Warn(f"waiting until no worker of the last attempt can be left on {nodes}, which did not come back"))
 
 
 def _wait_for_capacity(turn: Turn) -> None:

@@ -66,8 +66,9 @@ class RunSpec(Struct, frozen=True):
     hang_timeout_s: float = 0.0
     learns_hangs: bool = False  # without a time-out of its own, from the run's own pace
     stopped_grace_s: float = 2.0
+    regroup_timeout_s: float = 0.0  # for the survivors of a lost rank and its replacement to be one group again
     missing_warning_s: float = 30.0
-    remote: bool = False  # storage is far away: checkpoints are uploaded behind training before they are committed
+    remote: bool = False  # storage is remote: checkpoints are uploaded behind training before they are committed
     sync_period_s: float = 0.0  # how long a whole checkpoint may wait for its upload
     lease_s: float = 0.0  # how long workers across a network may live on after their driver
 
@@ -109,6 +110,26 @@ class Pending(Struct, frozen=True):
         return self.uploading and self.uploaded == self.staged
 
 
+class Snapshot(Struct, frozen=True):
+    """A state in the memory of nodes: every rank of an attempt had completed this step, and of each piece a copy is
+    there, as far as is known."""
+
+    generation: int
+    step: int
+    report: int  # the run's report number that it was taken behind
+    world_size: int
+    moves: bool = True  # another number of workers can resume from it
+
+
+class Tier(str, Enum):
+    """Where an attempt took its state from."""
+
+    NONE = ""  # the beginning
+    MEMORY = "memory"  # of its own nodes
+    PEER = "peer memory"  # some of it was another node's
+    CHECKPOINT = "checkpoint"
+
+
 class Failure(Struct, frozen=True):
     """The first failure of a group; what its peers suffered after it is not counted."""
 
@@ -136,6 +157,22 @@ class Handover(Struct, frozen=True):
     index: int | None = None  # not known before all ranks know
     due: float | None = None  # when the first of the nodes goes
     number: int = 1  # of the group's notices, each of which takes the place of the one before
+
+
+class RankStanding(Struct, frozen=True):
+    """Where a rank is that waits for its peers."""
+
+    steps: int  # that it has completed
+    reports: int
+    joins: bool = False  # it takes the place of a rank that was lost, and has no state
+
+
+class Regroup(Struct, frozen=True):
+    """Survivors keep their processes, and wait until the ranks that were lost are replaced."""
+
+    number: int  # of the attempt's replacements
+    lost: frozenset[int] = frozenset()
+    asked: dict[int, RankStanding] = {}  # the ranks that wait
 
 
 class Verdict(str, Enum):
@@ -193,6 +230,9 @@ class Attempt(Struct, frozen=True):
     pending: dict[int, Pending] = {}  # its checkpoints, by index
     names: frozenset[str] = frozenset()  # ids that its checkpoints got, which no other may get
     given_up: frozenset[int] = frozenset()  # reports that storage failed on; never committed in part
+    regroup: Regroup | None = None  # lost ranks are being replaced
+    regroups: int = 0  # how many ranks were
+    regrouped_at: int = -1  # the last step that was complete then
     missed: Pending | None = None  # the newest checkpoint that nodes have lost since it started
 
 
@@ -202,6 +242,10 @@ class RunState(Struct, frozen=True):
     durable: Durable = Durable()
     attempt: Attempt | None = None
     phase: Phase = Phase.IDLE
+    snapshot: Snapshot | None = None  # the newest, of this attempt or of one before it that was resumed from
+    recalled: Snapshot | None = None  # it is intact, and where the next group needs it
+    is_moved: bool = False  # some of that had to come from other nodes
+    began_at: tuple[int, int] | None = None  # the snapshot that the last group resumed from
     verified: str | None = None  # what the next group may start from, as far as it has been looked at
     capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
     lacking: bool = False  # the next group waits for capacity
@@ -269,6 +313,15 @@ class RunState(Struct, frozen=True):
         return CheckpointRecord(staged.id, staged.report)
 
     @property
+    def memory(self) -> Snapshot | None:
+        """The snapshot that the next group resumes from; None if the durable checkpoint is newer, or if the snapshot
+        does not fit the next group."""
+        kept, size = self.snapshot, self.world_size
+        if kept is None or size is None or (self.offer is not None and self.offer.report > kept.report):
+            return None
+        return kept if kept.moves or kept.world_size == size else None
+
+    @property
     def offer_to_verify(self) -> str | None:
         """Unless it is lost on its nodes and not committed yet: then nobody can tell."""
         lost = {pending.id for pending in self.carried if pending.lost}
@@ -287,14 +340,14 @@ class RunState(Struct, frozen=True):
         return room if room >= least else None
 
     @property
-    def group_lives(self) -> bool:
+    def attempt_lives(self) -> bool:
         return self.phase in (Phase.STARTING, Phase.RUNNING)
 
     @property
     def minds_lost_nodes(self) -> bool:
         """Whether the loss of a node of the group ends it, or may be what has ended it. A group is not gone before
         each of its nodes has said so or is lost, so nothing has to wait for that."""
-        return self.group_lives or (self.phase is Phase.STOPPING and self.durable.charge is not None)
+        return self.attempt_lives or (self.phase is Phase.STOPPING and self.durable.charge is not None)
 
     def is_whole(self, pending: Pending) -> bool:
         """Whether nothing of it is missing any more, and all of it is hashed."""

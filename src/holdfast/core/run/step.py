@@ -1,6 +1,6 @@
 """The run's machine: ``step(state, event, now) -> (state, commands, reason)``.
 
-All that decides how a run goes on is in core/, each subject in a file of its own; here is which event goes where.
+All that decides how a run continues is in core/, each subject in a file of its own; here is which event goes where.
 What must survive the driver changes only by durable events. A decision taken on volatile ones (a time-out, say) is
 therefore itself an event: the machine asks for it with ``Decide``, and acts when it comes back, journalled.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core.run import checkpointing, ending, failing, group, hanging, scaling, starting
+from holdfast.core.run import checkpointing, ending, failing, group, hanging, memory, regrouping, scaling, starting
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Durable, Phase, RunState
@@ -69,7 +69,7 @@ def _rest_is_over(turn: Turn, node: str) -> None:
 
 
 def _report_is_missing(turn: Turn, index: int) -> None:
-    if index in turn.state.pending and turn.state.group_lives:
+    if index in turn.state.pending and turn.state.attempt_lives:
         group.warn_of_missing(turn, index)
 
 
@@ -80,6 +80,7 @@ _TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
     TimerKind.STOPPED: hanging.stopped_for_long,
     TimerKind.HANG: lambda turn, _: _look_for_hangs(turn),
     TimerKind.STACKS: lambda turn, _: hanging.condemn(turn, -1),
+    TimerKind.REGROUP: lambda turn, _: regrouping.is_late(turn),
     TimerKind.HANDOVER: lambda turn, _: scaling.handover_is_late(turn),
     TimerKind.RESIZE: lambda turn, _: scaling.consider_resize(turn),
     TimerKind.REST: _rest_is_over,
@@ -98,8 +99,15 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.UploadFailed: failing.upload_failed,
     ev.StorageLags: checkpointing.storage_lags,
     ev.StagedLost: starting.staged_lost,
+    ev.SnapshotTaken: memory.snapshot_taken,
+    ev.SnapshotLost: memory.snapshot_lost,
+    ev.Recalled: starting.recalled,
     ev.WorkerReturned: group.worker_returned,
-    ev.WorkerFailed: failing.worker_failed,
+    ev.WorkerFailed: regrouping.worker_failed,
+    ev.WorkerArmed: regrouping.worker_armed,
+    ev.RegroupAsked: regrouping.asked,
+    ev.Regrouped: regrouping.regrouped,
+    ev.RegroupFailed: regrouping.failed,
     ev.StacksTaken: hanging.stacks_taken,
     ev.Capacity: starting.capacity,
     ev.CapacityLacking: starting.capacity_lacking,
@@ -109,7 +117,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.HandoverSet: scaling.handover_set,
     ev.HandedOver: scaling.handed_over,
     ev.WorkerStopped: hanging.worker_stopped,
-    ev.GroupGone: group.gone,
+    ev.AttemptGone: group.gone,
     ev.Committed: checkpointing.committed,
     ev.CommitFailed: failing.storage_failed,
     ev.Verified: starting.verified,

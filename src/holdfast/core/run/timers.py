@@ -13,6 +13,7 @@ class TimerKind(str, Enum):
     START = "start"  # for all ranks to enter the train function
     STOPPED = "stopped"  # for a rank that was stopped
     HANG = "hang"  # for the next report
+    REGROUP = "regroup"  # for survivors and replacements to be one group
     STACKS = "stacks"  # for what the ranks of a hang are doing
     HANDOVER = "handover"  # for the checkpoint before a node is taken away
     RESIZE = "resize"  # before the number of workers may change again
@@ -31,6 +32,7 @@ DOUBT = Timer(TimerKind.DOUBT)
 START = Timer(TimerKind.START)
 HANG = Timer(TimerKind.HANG)
 STACKS = Timer(TimerKind.STACKS)
+REGROUP = Timer(TimerKind.REGROUP)
 HANDOVER = Timer(TimerKind.HANDOVER)
 RESIZE = Timer(TimerKind.RESIZE)
 SYNC = Timer(TimerKind.SYNC)

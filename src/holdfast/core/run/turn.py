@@ -60,12 +60,14 @@ class Turn:
         """Put a checkpoint's new state in the place of its old one."""
         if any(p.id == pending.id for p in self.state.carried):
             self.change(carried=tuple(pending if p.id == pending.id else p for p in self.state.carried))
+        elif pending.index in self.state.pending:
+            self.change_attempt(pending={**self.state.pending, pending.index: pending})
         else:
             known = {**self.state.pending, pending.index: pending}
             self.change_attempt(pending=dict(sorted(known.items())))
 
     def drop_pending(self, pending: Pending) -> None:
-        """It is committed, or given up. Who waited for it goes on, and has not hung meanwhile."""
+        """It is committed, or given up. Who waited for it continues, and has not hung meanwhile."""
         for rank in pending.awaited_by if self.is_of_the_attempt(pending.generation) else ():
             self.set_rank(rank, seen=self.now)
         self.change(carried=tuple(p for p in self.state.carried if p.id != pending.id))

@@ -136,7 +136,7 @@ class AgentProcess:
             self._take_note(message)
             deliver(message)
 
-        self._link.serve(inbox, heed)
+        self._link.converse(inbox, heed)
 
     def _take_note(self, message: wire.Message, run: int = 0) -> None:
         match message:
@@ -153,7 +153,7 @@ class AgentProcess:
             case wire.RunClosed(number):
                 for key in [key for key in self._workers if key[0] == number]:
                     del self._workers[key]
-            case wire.Reports() if not self._has_reported:
+            case wire.Reports() | wire.NodeNews() if not self._has_reported:
                 self._has_reported = True
                 self._warm_the_seed()
 
@@ -189,7 +189,7 @@ class AgentProcess:
 
     def await_end(self, is_lost: Callable[[], bool]) -> None:
         """When this returns, all is gone. A process that hangs in the kernel, where it cannot be killed, is waited for
-        as long as the run goes on; else the agent has ended what was below it."""
+        as long as the run continues; else the agent has ended what was below it."""
         if self._link is not None and not self._killed:
             self._await_own_end(self._link)
         self._tree.kill()

@@ -163,7 +163,7 @@ class LocalCluster:
         """Nodes may join at any time."""
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> ClusterSession:
-        """An agent for the run on each node, and on those that are added while it goes on."""
+        """An agent for the run on each node, and on those that are added while it continues."""
         with self._lock:
             if self._closed:
                 raise ValueError("the cluster is closed: keep the LocalCluster open until fit() ends")

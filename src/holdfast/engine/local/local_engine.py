@@ -17,7 +17,7 @@ class LocalEngine(LocalCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self._gpus = _gpus_to_be_seen()
+        self._gpus = gpus_to_be_seen()
         self.add_node(cpus=math.inf, gpus=self._gpus, node_id=NODE)
 
     def check(self, gpus: float) -> None:
@@ -28,7 +28,7 @@ class LocalEngine(LocalCluster):
             )
 
 
-def _gpus_to_be_seen() -> int:
+def gpus_to_be_seen() -> int:
     there = len(glob.glob("/dev/nvidia[0-9]*"))
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is None or not there:

@@ -106,7 +106,7 @@ def _look_at(address: str) -> None:
         raise _by_client()
     why = why_unreachable(address) if address not in ("", "auto", "local") else ""
     if why:
-        print(f"holdfast: no Ray cluster answers at {address}: {why}. Ray goes on trying for a while", file=sys.stderr)
+        print(f"holdfast: no Ray cluster answers at {address}: {why}. Ray keeps trying for a while", file=sys.stderr)
 
 
 def _by_client() -> ValueError:

@@ -1,6 +1,6 @@
 """Ray Data for workers, which are no processes of Ray's.
 
-The driver splits a dataset anew for each group of workers. The actor of a node runs the iterators of its ranks, with
+The driver splits a dataset again for each group of workers. The actor of a node runs the iterators of its ranks, with
 all that Ray Data can do, and hands the batches to the workers.
 """
 
@@ -39,7 +39,7 @@ class Splits:
 
     def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
         """The pickled iterator of a rank of a group; ``nodes`` are our names of those that its ranks are on. The first
-        rank that has lost its iterator has the dataset split anew, for all of them."""
+        rank that has lost its iterator has the dataset split again, for all of them."""
         if generation != self._generation:
             self.close()
             self._generation = generation

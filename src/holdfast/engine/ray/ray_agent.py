@@ -85,7 +85,7 @@ class RayAgent:
         link.send(self._configured(about))
         self._link = link
         if not self._killed:
-            link.serve(inbox, deliver)
+            link.converse(inbox, deliver)
 
     def _open_door(self) -> AgentListener:
         return AgentListener(own_address())

@@ -77,7 +77,7 @@ class RayMember(Member):
             self.is_busy = False
         if isinstance(message, wire.NodeReady):
             self.is_doubted, self._told = False, ""
-        if isinstance(message.message if isinstance(message, wire.OfRun) else message, wire.Reports):
+        if isinstance(message.message if isinstance(message, wire.OfRun) else message, wire.Reports | wire.NodeNews):
             self._has_reported.set()
         super()._pass_on(message)
 

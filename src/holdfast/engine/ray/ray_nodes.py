@@ -31,7 +31,7 @@ def look() -> dict[str, RayNode]:
     if any(node["NodeID"] == own and not node["Alive"] for node in nodes):
         raise LeftClusterError(
             "Ray has lost the node that the script is on, and with it all that the script had on the cluster: run the "
-            "script again, and it goes on from the last checkpoint"
+            "script again, and it resumes from the last checkpoint"
         )
     return {node["NodeID"]: _node(node, draining) for node in nodes if node["Alive"]}
 

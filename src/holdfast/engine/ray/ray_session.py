@@ -45,6 +45,8 @@ class RaySession:
         self._demand, self._configure, self._inbox = demand, configure, inbox
         self._members: dict[str, RayMember] = {}  # by our name of the node
         self._alive: dict[str, RayNode] = {}  # by Ray's
+        self._idle_since: dict[str, float] = {}  # members that have no room of ours
+        self._leaving: dict[str, threading.Thread] = {}  # nodes whose agents end because nobody needs them
         self._drained: set[str] = set()
         self._over = threading.Event()
         self._has_reported = threading.Event()  # some worker
@@ -97,13 +99,13 @@ class RaySession:
         self._over.set()
         self._soon.set()
         self._looks_no_more.wait(_ENDED_WITHIN_S)  # it may be asking a cluster that has gone
+        for leaving in list(self._leaving.values()):
+            leaving.join(2 * _ENDED_WITHIN_S)
         members = list(self._members.values())
         for member in members:
             member.shut_down()
         for member in members:
-            if not member.join(_ENDED_WITHIN_S):
-                member.remove()
-                member.join(_ENDED_WITHIN_S)
+            _end(member)
         for member in members:
             try:
                 member.end_actor()
@@ -159,7 +161,7 @@ class RaySession:
             self._asked_at = time.monotonic()
         seats = self._seats.by_node()
         for held in [self._alive[ray_id] for ray_id in self._seats.nodes() if ray_id in self._alive]:
-            if held.name not in self._members and held.drain_by is None:
+            if held.name not in {*self._members, *self._leaving} and held.drain_by is None:
                 self._add(held)
         for node in self._reserve(seats) if self._looked.is_set() else ():
             self._add(node)
@@ -168,12 +170,36 @@ class RaySession:
             self._tell_of_draining(member)
         if isinstance(self._seats, TrialGrants):
             self._seats.were_shown({member.ray_id for member in self._members.values() if member.is_ready})
+            self._leave_idle_nodes(self._seats.nodes())
         if sum(map(len, seats.values())) >= self._demand.most:
             self._looked.set()
         if time.monotonic() > self._explain_at:
             self._explain_at = math.inf
             if isinstance(self._seats, WorkerGrants) and not self._seats.has_begun:
                 print(f"holdfast: {why_waiting(self._demand)}", file=sys.stderr)
+
+    def _leave_idle_nodes(self, held: set[str]) -> None:
+        """An agent is an actor, which keeps the autoscaler from taking its node for idle."""
+        now = time.monotonic()
+        for name, member in list(self._members.items()):
+            if member.ray_id in held or not member.is_ready:
+                self._idle_since.pop(name, None)
+            elif now >= self._idle_since.setdefault(name, now) + self._demand.idle_s:
+                del self._members[name], self._idle_since[name]
+                thread = threading.Thread(target=self._let_go, args=(name, member), name=f"holdfast-leave-{name}")
+                self._leaving[name] = thread
+                thread.start()
+
+    def _let_go(self, name: str, member: RayMember) -> None:
+        """When it has gone, the node may have another agent."""
+        try:
+            _end(member)
+            member.end_actor()
+        except Exception as error:  # Ray ends it when this process does
+            log.debug("the cluster did not answer: %s", error)
+        self._inbox.put((name, wire.NodeLost(name)))
+        del self._leaving[name]
+        self._soon.set()
 
     def _reserve(self, seats: Mapping[str, list[wire.Seat]]) -> list[RayNode]:
         """Nodes to have an agent before there is room on them for us, so that it is ready when there is."""
@@ -209,3 +235,11 @@ class RaySession:
         member = self._members.get(node_id)
         node = self._alive.get(member.ray_id) if member is not None else None
         return node is not None and node.drain_by is None and not self._over.is_set()
+
+
+def _end(member: RayMember) -> None:
+    """In good order, or by force."""
+    member.shut_down()
+    if not member.join(_ENDED_WITHIN_S):
+        member.remove()
+        member.join(_ENDED_WITHIN_S)

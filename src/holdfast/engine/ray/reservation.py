@@ -47,7 +47,7 @@ class Reservation:
         return all(self.nodes)
 
     def avoids(self, nodes: Collection[str]) -> bool:
-        """Any of them. What Ray was asked for cannot be changed: it has to be asked anew."""
+        """Any of them. What Ray was asked for cannot be changed: it has to be asked again."""
         return not self._avoiding.isdisjoint(nodes)
 
     def look(self, alive: Collection[str]) -> None:

@@ -87,7 +87,7 @@ class WorkerGrants:
         self._groups += made
 
     def _together(self, doubted: Collection[str]) -> int:
-        """How many seats that are not granted yet have to be granted as a whole. A run that has none left begins anew;
+        """How many seats that are not granted yet have to be granted as a whole. A run that has none left begins again;
         where no two may share a node, those of a run that needs them all go together."""
         granted = self._granted(doubted)
         if not granted:

@@ -67,7 +67,7 @@ class ObjectStore(Protocol):
         """The same store with another limit on how long a call is tried."""
 
     def close(self) -> None:
-        """Give up what is under way: calls that wait for a retry raise at once."""
+        """Give up what is under way: calls that wait for a retry raise immediately."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """A local directory as an object store, by the store's ``Disk``: what is written is durable and whole.
 
-There is nothing to wait for, so there is no patience: an error of the disk is raised at once.
+There is nothing to wait for, so there is no patience: an error of the disk is raised immediately.
 """
 
 from __future__ import annotations

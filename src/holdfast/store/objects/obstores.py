@@ -223,5 +223,5 @@ def _check_process() -> None:
     elif _runtime_pid != os.getpid():
         raise StorageError(
             "An object store was used before this process was forked from its parent, and cannot be used here. Start "
-            "the process anew (spawn), or use the store first after the fork."
+            "the process with spawn instead of fork, or use the store first after the fork."
         )

@@ -53,7 +53,7 @@ def open_location(location: Location, patience_s: float) -> ObjectStore:
         return _open_fsspec(location, patience_s)
     from holdfast.store.objects.obstores import ObstoreObjects
 
-    store = location.filesystem if location.filesystem is not None else _build(location)
+    store = location.filesystem if location.filesystem is not None else build(location)
     return ObstoreObjects(store, str(location), prefix=location.key, patience_s=patience_s)
 
 
@@ -96,7 +96,8 @@ def _open_fsspec(location: Location, patience_s: float) -> ObjectStore:
     return FsspecObjects(filesystem, location.key, str(location), patience_s=patience_s)
 
 
-def _build(location: Location) -> Any:
+def build(location: Location) -> Any:
+    """The store of obstore for the whole bucket."""
     from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 

@@ -31,7 +31,7 @@ class Patience:
 
     def run(self, attempt: Callable[[], _T], judge: Callable[[Exception], StorageError]) -> _T:
         """What ``attempt`` returns. ``judge`` makes its exception one of ours; ``StorageUnavailableError`` and its
-        subclasses are tried again, all else is raised at once."""
+        subclasses are tried again, all else is raised immediately."""
         tries, began, delay = 0, 0.0, FIRST_DELAY_S
         while True:
             tries += 1

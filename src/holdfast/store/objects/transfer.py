@@ -1,4 +1,4 @@
-"""Large objects to and from files: parallel parts, bounded memory, and a download that goes on where it stopped.
+"""Large objects to and from files: parallel parts, bounded memory, and a download that resumes where it stopped.
 
 Beside a download's file are ``<name>.part``, its content so far, and ``<name>.parts``, which says what of it is there.
 A part is noted after its bytes were written, and both are trusted only within one boot of the machine: the page cache
@@ -109,7 +109,7 @@ class _Download:
         self._tag: str | None = None
 
     def run(self) -> bool:
-        """Whether the file is complete; if not, what was there is gone, and the next run begins anew."""
+        """Whether the file is complete; if not, what was there is gone, and the next run begins again."""
         with contextlib.ExitStack() as stack:
             with local("write", self._part):
                 there = self._resume()

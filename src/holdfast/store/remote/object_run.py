@@ -12,12 +12,12 @@ from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.metrics import parse_line, parse_lines
 from holdfast.store.objects.base import Level, ObjectInfo, ObjectStore
-from holdfast.store.remote import journal, runfile, sequence
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote import remote_journal, remote_runfile, sequence
 from holdfast.store.remote.fetch import get_all
-from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import Opened, RemoteLease, living_holder
 from holdfast.store.remote.parts import files_of
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_journal import RemoteJournal
+from holdfast.store.remote.remote_lease import Opened, RemoteLease, living_holder
 from holdfast.store.sealed import Damage
 
 _FIRST_PATIENCE_S = 10.0  # a wrong address or key is said soon
@@ -34,19 +34,19 @@ class ObjectRun(RunStore):
 
     def is_run(self) -> bool:
         level = self.objects.level()
-        return any(info.key == runfile.KEY for info in level.objects) or "journal" in level.directories
+        return any(info.key == remote_runfile.KEY for info in level.objects) or "journal" in level.directories
 
     def check_format(self) -> None:
         self.checkpoints.check_format()
 
     def read_identity(self) -> dict[str, Any]:
-        return runfile.read(self.objects)
+        return remote_runfile.read(self.objects)
 
     def write_identity(self, identity: dict[str, Any]) -> None:
-        runfile.write(self.objects, identity)
+        remote_runfile.write(self.objects, identity)
 
     def read_journal(self) -> tuple[list[Record], list[Damage]]:
-        return journal.read(self.objects)
+        return remote_journal.read(self.objects)
 
     def journal_files(self) -> str:
         count = len(self.objects.list(sequence.DIRECTORY))
@@ -96,6 +96,12 @@ class ObjectRun(RunStore):
                 with contextlib.suppress(ObjectMissingError):
                     yield self.objects.get(part.key)[start:]
             start = max(0, start - part.size)
+
+    def size(self, file: str) -> int:
+        return sum(part.size for part in self._parts(file))
+
+    def total_size(self, directory: str) -> int:
+        return sum(info.size for info in self.objects.list(f"{directory}/"))
 
     def read_backwards(self, file: str) -> Iterable[bytes]:
         return (self.objects.get(part.key) for part in reversed(self._parts(file)))

@@ -67,7 +67,7 @@ class Entry:
 
 
 @dataclass
-class Past:
+class StoredPast:
     """All that an object store knows of a run's history."""
 
     entries: list[Entry] = field(default_factory=list)
@@ -94,7 +94,7 @@ def parse_header(data: bytes, position: int) -> Header | None:
     return header if header is not None and header.first <= header.position == position else None
 
 
-def read(objects: ObjectStore) -> Past:
+def read(objects: ObjectStore) -> StoredPast:
     for _ in range(_TRIES):
         past = _read_once(objects, _places(objects.list(DIRECTORY)))
         if past is not None:
@@ -128,9 +128,9 @@ def _places(infos: Iterable[ObjectInfo]) -> dict[int, str]:
     return places | plain
 
 
-def _read_once(objects: ObjectStore, places: dict[int, str]) -> Past | None:
+def _read_once(objects: ObjectStore, places: dict[int, str]) -> StoredPast | None:
     """None if an object that counts is gone: it was merged into another one since the listing."""
-    past = Past(last=max(places, default=0))
+    past = StoredPast(last=max(places, default=0))
     found: list[tuple[Entry, bytes, Header | None]] = []
     ahead = sorted(places, reverse=True)
     limit = past.last + 1
@@ -151,7 +151,7 @@ def _read_once(objects: ObjectStore, places: dict[int, str]) -> Past | None:
     return past
 
 
-def _take_in(past: Past, entry: Entry, data: bytes, header: Header | None) -> None:
+def _take_in(past: StoredPast, entry: Entry, data: bytes, header: Header | None) -> None:
     head, _, lines = data.partition(b"\n")
     first_line = 2
     if header is None:
@@ -173,7 +173,7 @@ def _take_in(past: Past, entry: Entry, data: bytes, header: Header | None) -> No
     past.entries.append(entry)
 
 
-def _note_epoch(past: Past, record: Record) -> None:
+def _note_epoch(past: StoredPast, record: Record) -> None:
     if record.kind != EPOCH_BEGAN:
         return
     epoch, position = record.body.get("epoch"), record.body.get("position")
@@ -182,7 +182,7 @@ def _note_epoch(past: Past, record: Record) -> None:
         past.claims.add(position)
 
 
-def _check_order(past: Past) -> None:
+def _check_order(past: StoredPast) -> None:
     """Sort, drop what is there twice (the later object's counts), and name what is missing."""
     by_seq = {record.seq: record for record in past.records}
     past.records = [by_seq[seq] for seq in sorted(by_seq)]

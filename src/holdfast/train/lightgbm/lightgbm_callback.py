@@ -60,10 +60,11 @@ class LightGBMReportCallback:
 
 
 def _save(model: Any, path: str) -> None:
-    """Without the addresses of this attempt, which LightGBM writes among the parameters."""
+    """Without what belongs to this attempt, which LightGBM writes among the parameters: addresses, and its rounds."""
+    own = ("[machines:", "[local_listen_port:", "[num_iterations:")
     lines = model.model_to_string().splitlines(keepends=True)
     with open(path, "w", encoding="utf-8") as file:
-        file.writelines(line for line in lines if not line.startswith(("[machines:", "[local_listen_port:")))
+        file.writelines(line for line in lines if not line.startswith(own))
 
 
 RayTrainReportCallback = LightGBMReportCallback  # as a script that moves from Ray calls it

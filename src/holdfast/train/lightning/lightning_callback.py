@@ -50,8 +50,9 @@ class LightningReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
         path = os.path.join(os.path.dirname(str(trainer.ckpt_path)), _random_file())
         if os.path.exists(path):
             self._random = torch.load(path, weights_only=True)
-            if isinstance(trainer.strategy, _WorkerStrategy):
-                trainer.strategy.resumed_random = self._random
+        if isinstance(trainer.strategy, _WorkerStrategy):
+            trainer.strategy.resumed_random = self._random
+            trainer.strategy.resumed_loaders = list(_fit_loop(checkpoint).get("combined_loader", ()))
         self._reported_step = checkpoint["global_step"]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -97,6 +98,11 @@ def fit(trainer: Any, *args: Any, **kwargs: Any) -> None:
         return
     with checkpoint.as_directory() as directory:
         trainer.fit(*args, **{**kwargs, "ckpt_path": os.path.join(directory, LightningReportCallback.CHECKPOINT_NAME)})
+
+
+def _fit_loop(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
+    return found
 
 
 def _random_file() -> str:

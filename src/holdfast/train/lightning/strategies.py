@@ -8,6 +8,7 @@ import torch
 
 from holdfast.train.api import get_context
 from holdfast.train.lightning.lightning_modules import LightningEnvironment, pl
+from holdfast.train.torch.elastic import ElasticLoader
 from holdfast.train.torch.loop import get_device
 from holdfast.train.torch.resumable import make_resumable
 
@@ -16,6 +17,7 @@ class _WorkerStrategy:
     """What the strategies have in common."""
 
     resumed_random: Any = None  # of this rank, from the checkpoint that training resumes from
+    resumed_loaders: list[Any] | None = None  # their states there, in Lightning's order
 
     @property
     def root_device(self) -> torch.device:
@@ -31,9 +33,18 @@ class _WorkerStrategy:
         trainer = self.lightning_module.trainer  # type: ignore[attr-defined]
         if trainer.state.fn != "fit":
             return loader
-        return make_resumable(
+        loader = make_resumable(
             loader, lambda: bool(trainer.fit_loop.epoch_loop.batch_progress.is_last_batch), self._take_random
         )
+        if self.resumed_loaders and hasattr(loader, "state_dict") and not trainer.sanity_checking:
+            self._resume_early(loader, self.resumed_loaders.pop(0))
+        return loader
+
+    def _resume_early(self, loader: object, state: Any) -> None:
+        """Lightning asks for the number of batches before it loads the loader's state. With another number of workers
+        that state says how large a batch is."""
+        if isinstance(loader, ElasticLoader):
+            loader.load_state_dict(state)
 
     def _take_random(self) -> Any:
         taken, self.resumed_random = self.resumed_random, None

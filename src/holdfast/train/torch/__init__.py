@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.train.torch.stream import ElasticStream
     from holdfast.train.torch.torch_checkpoint import TorchCheckpoint
     from holdfast.train.torch.torch_trainer import TorchTrainer
+    from holdfast.train.torch.train_state import TrainState
 
 __all__ = [
     "CheckpointConfig",
@@ -44,6 +45,7 @@ __all__ = [
     "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
+    "TrainState",
     "accelerate",
     "backward",
     "enable_reproducibility",
@@ -63,6 +65,7 @@ _MODULES = {
     "SeededDataset": "rng",
     "TorchCheckpoint": "torch_checkpoint",
     "TorchTrainer": "torch_trainer",
+    "TrainState": "train_state",
     "rng_state": "rng",
     "seed_rng": "rng",
     "set_rng_state": "rng",
@@ -77,6 +80,14 @@ def __getattr__(name: str) -> Any:
 
 prefork(
     TorchConfig.essential,
-    [__name__, f"{__name__}.loop", "holdfast.train.payload", "holdfast.train.api", "holdfast.train.collective"],
+    [
+        __name__,
+        f"{__name__}.loop",
+        f"{__name__}.train_state",
+        f"{__name__}.live_step",  # a replacement needs it immediately
+        "holdfast.train.payload",
+        "holdfast.train.api",
+        "holdfast.train.collective",
+    ],
     slow=PRELOAD,
 )

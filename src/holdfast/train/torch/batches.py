@@ -1,57 +1,13 @@
-"""Batches of tensors, however nested: collated, cast, and brought to a device ahead of their use."""
+"""A data loader whose batches are brought to a device ahead of their use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import default_collate
 
-
-def torch_collate(items: list[Any]) -> Any:
-    return default_collate(items)
-
-
-def torch_columns(batch: Any) -> Any:
-    """A dict of numpy arrays as one of tensors, without a copy where that can be; a single array as a tensor."""
-    if isinstance(batch, Mapping):
-        return {name: torch_columns(array) for name, array in batch.items()}
-    if batch.dtype.hasobject:  # a column of lists
-        return torch.stack([torch.as_tensor(item) for item in batch])
-    return torch.as_tensor(batch)
-
-
-def pinned(batch: Any) -> Any:
-    return _apply(batch, lambda tensor: tensor.pin_memory())
-
-
-def to_device(batch: Any, device: Any, non_blocking: bool = False) -> Any:
-    """The batch with each tensor on ``device``; what is no tensor stays as it is."""
-    return _apply(batch, lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-
-def to_dtypes(batch: Any, dtypes: Any) -> Any:
-    """The batch cast to one dtype, or each column that ``dtypes`` names cast to its own."""
-    if dtypes is None:
-        return batch
-    if isinstance(dtypes, Mapping):
-        if not isinstance(batch, Mapping):
-            raise TypeError(f"iter_torch_batches(dtypes={dtypes!r}): a dict needs items that are dicts; pass one dtype")
-        return {key: to_dtypes(value, dtypes.get(key)) for key, value in batch.items()}
-    return _apply(batch, lambda tensor: tensor.to(dtypes))
-
-
-def _apply(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    if isinstance(batch, torch.Tensor):
-        return change(batch)
-    if isinstance(batch, Mapping):
-        return {key: _apply(value, change) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_apply(value, change) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(_apply(value, change) for value in batch)
-    return batch
+from holdfast.data.tensors import apply_to_tensors, to_device
 
 
 class DeviceLoader:
@@ -92,5 +48,5 @@ class DeviceLoader:
         """The training stream waits for the copy, and the memory is not reused before it is done with it."""
         current = torch.cuda.current_stream(self.device)
         current.wait_stream(stream)
-        _apply(batch, lambda tensor: tensor.record_stream(current))
+        apply_to_tensors(batch, lambda tensor: tensor.record_stream(current))
         return batch

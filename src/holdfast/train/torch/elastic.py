@@ -1,5 +1,5 @@
 """``ElasticLoader``: what ``prepare_data_loader`` returns. It knows how much of the epoch was consumed, as a state that
-is the same on all ranks and that workers of any number can go on from."""
+is the same on all ranks and that workers of any number can resume from."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]
         self._keep_batch = keep_batch  # the global batch size that a state was saved with is gone on with
         self.weight = 1.0
         self.ends_step = True
+        self._before = (0, 0)  # where the cursor was before the current batch
         self.batch_size, self.drop_last = original.batch_size, original.drop_last
         self.collate_fn, self.generator = original.collate_fn, original.generator
         self.dataset, self.sampler = original.dataset, source
@@ -67,6 +68,11 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]
         values = (self.epoch, self.consumed, source.samples, source.seed, source.shuffle, self.global_batch_size)
         return dict(zip(_KEYS, values, strict=True))
 
+    def state_before_batch(self) -> dict[str, Any]:
+        """Where training was before the batch that it has at the moment: to take that batch again."""
+        epoch, consumed = self._before
+        return {**self.state_dict(), "epoch": epoch, "consumed": consumed}
+
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on where the state was saved, with however many workers there are now."""
         missing = [key for key in _KEYS if key not in state_dict]
@@ -102,6 +108,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]
         for part, batch in batches:
             self.weight = part.weight(source.rank, source.num_replicas)
             self.ends_step = part.is_last
+            self._before = (source.cursor.epoch, source.cursor.consumed)
             if part.is_last:
                 source.cursor.consumed = part.end
             yield batch

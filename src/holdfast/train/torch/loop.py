@@ -72,7 +72,7 @@ def prepare_data_loader(
 
     The returned loader takes this worker's share of every global batch: ``batch_size`` from each worker, or what an
     ``ElasticSampler`` or ``ElasticStream`` says. Put ``loader.state_dict()`` into the checkpoint, and
-    ``loader.load_state_dict(state)`` goes on after the last batch consumed, with the same global batch, whatever the
+    ``loader.load_state_dict(state)`` resumes after the last batch consumed, with the same global batch, whatever the
     number of workers is then: no sample is skipped or repeated. Each epoch has an order of its own, by the number that
     ``loader.set_epoch(epoch)`` (or ``loader.sampler.set_epoch``) is given; without, epochs count from 0. Every other
     option of the loader stays. A loader with a DistributedSampler, or over an IterableDataset, stays as it is.

@@ -70,7 +70,7 @@ class SeededDataset(Dataset):  # type: ignore[misc]
         pairs = [key if isinstance(key, tuple) else (0, key) for key in keys]
         if get_worker_info() is not None:
             return [self._sample(epoch, index) for epoch, index in pairs]
-        # In the process that trains, the numbers of the training itself go on as if nothing had been loaded.
+        # In the process that trains, the numbers of the training itself continue as if nothing had been loaded.
         before = random.getstate(), np.random.get_state(), torch.get_rng_state()
         try:
             return [self._sample(epoch, index) for epoch, index in pairs]

@@ -99,7 +99,7 @@ class ElasticSampler(DistributedSampler):  # type: ignore[misc]
             if state[name] != now:
                 raise ValueError(
                     f"load_state_dict(): it was saved with {name}={state[name]!r}, and now it is {now!r}, so the order "
-                    "of the samples is another one: go on with the dataset and options of then, or do not load the "
+                    "of the samples is another one: continue with the dataset and options of then, or do not load the "
                     "loader's state and begin a new epoch with set_epoch()"
                 )
 

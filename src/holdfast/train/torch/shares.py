@@ -1,7 +1,7 @@
 """How an epoch is cut into global batches, and a global batch into the parts of each rank. Pure arithmetic.
 
 Where global batches begin and end depends on the samples that are left and on the global batch size, never on the world
-size: that is why workers of any number can go on at any of these points. No global batch is larger than asked for, and
+size: so workers of any number can continue at any of these points. No global batch is larger than asked for, and
 only an epoch that is smaller has one below half of that: too little for a last one, which might leave ranks without a
 sample, is shared by the last two.
 """

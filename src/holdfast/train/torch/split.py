@@ -105,7 +105,7 @@ def _of_stream(loader: DataLoader[Any], stream: ElasticStream) -> Split:
     if options.pop("persistent_workers"):
         warn_once(
             "persistent workers of a stream",
-            "prepare_data_loader() starts the loader's workers anew in each epoch of an ElasticStream, because they "
+            "prepare_data_loader() starts the loader's workers again in each epoch of an ElasticStream, because they "
             "learn the epoch when they start: leave persistent_workers out",
         )
     return Split(DataLoader(**options, batch_size=None), stream, keep_batch)

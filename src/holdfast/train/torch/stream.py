@@ -1,7 +1,7 @@
 """``ElasticStream``: an iterable dataset, split among ranks by position.
 
 A stream can be split exactly only by reading it: every process that loads data reads all of it, keeps a global batch at
-a time, and takes its own samples. To go on within an epoch, what was consumed is skipped by the dataset's own ``skip``
+a time, and takes its own samples. To resume within an epoch, what was consumed is skipped by the dataset's own ``skip``
 if it has one, and read over if not.
 """
 

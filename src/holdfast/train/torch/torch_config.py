@@ -123,21 +123,28 @@ def _form_group(session: Session, config: TorchConfig, stack: ExitStack) -> Any:
     import torch
     import torch.distributed as dist
 
+    from holdfast.platform.sockets import open_sockets
+    from holdfast.train.torch import live_group
+
     timeout = timedelta(seconds=config.timeout_s)
     backend = config.backend or ("nccl" if session.devices else "gloo")
     if session.devices:
         torch.cuda.set_device(session.devices[0])
+    session.group_timeout_s = config.timeout_s
+    if session.joins:
+        return _stay_alone(session)
     if session.is_launched:
         dist.init_process_group(backend, timeout=timeout)
         return None
     host, port, store = None, 0, None
     if session.rank == 0:
-        host, port, store = _serve(session, timeout)
+        host, port, store = serve_store(session, timeout)
     if session.world_size > 1:
         host, port = session.request("broadcast", (host, port), config.timeout_s)
     if store is None:
         store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
     stack.enter_context(environment({"MASTER_ADDR": str(host), "MASTER_PORT": str(port)}))
+    before = open_sockets()
     dist.init_process_group(
         backend,
         store=dist.PrefixStore(f"gen{session.generation}", store),
@@ -145,8 +152,16 @@ def _form_group(session: Session, config: TorchConfig, stack: ExitStack) -> Any:
         world_size=session.world_size,
         timeout=timeout,
     )
+    live_group.remember_sockets(before)
     _await_all_formed(session, store)
     return store
+
+
+def _stay_alone(session: Session) -> None:
+    """This worker takes the place of a lost one: its peers train, and it joins them in ``TrainState.resume()``."""
+    from holdfast.train.torch import live_group
+
+    live_group.install(live_group.LiveGroup(session.rank, session.world_size, None))
 
 
 def _await_all_formed(session: Session, store: Any) -> None:
@@ -159,7 +174,7 @@ def _await_all_formed(session: Session, store: Any) -> None:
         store.set(_ALL_SEEN, "")
 
 
-def _serve(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
+def serve_store(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
     """A store on a socket of our own: bound to loopback on one machine, which the store by itself would not do."""
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""What loggers write for trials whose storage is far away: uploaded when a trial ends, and when the experiment does."""
+"""What loggers write for trials whose storage is remote: uploaded when a trial ends, and when the experiment does."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from holdfast.tune.experiment.trial_storage import JournalBatch
 
 class Untold(NamedTuple):
     trial: Trial
-    life: int  # it may begin anew before that is told
+    life: int  # it may begin again before that is told
     result: dict[str, Any] | None  # None for its end
 
 

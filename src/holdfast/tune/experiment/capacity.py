@@ -94,7 +94,9 @@ class NodeCapacity:
 
     is_granted = False
 
-    def __init__(self) -> None:
+    def __init__(self, of_this_machine: Mapping[str, float] | None = None) -> None:
+        """``of_this_machine``: what a node has that does not say itself how much it is."""
+        self._of_this_machine = of_this_machine or {}
         self._nodes: dict[str, NodeResources] = {}
         self._joining: set[str] = set()
 
@@ -156,9 +158,10 @@ class NodeCapacity:
 
     def ready(self, message: NodeReady) -> None:
         self._joining.discard(message.node_id)
-        cpus = float(os.cpu_count() or 1) if math.isinf(message.cpus) else message.cpus
-        has = {"CPU": cpus, "GPU": message.gpus}
-        self._nodes[message.node_id] = NodeResources(message.node_id, dict(has), has, [1.0] * math.ceil(message.gpus))
+        has = {"CPU": message.cpus, "GPU": message.gpus}
+        if math.isinf(message.cpus):
+            has |= {"CPU": float(os.cpu_count() or 1), **self._of_this_machine}
+        self._nodes[message.node_id] = NodeResources(message.node_id, dict(has), has, [1.0] * math.ceil(has["GPU"]))
 
     def seat(self, node: str, seats: Sequence[Any]) -> None:
         """Nobody else shares these nodes out."""

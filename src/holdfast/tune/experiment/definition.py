@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import random
 import socket
+import sys
 import uuid
 import warnings
 from collections.abc import Mapping
@@ -13,12 +13,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from holdfast.store.location import Location
+from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig
 from holdfast.train.scaling_config import ScalingConfig
+from holdfast.tune.experiment.same_experiment import keys_of, space_in_words
 from holdfast.tune.experiment.stored_definition import NotStorableError, described, made
 from holdfast.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from holdfast.tune.search.basic_variant import BasicVariantGenerator
-from holdfast.tune.search.searcher import Searcher
+from holdfast.tune.search.searcher import Searcher, taken_by
 from holdfast.tune.stopper import Stopper, as_stopper
 from holdfast.tune.tune_config import TuneConfig
 
@@ -28,7 +30,8 @@ _STORED = ("metric", "mode", "num_samples", "max_concurrent_trials")
 
 @dataclass(frozen=True)
 class Definition:
-    """``prefix`` begins the ids of all trials, ``seed`` governs what has no seed of its own; both are drawn once."""
+    """``prefix`` begins the ids of all trials, ``seed`` governs what has no seed of its own; both are drawn once.
+    ``start_from`` is a checkpoint for every trial's first start; it is not stored."""
 
     trainable_name: str
     param_space: Mapping[str, Any]
@@ -36,28 +39,33 @@ class Definition:
     run_config: RunConfig
     prefix: str = ""
     seed: int = 0
+    start_from: Checkpoint | None = None
+    code: str = ""  # the fingerprint of the trainable's
 
     def drawn(self) -> Definition:
-        return replace(self, prefix=uuid.uuid4().hex[:8], seed=random.SystemRandom().randrange(1 << 31))
+        """``random.seed`` and ``np.random.seed`` before ``fit()`` seed the search, as with Ray Tune."""
+        return replace(self, prefix=uuid.uuid4().hex[:8], seed=_drawn_seed())
 
     @property
     def stopper(self) -> Stopper:
         """A fresh one of all that may stop trials."""
         stop = self.run_config.stop
-        fresh = copy.deepcopy(stop) if isinstance(stop, Stopper) else stop
-        return as_stopper(fresh, self.tune_config.budget_s)
+        return as_stopper(stop.fresh() if isinstance(stop, Stopper) else stop, self.tune_config.budget_s)
 
     def scheduler(self) -> TrialScheduler:
         """A fresh one, to which the journal can be replayed."""
-        scheduler = copy.deepcopy(self.tune_config.scheduler) or FIFOScheduler()
-        scheduler.set_search_properties(self.tune_config.metric, self.tune_config.mode, seed=self.seed)
+        given = self.tune_config.scheduler
+        scheduler: TrialScheduler = FIFOScheduler() if given is None else given.fresh()
+        seed = taken_by(scheduler.set_search_properties, {"seed": self.seed})
+        scheduler.set_search_properties(self.tune_config.metric, self.tune_config.mode, **seed)
         return scheduler
 
     def searcher(self) -> Searcher:
         config = self.tune_config
-        searcher = copy.deepcopy(config.search_alg) or BasicVariantGenerator()
+        searcher: Searcher = BasicVariantGenerator() if config.search_alg is None else config.search_alg.fresh()
+        spec = {"num_samples": config.num_samples, "seed": self.seed}
         takes = searcher.set_search_properties(
-            config.metric, config.mode, self.param_space, num_samples=config.num_samples, seed=self.seed
+            config.metric, config.mode, self.param_space, **taken_by(searcher.set_search_properties, spec)
         )
         if not takes and isinstance(searcher, BasicVariantGenerator):
             raise ValueError("TuneConfig(search_alg=BasicVariantGenerator(...)): it was used by another experiment")
@@ -75,6 +83,11 @@ class Definition:
             return searcher.total_samples
         samples = self.tune_config.num_samples
         return float("inf") if samples < 0 else samples
+
+    @property
+    def has_own_directories(self) -> bool:
+        """Whether each trial runs in a working directory of its own."""
+        return self.tune_config.chdir_to_trial_dir and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0"
 
     @property
     def host(self) -> dict[str, Any]:
@@ -101,10 +114,14 @@ class Definition:
             "kind": KIND,
             "name": run.name,
             "trainable": self.trainable_name,
+            "code": self.code,
+            "keys": sorted(keys_of(self.param_space)),
+            "space": space_in_words(self.param_space),
             "prefix": self.prefix,
             "seed": self.seed,
             **{name: getattr(config, name) for name in _STORED},
             "time_budget_s": config.budget_s,
+            "chdir_to_trial_dir": config.chdir_to_trial_dir,
             "failure": asdict(run.failure_config),
             "checkpoint": asdict(run.checkpoint_config),
             "verbose": run.verbose,
@@ -139,6 +156,7 @@ def restored(
         tune_config = TuneConfig(
             **{name: identity[name] for name in _STORED},
             time_budget_s=identity["time_budget_s"],
+            chdir_to_trial_dir=identity.get("chdir_to_trial_dir", True),
             scheduler=made(stored["scheduler"]),
             search_alg=made(stored["search_alg"]),
         )
@@ -162,6 +180,14 @@ def restored(
         )
     run_config.move_to(location)
     return Definition(identity["trainable"], param_space, tune_config, run_config, identity["prefix"], identity["seed"])
+
+
+def _drawn_seed() -> int:
+    """From the script's generators, which it may have seeded: numpy's if it has seeded that one, else Python's."""
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None and hasattr(numpy, "get_bit_generator") and numpy.get_bit_generator().seed_seq is None:
+        return int(numpy.randint(1 << 31))  # what was seeded by hand has no sequence of its own
+    return random.randrange(1 << 31)
 
 
 def scaling_of(bundles: list[dict[str, float]]) -> ScalingConfig:

@@ -216,6 +216,8 @@ class ExperimentDriver:
             self._hear_reports(run)
             if run.is_over and run.is_gone and not run.said:
                 del self._runs[run.trial_id]
+                if run.exception is not None:
+                    self._experiment.failures[run.trial_id] = run.exception
                 self._happen(ev.RunGone(run.trial_id, run.failure(), run.was_stopped))
             elif run.engine.wants_capacity and not run.is_over:
                 self._starter.find_capacity(run)

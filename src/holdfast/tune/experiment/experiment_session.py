@@ -6,19 +6,24 @@ import contextlib
 import math
 import os
 import queue
+import sys
 from dataclasses import replace
 from typing import Any
 
 from holdfast import settings
 from holdfast.core.experiment.events import KINDS
 from holdfast.core.experiment.resumption import Resumption
+from holdfast.core.experiment.trial import ERROR
 from holdfast.driver.storage_place import storage_at
 from holdfast.engine.demand import Demand
 from holdfast.engine.engine_interface import Inbox
+from holdfast.engine.initial import local_resources
 from holdfast.errors import StorageError, StorageUnavailableError, TuneError
 from holdfast.objects.object_refs import open_session
+from holdfast.printable import printable_lines
 from holdfast.runs.past import IDENTITY
 from holdfast.runs.stored_run import StoredRun
+from holdfast.store import values
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.runfile import id_of
@@ -34,6 +39,7 @@ from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.experiment.live_experiment import ExperimentSpec, LiveExperiment
 from holdfast.tune.experiment.restore import replay
+from holdfast.tune.experiment.same_experiment import check_same, finished_text, resumed_text
 from holdfast.tune.experiment.shared_nodes import SharedNodes
 from holdfast.tune.experiment.stored_definition import missing_in
 from holdfast.tune.experiment.trial_names import TrialNames
@@ -45,6 +51,7 @@ from holdfast.tune.experiment.trials_display import make as make_display
 from holdfast.tune.experiment.user_policy import UserPolicy
 from holdfast.tune.logger import default_loggers
 from holdfast.tune.result_grid import ResultGrid
+from holdfast.tune.stopper import Stopper
 
 
 class ExperimentSession:
@@ -57,12 +64,16 @@ class ExperimentSession:
         location: Location,
         in_force: settings.Settings,
         resumption: Resumption,
+        *,
+        is_chosen: bool = False,
     ) -> None:
+        """``is_chosen``: a person named the stored experiment, and not only the same name."""
         self._definition, self._location = definition, location
         self._settings, self._resumption = in_force, resumption
         self._driver: ExperimentDriver | None = None
         self._runtime = TrialRuntime(trainable, definition, location, in_force)
         self._asked: tuple[int, bool] | None = None
+        self._is_chosen = is_chosen
 
     def prepare(self, engine: Any) -> None:
         engine.check(0.0)  # connects to a cluster, so that references that are sent now are good there
@@ -86,8 +97,11 @@ class ExperimentSession:
             self._experiment = self._live(definition)
             driver = self._driver = self._make_driver(definition, inbox, engine)
             driver.replay(records)
+            identity = {**definition.identity(), "id": self._id}
+            if known is not None and not self._is_chosen:
+                self._check_same(known, identity)
             self._check_configs()
-            self._identify(definition, known)
+            self._identify(identity, known)
             for found in damage:
                 self._listeners.warn(f"{found.path} is damaged ({found.where}): {found.what}")
             driver.begin(epoch)
@@ -101,12 +115,24 @@ class ExperimentSession:
         try:
             return driver.run()
         finally:
+            self._hand_back()
             self._records = self._storage.records
             self._storage.release()
 
+    def _hand_back(self) -> None:
+        """The script looks at the searcher, the scheduler and the stopper that it passed, and not at the copies of them
+        that have worked."""
+        config, policy, stop = self._definition.tune_config, self._experiment.policy, self._definition.run_config.stop
+        for given, worked in ((config.search_alg, policy.searcher), (config.scheduler, policy.scheduler)):
+            if given is not None:
+                given.take_state_of(worked)
+        if isinstance(stop, Stopper) and type(stop) is type(policy.stopper):
+            stop.take_state_of(policy.stopper)
+
     def demand(self) -> Demand:
         """What is asked of a cluster: room for trials, as they need it."""
-        return Demand(0, 0, runtime_env=self._definition.run_config.worker_runtime_env, by_request=True)
+        env, idle_s = self._definition.run_config.worker_runtime_env, self._settings.idle_node_s
+        return Demand(0, 0, runtime_env=env, by_request=True, idle_s=idle_s)
 
     def read(self) -> None:
         """The experiment as it is, without changing it."""
@@ -137,7 +163,7 @@ class ExperimentSession:
             mode=self._definition.tune_config.mode,
             statuses=results.statuses,
             reports=results.rows,
-            filesystem=self._location.filesystem,
+            filesystem=self._location,
         )
 
     def _known_identity(self, records: list[Record]) -> dict[str, Any] | None:
@@ -156,8 +182,7 @@ class ExperimentSession:
             raise TuneError(f"{self._location} is a training run, not an experiment: give another RunConfig(name=...)")
         return identity
 
-    def _identify(self, definition: Definition, known: dict[str, Any] | None) -> None:
-        identity = {**definition.identity(), "id": self._id}
+    def _identify(self, identity: dict[str, Any], known: dict[str, Any] | None) -> None:
         if known != identity:
             self._storage.write_identity(identity)
             self._storage.write([(IDENTITY, identity)], lambda: None)
@@ -171,7 +196,7 @@ class ExperimentSession:
             max_concurrent=config.max_concurrent_trials or 0,
             fail_fast=bool(definition.run_config.failure_config.fail_fast),
             host=definition.host,
-            total_resources={"CPU": float(os.cpu_count() or 1)},
+            total_resources={"CPU": float(os.cpu_count() or 1), **local_resources()},
         )
         creators = config.trial_name_creator, config.trial_dirname_creator
         policy = UserPolicy(
@@ -194,7 +219,7 @@ class ExperimentSession:
             run.progress_reporter,
             str(logs),
             display=_display(run, self._settings),
-            artifacts=Artifacts(*far) if self._storage.takes_uploads else None,
+            artifacts=Artifacts(*far) if self._storage.nodes_hold_files else None,
             quiet=run.verbose == 0,
             shows_output=run.verbose not in (0, 1),
             total_samples=definition.total_samples,
@@ -210,8 +235,20 @@ class ExperimentSession:
         self._experiment.stopper.use_clock(driver.elapsed)
         return driver
 
+    def _check_same(self, known: dict[str, Any], identity: dict[str, Any]) -> None:
+        state = self._experiment.state
+        given = values.decode(values.encode(identity))
+        differences = check_same(known, given, str(self._location), state.is_over)
+        name = self._definition.run_config.name
+        if differences:
+            self._listeners.warn(resumed_text(name, differences))
+        elif state.is_over:
+            failed = sum(trial.status == ERROR for trial in state.trials.values())
+            text = finished_text(name, str(self._location), len(state.trials), failed)
+            print(f"holdfast: {printable_lines(text)}", file=sys.stderr, flush=True)
+
     def _check_configs(self) -> None:
-        """What was not stored must be passed again before a trial that has it can go on."""
+        """What was not stored must be passed again before a trial that has it can continue."""
         for trial in self._experiment.get_live_trials():
             missing = missing_in(trial.config)
             if missing:

@@ -62,6 +62,7 @@ class Listeners:
         self._after_steps = [c for c in self._callbacks if _overrides(c, "on_step_end")]
         self._before_steps = [c for c in self._callbacks if _overrides(c, "on_step_begin")]
         self._artifacts = artifacts
+        self._is_over = False  # no trial runs any more
 
     def began(self, experiment: LiveExperiment) -> None:
         if self._artifacts is not None:
@@ -103,7 +104,7 @@ class Listeners:
             self._tell("on_checkpoint", trial, checkpoint=checkpoint)
 
     def exploited(self, trial: Trial) -> None:
-        """It goes on from another one's checkpoint."""
+        """It resumes from another one's checkpoint."""
         if self._experiment is not None:
             self._policies.add(_changes(self._experiment), trial.trial_id)
 
@@ -150,10 +151,10 @@ class Listeners:
         self._turns += 1
         for callback in self._after_steps:
             with _named(callback, "on_step_end"):
-                callback.on_step_end(self._turns, self._all)
+                callback.on_step_end(iteration=self._turns, trials=self._all)
         for callback in self._before_steps:
             with _named(callback, "on_step_begin"):
-                callback.on_step_begin(self._turns + 1, self._all)
+                callback.on_step_begin(iteration=self._turns + 1, trials=self._all)
         if self._display is not None:
             self._display.turned()
         self._report(done=False)
@@ -171,6 +172,7 @@ class Listeners:
     def finished(self, outcome: str, text: str) -> None:
         if self._experiment is None:
             return
+        self._is_over = True
         with contextlib.ExitStack() as closing:  # all of it, whoever fails
             if self._display is not None:
                 closing.callback(self._display.finish, outcome, text)
@@ -182,7 +184,7 @@ class Listeners:
 
     def _end(self, callback: Callback) -> None:
         with _named(callback, "on_experiment_end"):
-            callback.on_experiment_end(self._all)
+            callback.on_experiment_end(trials=self._all)
 
     def _report(self, done: bool) -> None:
         if self._reporter is None:
@@ -207,13 +209,14 @@ class Listeners:
             view = TrialForCallbacks(trial, home, local)
             if not trial.has_ended:
                 self._views[trial.trial_id] = view
+        view.is_stopped = self._is_over
         return view
 
     def _tell(self, hook: str, trial: Trial, **more: Any) -> None:
         view = self._view(trial)
         for callback in self._callbacks:
             try:  # and not ``with``: this is called for every result
-                getattr(callback, hook)(self._turns, self._all, view, **more)
+                getattr(callback, hook)(iteration=self._turns, trials=self._all, trial=view, **more)
             except Exception as error:
                 raise _failed(callback, hook, error) from error
 

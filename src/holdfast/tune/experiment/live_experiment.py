@@ -35,6 +35,7 @@ class LiveExperiment:
         counted = -1 if policy.gives_whole_configs else spec.num_samples
         limits = ExperimentLimits(counted, spec.max_concurrent, spec.fail_fast)
         self.state = ExperimentState(limits, spec.total_resources)
+        self.failures: dict[str, Exception] = {}  # of trials that failed under this driver
 
     def apply(self, event: ev.Event, now: float) -> list[do.Command]:
         self.state, commands, _reason = step(self.state, event, now, self.policy)

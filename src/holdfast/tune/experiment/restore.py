@@ -33,7 +33,8 @@ def entry_of(event: ev.Event, space: Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(event, (ev.Added, ev.Exploited)):
         event = structs.replace(event, config=config_to_store(event.config, space))
     if isinstance(event, ev.Added):
-        event = structs.replace(event, params=config_to_store(event.params, {}))
+        given = None if event.suggested is None else config_to_store(event.suggested, space)
+        event = structs.replace(event, params=config_to_store(event.params, {}), suggested=given)
     return core.entry_of(_with_requests(event, _to_store, space))
 
 
@@ -43,7 +44,8 @@ def event_of(kind: str, body: dict[str, Any], space: Mapping[str, Any]) -> ev.Du
         event = structs.replace(event, config=config_from_store(event.config, space))
     if isinstance(event, ev.Added):
         params = {**config_from_store(event.params, {}), **searched(space, event.config)}
-        event = structs.replace(event, params=params)
+        given = None if event.suggested is None else config_from_store(event.suggested, space)
+        event = structs.replace(event, params=params, suggested=given)
     changed: ev.DurableEvent | None = _with_requests(event, _from_store, space)
     return changed
 

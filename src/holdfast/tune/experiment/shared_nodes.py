@@ -14,6 +14,7 @@ from msgspec import structs
 
 from holdfast.driver.node_registry import place_of
 from holdfast.engine.engine_interface import Engine, EngineSession, Granting, Inbox
+from holdfast.engine.initial import local_resources
 from holdfast.tune.experiment.capacity import Bundles, NodeCapacity, Share, Shares, TrialCapacity
 from holdfast.tune.experiment.granted_capacity import GrantedCapacity
 from holdfast.wire import messages as wire
@@ -26,7 +27,7 @@ class SharedNodes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._session: EngineSession | None = None
-        self.capacity: TrialCapacity = NodeCapacity()
+        self.capacity: TrialCapacity = NodeCapacity(local_resources())
         self._nodes: dict[str, str] = {}  # that are ready; their places, if nothing of an earlier driver is left there
         self._parts: dict[int, TrialSession] = {}  # by the run's number
         self._shares: dict[int, Shares] = {}

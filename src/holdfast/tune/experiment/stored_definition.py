@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from holdfast.store import values
+from holdfast.store import typed_values as typed
 from holdfast.tune import schedulers, search, stopper
 from holdfast.tune.recorded import Recorded
 from holdfast.tune.space import domains
@@ -53,13 +53,15 @@ def described(value: Any, where: str) -> Any:
             raise NotStorableError(where)
         own = {f.name: described(getattr(value, f.name), where) for f in fields(value)}  # type: ignore[arg-type]
         return {_DOMAIN: type(value).__name__, **own}
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: described(item, f"{where}[{key!r}]") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [described(item, f"{where}[{number}]") for number, item in enumerate(value)]
-    if not _is_storable(value):
-        raise NotStorableError(where)
-    return value
+        items = [described(item, f"{where}[{number}]") for number, item in enumerate(value)]
+        return items if isinstance(value, list) else typed.describe_tuple(value, items, where)
+    try:
+        return typed.to_json(value)
+    except TypeError:
+        raise NotStorableError(where) from None
 
 
 def made(value: Any) -> Any:
@@ -73,46 +75,80 @@ def made(value: Any) -> Any:
         if _DOMAIN in value:
             own = {key: made(item) for key, item in value.items() if key != _DOMAIN}
             return _DOMAINS[value[_DOMAIN]](**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
+        if value.get(typed.TYPE) in ("tuple", "namedtuple"):
+            return typed.make_tuple(dict(value), made(value[typed.VALUE]))
+        if typed.TYPE in value:
+            return typed.from_json(dict(value))
         return {key: made(item) for key, item in value.items()}
     return [made(item) for item in value] if isinstance(value, list) else value
 
 
 def _classes() -> dict[str, type[Recorded]]:
-    from holdfast.tune.search import optuna
+    from holdfast.tune.search import ax, bayesopt, bohb, hyperopt, nevergrad, optuna, zoopt
 
-    modules = (schedulers, search, optuna, stopper)
+    modules = (schedulers, search, ax, bayesopt, bohb, hyperopt, nevergrad, optuna, zoopt, stopper)
     found = {name: kind for module in modules for name, kind in vars(module).items() if isinstance(kind, type)}
     return {name: kind for name, kind in found.items() if issubclass(kind, Recorded)}
-
-
-def _is_storable(value: Any) -> bool:
-    try:
-        values.encode(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 # Configurations
 
 
 def config_to_store(config: Mapping[str, Any], space: Any) -> dict[str, Any]:
-    """A trial's config, in which what cannot be stored is said by where in ``param_space`` it comes from."""
+    """A trial's config with the types of its values. What cannot be stored is said by where in ``param_space`` it comes
+    from."""
     return {key: _to_store(value, _below(space, key)) for key, value in config.items()}
 
 
 def _to_store(value: Any, node: Any) -> Any:
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: _to_store(item, _below(node, key)) for key, item in value.items()}
-    if isinstance(value, (list, tuple)) and not _is_storable(value):
-        return [_to_store(item, _below(node, number)) for number, item in enumerate(value)]
-    if _is_storable(value):
-        return value
+    try:
+        return typed.to_json(value)
+    except TypeError:
+        pass
     choices = _choices(node)
     if choices is not None:
-        place = next((number for number, choice in enumerate(choices) if choice is value), None)
-        return {_OF_SPACE: "choice", "number": place} if place is not None else {_OF_SPACE: "lost"}
-    return {_OF_SPACE: "constant"} if node is value or type(node) is type(value) else {_OF_SPACE: "lost"}
+        return _of_choices(value, choices)
+    if is_same(value, node):
+        return {_OF_SPACE: "constant"}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _to_store(item, _below(node, key)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_to_store(item, _below(node, number)) for number, item in enumerate(value)]
+        try:
+            return items if isinstance(value, list) else typed.describe_tuple(value, items, "")
+        except TypeError:
+            return {_OF_SPACE: "lost"}
+    is_constant = type(node) is type(value) and not isinstance(node, domains.Domain)
+    return {_OF_SPACE: "constant" if is_constant else "lost"}
+
+
+def _of_choices(value: Any, choices: list[Any]) -> dict[str, Any]:
+    """The place of what was chosen; of a choice with more to draw in it, what was drawn there."""
+    for number, choice in enumerate(choices):
+        if is_same(value, choice):
+            return {_OF_SPACE: "choice", "number": number}
+    for number, choice in enumerate(choices):
+        if isinstance(value, (dict, list, tuple)) and type(choice) is type(value):
+            within = _to_store(value, choice)
+            if '"lost"' not in repr(within).replace("'", '"'):
+                return {_OF_SPACE: "within", "number": number, "value": within}
+    return {_OF_SPACE: "lost"}
+
+
+def is_same(value: Any, other: Any) -> bool:
+    """Trees are built again with each config; what is in them is not."""
+    if value is other:
+        return True
+    if type(value) is not type(other):
+        return False
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(is_same(item, other[key]) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return len(value) == len(other) and all(map(is_same, value, other))
+    try:
+        return bool(value == other)
+    except (TypeError, ValueError, RuntimeError):  # arrays compare by element
+        return False
 
 
 def config_from_store(config: Mapping[str, Any], space: Any, path: str = "") -> dict[str, Any]:
@@ -125,12 +161,24 @@ def _from_store(value: Any, node: Any, path: str) -> Any:
         return [_from_store(item, _below(node, number), f"{path}/{number}") for number, item in enumerate(value)]
     if not isinstance(value, Mapping):
         return value
-    if _OF_SPACE not in value:
+    if _OF_SPACE in value:
+        return _of_space(value, node, path)
+    if typed.TYPE not in value:
         return config_from_store(value, node, f"{path}/")
-    choices = _choices(node)
-    if value[_OF_SPACE] == "choice" and choices is not None and value["number"] < len(choices):
-        return choices[value["number"]]
-    if value[_OF_SPACE] == "constant" and node is not None and choices is None:
+    try:
+        if value[typed.TYPE] in ("tuple", "namedtuple"):
+            return typed.make_tuple(dict(value), _from_store(value[typed.VALUE], node, path))
+        return typed.from_json(dict(value))
+    except typed.UnknownTypeError:
+        return Missing(path)
+
+
+def _of_space(value: Mapping[str, Any], node: Any, path: str) -> Any:
+    how, choices = value[_OF_SPACE], _choices(node)
+    if how in ("choice", "within") and choices is not None and value["number"] < len(choices):
+        choice = choices[value["number"]]
+        return choice if how == "choice" else _from_store(value["value"], choice, path)
+    if how == "constant" and node is not None and not isinstance(node, domains.Domain) and choices is None:
         return node
     return Missing(path)
 
@@ -138,8 +186,24 @@ def _from_store(value: Any, node: Any, path: str) -> Any:
 def missing_in(config: Any) -> list[str]:
     if isinstance(config, Missing):
         return [config.path]
-    items = config.values() if isinstance(config, Mapping) else config if isinstance(config, list) else ()
+    items = config.values() if isinstance(config, Mapping) else config if isinstance(config, (list, tuple)) else ()
     return [path for item in items for path in missing_in(item)]
+
+
+def filled(config: Any, drawn: Any) -> Any:
+    """The config with what lacks in it taken from one that was drawn again, if they agree in all else."""
+    if isinstance(config, Missing):
+        return drawn
+    if isinstance(config, dict) and isinstance(drawn, dict) and config.keys() == drawn.keys():
+        return {key: filled(item, drawn[key]) for key, item in config.items()}
+    if isinstance(config, (list, tuple)) and type(config) is type(drawn) and len(config) == len(drawn):
+        items = [filled(*pair) for pair in zip(config, drawn, strict=True)]
+        if isinstance(config, list):
+            return items
+        return type(config)(*items) if hasattr(config, "_fields") else tuple(items)
+    if is_same(config, drawn):
+        return config
+    raise ValueError("another config was drawn")
 
 
 def _choices(node: Any) -> list[Any] | None:

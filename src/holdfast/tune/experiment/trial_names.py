@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.store.layout import check_name
 
+_OWN = ("checkpoints", "journal", "logs", "metrics", "trials")  # of the experiment itself
 _LONGEST = 120  # characters of a directory's name
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
 
@@ -35,6 +36,11 @@ class TrialNames:
     trainable: str
     name_creator: Creator | None = None
     directory_creator: Creator | None = None
+    _taken: set[str] = field(default_factory=lambda: set(_OWN), repr=False)
+
+    def take(self, directory: str) -> None:
+        """A trial has this directory."""
+        self._taken.add(directory.casefold())
 
     def id(self, number: int) -> str:
         return f"{self.prefix}_{number:05d}"
@@ -51,7 +57,14 @@ class TrialNames:
         else:
             directory = str(self.directory_creator(trial))
         check_name(directory, "trial_dirname_creator")
+        if directory.casefold() in self._taken:  # two trials in one directory would find each other's checkpoints
+            directory = f"{directory}_{trial_id}"
         return name, directory
+
+
+def tag_of(trial_id: str, params: Mapping[str, Any]) -> str:
+    """The number of the trial and what was searched, as in its directory's name."""
+    return _tag(int(trial_id.rpartition("_")[2]), params)
 
 
 def _tag(number: int, params: Mapping[str, Any]) -> str:

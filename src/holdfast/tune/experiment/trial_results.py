@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.core.experiment.trial import Trial
-from holdfast.errors import TrainingFailedError, WorkerGroupError
-from holdfast.runs.experiments import own_records, rows_by_trial
-from holdfast.runs.past import read_past
+from holdfast.errors import TrainingFailedError, WorkerGroupError, with_type_of_cause
+from holdfast.runs.experiments import ExperimentRecord, own_records, rows_by_trial
+from holdfast.runs.past import Past, read_past
+from holdfast.runs.reading import by_worth, metrics_with
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
+from holdfast.store.location import Location
 from holdfast.store.manifests import Manifest
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.result import Result
-from holdfast.tune.experiment.live_experiment import LiveExperiment
 
 Rows = list[dict[str, Any]]
+
+
+class TrialsOfExperiment(Protocol):
+    failures: dict[str, Exception]  # of trials that failed under the driver of this process
+
+    def get_trials(self) -> Sequence[Trial]: ...
+    def home_of(self, trial: Trial) -> Location: ...
+
+
+class StoredTrials:
+    """Those of a stored experiment, which nobody drives here."""
+
+    def __init__(self, location: Location, experiment: ExperimentRecord) -> None:
+        self._location, self._experiment = location, experiment
+        self.failures: dict[str, Exception] = {}
+
+    def get_trials(self) -> Sequence[Trial]:
+        return [record.trial for record in self._experiment.trials.values()]
+
+    def home_of(self, trial: Trial) -> Location:
+        return self._location / trial.directory
 
 
 class TrialResults(Sequence[Result]):
     """One for each trial, in their order."""
 
-    def __init__(self, experiment: LiveExperiment, records: Callable[[], Iterable[Record]]) -> None:
+    def __init__(self, experiment: TrialsOfExperiment, records: Callable[[], Iterable[Record]]) -> None:
         self._experiment, self._records = experiment, records
         self._trials = experiment.get_trials()
 
@@ -35,6 +57,10 @@ class TrialResults(Sequence[Result]):
             return [self._result(trial) for trial in self._trials[index]]
         return self._result(self._trials[index])
 
+    def with_trials(self) -> Iterator[tuple[Trial, Location, Result]]:
+        for trial in self._trials:
+            yield trial, self._experiment.home_of(trial), self._result(trial)
+
     @property
     def statuses(self) -> list[str]:
         return [trial.status for trial in self._trials]
@@ -45,24 +71,26 @@ class TrialResults(Sequence[Result]):
 
     def _result(self, trial: Trial) -> Result:
         home = self._experiment.home_of(trial)
-        manifests = [] if trial.has_ended and trial.checkpoint_number is None else self._manifests(trial)
-        checkpoints = [(Checkpoint(home / "checkpoints" / m.id), m.metrics or {}) for m in manifests]
+        manifests, past = self._kept(trial)
+        place = home / "checkpoints"
         return Result(
-            metrics=dict(trial.last_result) or None,
-            checkpoint=checkpoints[-1][0] if checkpoints else None,
-            error=_error(trial),
+            metrics=dict(trial.last_result),
+            checkpoint=Checkpoint(place / manifests[-1].id) if manifests else None,
+            error=_error(trial, self._experiment.failures.get(trial.trial_id)),
             path=str(home),
             rows=lambda: self._all_rows.get(trial.trial_id, []),
-            best_checkpoints=checkpoints,
+            best_checkpoints=[(Checkpoint(place / m.id), metrics_with(m, past)) for m in by_worth(manifests, past)],
             config=dict(trial.config),
-            filesystem=home.filesystem,
+            filesystem=home,
         )
 
-    def _manifests(self, trial: Trial) -> list[Manifest]:
-        def counting() -> Callable[[Manifest], bool]:
-            return read_past(self._own_records.get(trial.trial_id, ())).counts
-
-        return StoredRun(self._experiment.home_of(trial)).store.checkpoints.scan(counting)[0]
+    def _kept(self, trial: Trial) -> tuple[list[Manifest], Past]:
+        """Its checkpoints, the newest last, and what its journal says of them."""
+        if trial.has_ended and trial.checkpoint_number is None:
+            return [], Past()
+        past = read_past(self._own_records.get(trial.trial_id, ()))
+        manifests = StoredRun(self._experiment.home_of(trial)).store.checkpoints.scan(lambda: past.counts)[0]
+        return manifests, past
 
     @cached_property
     def _own_records(self) -> dict[str, list[Record]]:
@@ -73,8 +101,11 @@ class TrialResults(Sequence[Result]):
         return rows_by_trial(self._records())
 
 
-def _error(trial: Trial) -> TrainingFailedError | None:
+def _error(trial: Trial, failure: Exception | None) -> TrainingFailedError | None:
+    """``failure``: what this driver has seen. Of what happened before it, the journal has the words."""
     if trial.status != "ERROR":
         return None
     text = trial.error or "it failed"
+    if isinstance(failure, WorkerGroupError):
+        return with_type_of_cause(WorkerGroupError(text, failure.worker_failures))
     return WorkerGroupError(text, {0: RuntimeError(text)})

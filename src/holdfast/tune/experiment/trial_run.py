@@ -116,9 +116,13 @@ class TrialRun:
     def was_stopped(self) -> bool:
         return self.ending is not None and self.ending.outcome is Outcome.STOPPED
 
+    @property
+    def exception(self) -> Exception | None:
+        return self.error or (self.ending.error if self.ending is not None else None)
+
     def failure(self) -> str:
         """Why it failed; empty if it did not."""
-        error = self.error or (self.ending.error if self.ending is not None else None)
+        error = self.exception
         return "" if error is None else message_of(error) or type(error).__name__
 
     def due(self) -> float:
@@ -156,7 +160,7 @@ class TrialRun:
         self._inbox.put(ev.StopAsked(at_once, 0.0))
 
     def go_on(self, until: int) -> None:
-        """In lockstep: its workers may go on behind all reports up to this one."""
+        """In lockstep: its workers may continue behind all reports up to this one."""
         if not self._lockstep or (self._generation, until) == self._told:
             return
         self._driver.let_go_on(until)

@@ -17,12 +17,13 @@ from holdfast.driver.plan import Plan
 from holdfast.driver.runtime import Driver
 from holdfast.driver.storage_place import storage_of
 from holdfast.engine.engine_interface import Engine, Inbox
+from holdfast.engine.script_imports import packages_of
 from holdfast.errors import TuneError
 from holdfast.settings import Settings
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.train.config import RunConfig
-from holdfast.train.context import TRIAL
+from holdfast.train.context import OWN_DIRECTORY, TRIAL
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.train.worker_demand import demand_of
 from holdfast.tune.experiment.capacity import BundlePlacement
@@ -86,6 +87,7 @@ class TrialRuntime:
             identity={},
             essential=("holdfast.train.payload", "holdfast.train.api", "holdfast.tune.trainable"),
             preload=tuple(run.preload),
+            imported=packages_of(self._trainable),
         )
         self.configure = configured_for(configuration(plan, self._settings, b""), storage)
 
@@ -114,6 +116,8 @@ class TrialRuntime:
             "name": trial.name,
             "experiment": self._definition.run_config.name,
             "resources": total(trial.resources),
+            "bundles": [dict(bundle) for bundle in trial.resources],
+            OWN_DIRECTORY: self._definition.has_own_directories,
         }
         plan = trainer._plan(self._location / trial.directory, self._settings, identified=False)
         return replace(
@@ -121,7 +125,7 @@ class TrialRuntime:
             name=trial.name,
             lockstep=self._lockstep,
             metadata={**plan.metadata, TRIAL: about},
-            how_to_go_on="use Tuner.restore(..., resume_errored=True)",
+            how_to_resume="use Tuner.restore(..., resume_errored=True)",
             like=self.configure,
         )
 
@@ -148,7 +152,13 @@ class TrialRuntime:
             return trial_trainer(self._trainable, trial.config, own)
         assert self._entry is not None
         scaling = scaling_of([dict(bundle) for bundle in trial.resources])
-        return DataParallelTrainer(self._entry, train_loop_config=trial.config, scaling_config=scaling, run_config=own)
+        return DataParallelTrainer(
+            self._entry,
+            train_loop_config=trial.config,
+            scaling_config=scaling,
+            run_config=own,
+            resume_from_checkpoint=self._definition.start_from,
+        )
 
     # What touches storage
 

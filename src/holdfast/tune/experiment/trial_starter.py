@@ -113,7 +113,7 @@ class TrialStarter:
         try:
             record = self._runtime.adopt(donor, trial, number)
         except StorageError as error:  # its start, without the exploit, says that it is given up
-            self._shared.listeners.warn(f"{trial} goes on from its own checkpoint: {error}")
+            self._shared.listeners.warn(f"{trial} resumes from its own checkpoint: {error}")
             return
         event = run_events.Adopted(record)
         self.history(trial).write([(type(event).__name__, msgspec.to_builtins(event))], lambda: None)

@@ -16,11 +16,13 @@ from holdfast.printable import printable
 from holdfast.tune.experiment.live_experiment import LiveExperiment
 from holdfast.tune.experiment.trial_tally import TrialTally, row_of
 from holdfast.tune.experiment.trials_live_painter import MAX_ROWS, TrialsLivePainter
+from holdfast.tune.experiment.trials_notebook_painter import TrialsNotebookPainter
 from holdfast.tune.experiment.trials_picture import TrialsPicture, closing_text, failure_text
 from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
 from holdfast.tune.schedulers.trial_scheduler import ERROR, PENDING, RUNNING
 from holdfast.ui.display_picture import ShownFailure
 from holdfast.ui.display_streams import Sink, is_foreground, is_terminal, terminal_size
+from holdfast.ui.notebook_painter import notebook_output, replaced
 from holdfast.ui.run_display import BackgroundDisplay, Painter
 
 _LOOK_EVERY_S = 0.25
@@ -34,6 +36,8 @@ def make(kind: str, stream: TextIO | None = None) -> TrialsDisplay | None:
     out, err = (stream or sys.stdout), (stream or sys.stderr)
     if kind == "off" or out is None or err is None:
         return None
+    if kind == "auto" and stream is None and (cell := notebook_output()) is not None:
+        return TrialsDisplay(lambda: TrialsNotebookPainter(replaced(cell)))
     if kind == "auto":
         kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
     width = terminal_size(out)[0] if is_terminal(out) else _WIDTH_OF_FILES
@@ -80,7 +84,7 @@ class TrialsDisplay(BackgroundDisplay):
         self._look()
         self.start(experiment.home.name, str(experiment.home), None)
         if earlier:
-            shown.resumed = f"goes on with the {len(earlier):,} trials of earlier drivers"
+            shown.resumed = f"continues with the {len(earlier):,} trials of earlier drivers"
             self._tell("resumed", shown.resumed)
 
     def ended(self, trial: Trial) -> None:

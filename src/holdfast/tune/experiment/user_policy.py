@@ -24,6 +24,7 @@ from holdfast.tune.search.searcher import Searcher
 from holdfast.tune.search.suggestion import complete, searched
 from holdfast.tune.stopper import Stopper
 
+from .stored_definition import filled, missing_in
 from .trial_names import TrialNames
 
 Bundles = Sequence[Mapping[str, float]]
@@ -83,10 +84,20 @@ class UserPolicy(Policy):
     # What happens to trials
 
     def added(self, state: ExperimentState, trial: Trial, event: ev.Added, is_replay: bool) -> Requests:
+        self.names.take(event.directory)
         if is_replay:  # an earlier driver had asked for it
             given = event.config if event.suggested is None else event.suggested
-            self.searcher.replay_suggestion(event.trial, given)
+            drawn = self.searcher.replay_suggestion(event.trial, given)
+            if isinstance(drawn, dict) and missing_in(trial.config):  # what a function of sample_from made, perhaps
+                self._fill(trial, drawn)
         return _known(self.scheduler.on_trial_add(state, trial))
+
+    def _fill(self, trial: Trial, drawn: dict[str, Any]) -> None:
+        try:
+            trial.config = filled(trial.config, complete(self.space, drawn))
+            trial.evaluated_params = {**trial.evaluated_params, **self.searched(trial.config)}
+        except ValueError:
+            pass  # the values of its config that were stored stay
 
     def resumed(self, state: ExperimentState, trial: Trial) -> Requests:
         self.searcher.on_trial_resume(trial.trial_id, trial.config)

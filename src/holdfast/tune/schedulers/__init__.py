@@ -1,4 +1,4 @@
-"""Schedulers decide which trials go on, pause, stop or take over from others. All are pure; see ``trial_scheduler``."""
+"""Schedulers decide which trials continue, pause, stop or copy others. All are pure; see ``trial_scheduler``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous successive halving (ASHA): at each rung a trial goes on only if it is among the best so far.
+"""Asynchronous successive halving (ASHA): at each rung a trial continues only if it is among the best so far.
 
 Rung k of bracket s is at ``grace_period * reduction_factor ** (s + k)``. A trial that reaches it is compared once, with
 those that were there before: below the quantile ``1 - 1 / reduction_factor`` of their scores it is stopped. Scores are

@@ -79,7 +79,7 @@ class Explorer:
         return values[place], f"shift {'left' if step < 0 else 'right'}{noop}"
 
     def _scaled(self, value: Any, values: Domain | Callable[[], Any]) -> tuple[Any, str]:
-        """By one of the factors, or drawn anew. What is no number can only be drawn anew."""
+        """By one of the factors, or drawn again. A value that is not a number can only be drawn again."""
         if self._source.random() < self._resample_probability or not isinstance(value, Real):
             new, operation = _resampled(values, self._source), "resample"
         else:

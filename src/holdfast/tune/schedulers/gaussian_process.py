@@ -35,7 +35,7 @@ def suggest(
     dimensions: int,
     seed: int,
 ) -> list[float]:
-    """The parameters, each in 0 to 1, with which a trial at that time and with that score should go on."""
+    """The parameters, each in 0 to 1, with which a trial at that time and with that score should continue."""
     generator = np.random.Generator(np.random.PCG64(seed))
     if not observations:
         return [float(value) for value in generator.uniform(size=dimensions)]

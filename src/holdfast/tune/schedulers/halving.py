@@ -1,7 +1,7 @@
 """One bracket of HyperBand: successive halving of a fixed number of trials.
 
 The bracket ``s`` takes ``n = ceil((s_max + 1) / (s + 1) * eta ** s)`` trials. At stage ``i`` they train up to
-``max_t / eta ** (s - i)``, and the best ``n / eta ** (i + 1)`` of them go on to the next stage; the last one is at
+``max_t / eta ** (s - i)``, and the best ``n / eta ** (i + 1)`` of them continue to the next stage; the last one is at
 ``max_t`` itself. Whoever has come to the end of a stage waits there for the others.
 
 See "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", algorithm 1.
@@ -25,7 +25,7 @@ def largest_bracket(max_t: float, eta: float) -> int:
 
 class HalvingBracket:
     """``round`` is the number of the round of HyperBand that it belongs to. Without ``ends`` nothing waits at its end:
-    trials that have come to the last stage go on."""
+    trials that have come to the last stage continue."""
 
     def __init__(self, s: int, s_max: int, max_t: float, eta: float, round: int = 0, ends: bool = True) -> None:
         self.round = round

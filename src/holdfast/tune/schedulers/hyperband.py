@@ -81,7 +81,7 @@ class HyperBandScheduler(ScoringScheduler):
             return Decision("STOP", mine[0], others)
         if bracket.waits(trial.trial_id):
             return Decision("PAUSE", f"waits for the others of its bracket at {bracket.milestone:g}", others)
-        return Decision("CONTINUE", f"goes on to {bracket.milestone:g}", others)
+        return Decision("CONTINUE", f"continues to {bracket.milestone:g}", others)
 
     def _go_on(self, bracket: HalvingBracket) -> list[StopTrial]:
         """Halve as often as all that are left wait, and stop those that are at the very end."""
@@ -124,7 +124,7 @@ class HyperBandScheduler(ScoringScheduler):
         self._brackets = [bracket for bracket in self._brackets if bracket.trials or bracket is self._filling]
 
     def on_idle(self, experiment: ExperimentView) -> Requests:
-        """No more trials come to fill the brackets: the first that waits goes on as it is."""
+        """No more trials come to fill the brackets: the first that waits continues as it is."""
         for bracket in self._in_order():
             if bracket.all_wait():
                 stops: list[Request] = [*self._go_on(bracket)]

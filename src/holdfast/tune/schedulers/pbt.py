@@ -1,6 +1,6 @@
 """Population-based training: from time to time bad trials take over the state of good ones and explore from there.
 
-Every ``perturbation_interval`` a trial is ranked. One in the lowest ``quantile_fraction`` goes on from the checkpoint
+Every ``perturbation_interval`` a trial is ranked. One in the lowest ``quantile_fraction`` resumes from the checkpoint
 of one in the highest, with that one's configuration perturbed. With ``synch`` all trials wait for each other before.
 
 See "Population Based Training of Neural Networks", https://arxiv.org/abs/1711.09846

@@ -66,7 +66,7 @@ class ScoringScheduler(FIFOScheduler):
     def _lacks(
         self, trial: TrialView, result: Mapping[str, Any], argument: str, name: str | None, value: Any
     ) -> Decision:
-        what = "is not in the result" if value is None else f"is {value!r}, which is no number, in the result"
+        what = "is not in the result" if value is None else f"is {value!r}, which is not a number, in the result"
         there = ", ".join(sorted(map(str, set(result) - AUTO_KEYS))) or "nothing"
         return Decision(
             "ERROR",

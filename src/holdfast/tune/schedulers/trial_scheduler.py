@@ -7,6 +7,7 @@ changes by what it returns.
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -143,6 +144,21 @@ class TrialScheduler(Recorded):
     def choose_trial_to_run(self, experiment: ExperimentView) -> TrialView | None:
         """The trial to start or resume next, or None. Asking changes nothing."""
         return first_waiting(experiment.get_live_trials())
+
+    def get_state(self) -> dict[str, Any]:
+        """What it knows, for ``set_state`` of an equal one in this process. Experiments restore it by replay."""
+        return copy.deepcopy(self.__dict__)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(copy.deepcopy(dict(state)))
+
+    def save(self, checkpoint_path: str) -> None:
+        """Refused: the journal has what it knows, and nothing that was stored is ever unpickled."""
+        raise NotImplementedError(f"{type(self).__name__} is restored from the journal: use Tuner.restore")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Refused, as ``save`` is."""
+        raise NotImplementedError(f"{type(self).__name__} is restored from the journal: use Tuner.restore")
 
     def debug_string(self) -> str:
         return type(self).__name__

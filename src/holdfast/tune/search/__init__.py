@@ -1,7 +1,8 @@
-"""Searchers: what proposes the configs of trials. ``OptunaSearch`` is in ``holdfast.tune.search.optuna``."""
+"""Searchers: what proposes the configs of trials. Those on libraries have modules of their own."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any
 
@@ -13,17 +14,27 @@ from holdfast.tune.search_space import grid_search
 
 __all__ = ["BasicVariantGenerator", "ConcurrencyLimiter", "Repeater", "Searcher", "create_searcher", "grid_search"]
 
-_NAMES = ("random", "variant_generator", "optuna")
+_MODULES = {
+    "ax": ("ax", "AxSearch"),
+    "bayesopt": ("bayesopt", "BayesOptSearch"),
+    "bohb": ("bohb", "TuneBOHB"),
+    "hyperopt": ("hyperopt", "HyperOptSearch"),
+    "nevergrad": ("nevergrad", "NevergradSearch"),
+    "optuna": ("optuna", "OptunaSearch"),
+    "zoopt": ("zoopt", "ZOOptSearch"),
+}
+_NAMES = ("random", "variant_generator", *_MODULES)
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Searcher:
     """A searcher by its name. What it takes no argument for is left out, so that names can be swapped."""
+    if search_alg.lower() == "hebo":
+        raise ValueError("create_searcher(search_alg='hebo'): HEBO needs an old numpy, so it is left out; use optuna")
     if search_alg.lower() not in _NAMES:
         raise ValueError(f"create_searcher(search_alg={search_alg!r}): must be one of {', '.join(_NAMES)}")
     kind: type[Searcher] = BasicVariantGenerator
-    if search_alg.lower() == "optuna":
-        from holdfast.tune.search.optuna import OptunaSearch
-
-        kind = OptunaSearch
+    if search_alg.lower() in _MODULES:
+        module, name = _MODULES[search_alg.lower()]
+        kind = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     known = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in kwargs.items() if name in known})

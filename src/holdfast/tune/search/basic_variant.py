@@ -49,7 +49,7 @@ class BasicVariantGenerator(Searcher):
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
     ) -> bool:
         num_samples = spec.get("num_samples", 1)
-        check_int("TuneConfig(num_samples", num_samples, least=-1, note="; -1 goes on until something stops it")
+        check_int("TuneConfig(num_samples", num_samples, least=-1, note="; -1 continues until something stops it")
         self._metric, self._mode = metric, mode
         self._space, self._num_samples = config, num_samples
         if self._source is None and spec.get("seed") is not None:
@@ -65,8 +65,8 @@ class BasicVariantGenerator(Searcher):
             return None
         return self._next(trial_id)
 
-    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
-        self._next(trial_id)
+    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> Any:
+        return self._next(trial_id)
 
     def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
         self._live.add(trial_id)

@@ -39,9 +39,9 @@ class ConcurrencyLimiter(WrappedSearcher):
             self._out.add(trial_id)
         return suggestion
 
-    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
-        self.searcher.replay_suggestion(trial_id, config)
+    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> Any:
         self._out.add(trial_id)
+        return self.searcher.replay_suggestion(trial_id, config)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         self.searcher.on_trial_result(trial_id, result)

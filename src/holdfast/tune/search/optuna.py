@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.metric_names import flat_items, lookup, metric_number, number
 from holdfast.tune.result_metrics import DEFAULT_METRIC, TRAINING_ITERATION
-from holdfast.tune.search.optuna_space import OptunaSpace, nested
-from holdfast.tune.search.searcher import Objective, Searcher
+from holdfast.tune.search.call_history import CallHistory, RestorableSearcher
+from holdfast.tune.search.flat_space import nested
+from holdfast.tune.search.optuna_space import OptunaSpace
+from holdfast.tune.search.searcher import Objective
 from holdfast.tune.search_space import RandomSource, generate, source_of, unresolved
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ DefineByRun = Callable[["optuna.Trial"], dict[str, Any] | None]
 TRIAL_ID = "holdfast_trial_id"  # by which a trial is found again in a storage of the user's
 
 
-class OptunaSearch(Searcher):
+class OptunaSearch(RestorableSearcher):
     """Suggests what a sampler of Optuna samples, and tells it what came of it.
 
     space: a dict of ``holdfast.tune`` domains or Optuna's distributions, nested or not, or a function of an
@@ -31,7 +33,7 @@ class OptunaSearch(Searcher):
     metric, mode: lists of each for several objectives. seed: of the default sampler, TPE; give your own sampler its
     own seed, or a restored experiment keeps its trials but draws new ones differently.
     points_to_evaluate: what to try first. evaluated_rewards: what is known to come of it, so that it is not tried.
-    storage: a storage of Optuna's to keep the study in as well, for its dashboard or for a study that goes on. Trials
+    storage: a storage of Optuna's to keep the study in as well, for its dashboard or for a study that continues. Trials
     that a restored experiment finds there are taken as they are.
     """
 
@@ -64,6 +66,7 @@ class OptunaSearch(Searcher):
         self._known: dict[str, optuna.trial.FrozenTrial] = {}
         self._live: dict[str, _Live] = {}
         self._latest: dict[str, float] = {}
+        self._history = CallHistory()
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
@@ -87,25 +90,29 @@ class OptunaSearch(Searcher):
                 self._live[trial_id] = _Live(known.number, self._config(known.params), None)
             else:
                 self._live[trial_id] = self._ask(study, trial_id, None if point is None else self._params(point))
+            self._history.suggested(trial_id, self._live[trial_id].config)
         return self._live[trial_id].config
 
-    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
+    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> Any:
         self.suggest(trial_id)
+        self._history.replayed(trial_id, config)
         live = self._live[trial_id]
         try:
             params = self._params(config)
         except ValueError:  # a choice that did not come back from the journal as what it was
-            return
+            return live.config
         if live.trial is None or all(live.trial.params.get(name, value) == value for name, value in params.items()):
-            return
+            return live.config
         from optuna.trial import TrialState
 
         study = self._ready()
         study.tell(live.number, state=TrialState.FAIL)  # which no sampler learns from
         self._live[trial_id] = self._ask(study, trial_id, params)
+        return self._live[trial_id].config
 
     def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
         self._live[trial_id] = self._ask(self._ready(), trial_id, self._params(config))
+        self._history.resumed(trial_id, config)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         live = self._live.get(trial_id)
@@ -121,8 +128,7 @@ class OptunaSearch(Searcher):
             live.trial.report(value, int(step))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        live = self._live.pop(trial_id, None)
-        latest = self._latest.pop(trial_id, None)
+        live, latest = self._end(trial_id, result, error)
         if live is None:
             return
         from optuna.trial import TrialState
@@ -135,6 +141,13 @@ class OptunaSearch(Searcher):
             study.tell(live.number, state=TrialState.PRUNED, skip_if_finished=True)
         else:
             study.tell(live.number, values, state=TrialState.COMPLETE, skip_if_finished=True)
+
+    def _end(self, trial_id: str, result: dict[str, Any] | None, error: bool) -> tuple[_Live | None, float | None]:
+        """The trial, which is forgotten, and the last value that it reported."""
+        live, latest = self._live.pop(trial_id, None), self._latest.pop(trial_id, None)
+        if live is not None:
+            self._history.ended(trial_id, result, error, self._metric_names(), [TRAINING_ITERATION])
+        return live, latest
 
     def add_evaluated_point(
         self,
@@ -186,13 +199,14 @@ class OptunaSearch(Searcher):
             point = self._points.popleft()
             if not self._known:
                 self.add_evaluated_point(point, reward)
+        self._history.replay_into(self)
         return self._study
 
     def _create_study(self) -> optuna.Study:
         import optuna
 
         modes = self.mode if isinstance(self.mode, list) else [self.mode]
-        sampler = self._sampler or optuna.samplers.TPESampler(seed=self._seed)
+        sampler = self._sampler or self._make_sampler()
         level = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(max(level, optuna.logging.WARNING))  # a study in memory is no news to anyone
         try:
@@ -206,6 +220,11 @@ class OptunaSearch(Searcher):
             )
         finally:
             optuna.logging.set_verbosity(level)
+
+    def _make_sampler(self) -> optuna.samplers.BaseSampler:
+        import optuna
+
+        return optuna.samplers.TPESampler(seed=self._seed)
 
     def _ask(self, study: optuna.Study, trial_id: str, fixed: Mapping[str, Any] | None) -> _Live:
         if fixed is not None:

@@ -1,11 +1,12 @@
 """What proposes the configs of trials.
 
 A searcher does no I/O and reads no clock, and its randomness comes from a seed. So it is restored by replay: a fresh
-one that hears the same calls in the same order proposes the same, and goes on where the other one was.
+one that hears the same calls in the same order proposes the same, and resumes where the other one was.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -55,13 +56,14 @@ class Searcher(Recorded):
         """The config for a new trial, or the searched part of it; None: not now; ``Searcher.FINISHED``: no more."""
         raise NotImplementedError
 
-    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
-        """This trial was given this config, by an earlier driver.
+    def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> Any:
+        """This trial was given this config, by an earlier driver. May return what it would suggest now, from which
+        objects that could not be stored are taken.
 
         It stands even if ``suggest`` would say something else now, because the searcher had no seed or its limits were
         changed for the restore. Override it if that would spoil what the searcher learns from the trial's results.
         """
-        self.suggest(trial_id)
+        return self.suggest(trial_id)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """A trial has reported. The result may lack the metric, or have NaN for it."""
@@ -95,8 +97,16 @@ class Searcher(Recorded):
             if value is not None and result.config is not None:
                 self.add_evaluated_point(result.config, value, error=result.error is not None)
 
-    def save(self, checkpoint_path: str) -> None:
+    def get_state(self) -> dict[str, Any]:
         """For subclasses that can be kept beyond an experiment; experiments restore by replay and never call it."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_state; experiments restore it by replay")
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """The other half of ``get_state``."""
+        raise NotImplementedError(f"{type(self).__name__} has no set_state; experiments restore it by replay")
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the state to a file."""
         raise NotImplementedError(f"{type(self).__name__} has no save; experiments restore it by replaying the journal")
 
     def restore(self, checkpoint_path: str) -> None:
@@ -115,3 +125,11 @@ def check_objective(name: str, metric: Any, mode: Any) -> None:
         return
     if isinstance(metric, list) != isinstance(mode, list) or (isinstance(mode, list) and len(mode) != len(metric)):
         raise ValueError(f"{name}(metric={metric!r}, mode={mode!r}): give each metric its mode")
+
+
+def taken_by(method: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Searchers of scripts may not take what was added later."""
+    parameters = inspect.signature(method).parameters.values()
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    names = {parameter.name for parameter in parameters}
+    return {name: value for name, value in arguments.items() if takes_all or name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.tune.search.searcher import Objective, Searcher
+from holdfast.tune.search.searcher import Objective, Searcher, taken_by
 
 
 class WrappedSearcher(Searcher):
@@ -26,7 +26,8 @@ class WrappedSearcher(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
     ) -> bool:
-        return self.searcher.set_search_properties(metric, mode, config, **spec)
+        taken = taken_by(self.searcher.set_search_properties, spec)
+        return self.searcher.set_search_properties(metric, mode, config, **taken)
 
     def on_pause(self, trial_id: str) -> None:
         self.searcher.on_pause(trial_id)
@@ -43,6 +44,12 @@ class WrappedSearcher(Searcher):
         intermediate_values: Sequence[float] | None = None,
     ) -> None:
         self.searcher.add_evaluated_point(parameters, value, error, pruned, intermediate_values)
+
+    def get_state(self) -> dict[str, Any]:
+        return self.searcher.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self.searcher.set_state(state)
 
     def save(self, checkpoint_path: str) -> None:
         self.searcher.save(checkpoint_path)

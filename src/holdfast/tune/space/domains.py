@@ -12,10 +12,12 @@ import math
 import operator
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Protocol
+
+from .samplers import BaseSampler, LogUniform, NormalSampler, Quantized, Sampler, Uniform
 
 
 class RandomSource(Protocol):
@@ -62,6 +64,16 @@ class Domain:
         values = [self.draw(source, config or {}) for _ in range(size)]
         return values if size > 1 else values[0]
 
+    def get_sampler(self) -> Sampler:
+        """How it draws, in Ray's terms, for searchers that ask."""
+        return BaseSampler()
+
+    def is_grid(self) -> bool:
+        return False  # a grid is no domain: ``grid_search``
+
+    def is_function(self) -> bool:
+        return False
+
     def describe(self) -> dict[str, Any]:
         """The domain as JSON."""
         return {"domain": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
@@ -88,6 +100,28 @@ class Float(Domain):
     def is_valid(self, value: Any) -> bool:
         return _is_number(value) and self.lower <= value <= self.upper and _is_multiple(value, self.q)
 
+    def uniform(self) -> Float:
+        return replace(self, log=False)
+
+    def loguniform(self, base: Any = None) -> Float:
+        if self.lower <= 0:
+            raise ValueError(f"Float(lower={self.lower!r}).loguniform(): lower must be greater than 0")
+        return replace(self, log=True)
+
+    def normal(self, mean: float = 0.0, sd: float = 1.0) -> Normal:
+        return Normal(mean, sd)
+
+    def quantized(self, q: float) -> Float:
+        if not (_is_multiple(self.lower, q) and _is_multiple(self.upper, q)):
+            raise ValueError(f"Float({self.lower!r}, {self.upper!r}).quantized(q={q!r}): bounds must be multiples of q")
+        return replace(self, q=q)
+
+    def cast(self, value: Any) -> float:
+        return float(value)
+
+    def get_sampler(self) -> Sampler:
+        return _quantized(LogUniform() if self.log else Uniform(), self.q)
+
 
 @dataclass(frozen=True)
 class Normal(Domain):
@@ -105,6 +139,15 @@ class Normal(Domain):
 
     def is_valid(self, value: Any) -> bool:
         return _is_number(value) and math.isfinite(value) and _is_multiple(value, self.q)
+
+    def quantized(self, q: float) -> Normal:
+        return replace(self, q=q)
+
+    def cast(self, value: Any) -> float:
+        return float(value)
+
+    def get_sampler(self) -> Sampler:
+        return _quantized(NormalSampler(self.mean, self.sd), self.q)
 
 
 @dataclass(frozen=True)
@@ -135,6 +178,23 @@ class Integer(Domain):
     def is_valid(self, value: Any) -> bool:
         return _is_number(value) and self.lowest <= value <= self.highest and value % self.q == 0
 
+    def uniform(self) -> Integer:
+        return replace(self, log=False)
+
+    def loguniform(self, base: Any = None) -> Integer:
+        if self.lower <= 0:
+            raise ValueError(f"Integer(lower={self.lower!r}).loguniform(): lower must be greater than 0")
+        return replace(self, log=True)
+
+    def quantized(self, q: int) -> Integer:
+        return replace(self, q=q)
+
+    def cast(self, value: Any) -> int:
+        return int(value)
+
+    def get_sampler(self) -> Sampler:
+        return _quantized(LogUniform() if self.log else Uniform(), None if self.q == 1 else self.q)
+
 
 @dataclass(frozen=True)
 class Categorical(Domain):
@@ -154,6 +214,16 @@ class Categorical(Domain):
 
     def is_valid(self, value: Any) -> bool:
         return any(_same(value, category) for category in self.categories)
+
+    def uniform(self) -> Categorical:
+        return self
+
+    def grid(self) -> dict[str, list[Any]]:
+        """As ``grid_search`` of the values."""
+        return {"grid_search": list(self.categories)}
+
+    def get_sampler(self) -> Sampler:
+        return Uniform()
 
 
 @dataclass(frozen=True)
@@ -181,6 +251,9 @@ class Function(Domain):
     def is_valid(self, value: Any) -> bool:
         return True
 
+    def is_function(self) -> bool:
+        return True
+
 
 def _can_be_called(func: Callable[..., Any], *arguments: Any) -> bool:
     try:
@@ -206,6 +279,10 @@ def _multiple(value: float, q: float) -> float:
 
 def _is_multiple(value: float, q: float | None) -> bool:
     return q is None or math.isclose(value / q, round(value / q), abs_tol=1e-9)
+
+
+def _quantized(sampler: Sampler, q: float | None) -> Sampler:
+    return sampler if q is None else Quantized(sampler, q)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """A search space is a tree of dicts, lists and tuples. What is in it is addressed by paths: ("model", "layers", 0).
 
-Trees are never changed: what is to be different is built anew, and shares nothing but leaves with what it came from.
+Trees are never changed: what is to be different is built again, and shares nothing but leaves with what it came from.
 """
 
 from __future__ import annotations

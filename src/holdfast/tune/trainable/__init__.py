@@ -8,18 +8,19 @@ from .class_loop import class_entry
 from .entry import entry_of
 from .function import function_entry
 from .prepared import resources_of, with_parameters, with_resources
-from .references import check_refs, find_refs
+from .references import check_ray_data, check_refs, find_refs
 from .report_callback import TuneReportCallback
 from .trainable import Trainable, TrainingResult
 
 if TYPE_CHECKING:
-    from .trainers import trainer_resources, trial_trainer
+    from .trainers import trainer_resources, trial_trainer, with_scaling_fields
 
 __all__ = [
     "PlacementGroupFactory",
     "Trainable",
     "TrainingResult",
     "TuneReportCallback",
+    "check_ray_data",
     "check_refs",
     "class_entry",
     "entry_of",
@@ -30,12 +31,13 @@ __all__ = [
     "trial_trainer",
     "with_parameters",
     "with_resources",
+    "with_scaling_fields",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """A trial's process imports this package, and has no use for the driver that trainers bring along."""
-    if name in ("trainer_resources", "trial_trainer"):
+    if name in ("trainer_resources", "trial_trainer", "with_scaling_fields"):
         from . import trainers
 
         return getattr(trainers, name)

@@ -37,7 +37,7 @@ def class_entry(
     """What a trial's process calls with the trial's config. ``checkpoint_frequency`` is in steps, 0 for never;
     ``checkpoint_at_end`` None means: if the class can save, and knows itself that it ends. ``stop`` are the criteria of
     ``RunConfig(stop=...)``; other than a dict they are for the driver alone. ``may_pause``: its scheduler may want it,
-    or another trial, to go on from where a decision was taken."""
+    or another trial, to resume where a decision was taken."""
     if not (isinstance(cls, type) and issubclass(cls, Trainable)):
         raise TypeError(f"trainable={cls!r}: pass a subclass of holdfast.tune.Trainable, or a function")
     can_save = cls.save_checkpoint is not Trainable.save_checkpoint

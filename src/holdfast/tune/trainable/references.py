@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.objects.object_refs import ObjectLostError, ObjectRef, exists
+from holdfast.train.ray_data import is_ray_data
+from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.space.domains import Categorical
 from holdfast.tune.space.tree import Path, slashed
 
@@ -26,6 +28,26 @@ def check_refs(tree: Any, what: str = "param_space") -> None:
             f"{what} refers to objects that are lost, as their session has ended: {', '.join(lost)}. Put them again "
             f"with holdfast.put(), and pass {what} with the new references"
         )
+
+
+def check_ray_data(trainable: Any, space: Any, on_ray: bool) -> None:
+    """Refuse datasets of Ray Data where no worker could read them: those of a trainer can be read on Ray."""
+    is_trainer = isinstance(trainable, DataParallelTrainer)
+    datasets = {"datasets": trainable.datasets} if is_trainer else {}
+    for path in [*_ray_data(space), *_ray_data(datasets)]:
+        if not on_ray or not is_trainer or path[0] != "datasets":
+            raise ValueError(
+                f"{slashed(path)} is a dataset of Ray Data, which a trial's process cannot read"
+                + (" on this engine" if is_trainer and path[0] == "datasets" else " from its config")
+                + ". Use holdfast.data, which reads the same files on both engines; or pass it as one of the datasets "
+                'of a trainer, with RunConfig(engine="ray").'
+            )
+
+
+def _ray_data(tree: Any, path: Path = ()) -> list[Path]:
+    if is_ray_data(tree):
+        return [path]
+    return [found for key, child in _children(tree) for found in _ray_data(child, (*path, key))]
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:

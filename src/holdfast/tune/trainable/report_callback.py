@@ -36,7 +36,7 @@ class TuneReportCallback(UserCallback):
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """A trial is stopped in its report. This one is made by the inner run's driver, to which a SIGTERM is a request to
-    look at later: it would go on waiting."""
+    look at later: it would continue waiting."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

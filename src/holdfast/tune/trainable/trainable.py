@@ -41,8 +41,8 @@ class TrainingResult:
 class Trainable:
     """Subclass it and override ``setup``, ``step``, ``save_checkpoint`` and ``load_checkpoint``.
 
-    ``storage`` is there for scripts that pass it on, and not used. The working directory of a trial stays the script's;
-    ``logdir`` is the trial's own directory.
+    ``storage`` is there for scripts that pass it on, and not used. Each trial has its own working directory, below
+    ``logdir``, the trial's directory.
     """
 
     def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:

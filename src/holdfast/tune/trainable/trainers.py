@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.train.config import RunConfig
-from holdfast.train.scaling_config import ScalingConfig
+from holdfast.train.scaling_config import ScalingConfig, searched_fields
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.resources import PlacementGroupFactory, request_of
 
@@ -47,6 +47,17 @@ def trial_trainer(
         setattr(made, attribute, value)
     made._check_types()
     return made
+
+
+def with_scaling_fields(space: dict[str, Any]) -> dict[str, Any]:
+    """The space, in which a ``ScalingConfig`` with something to search in it is a dict of its fields."""
+    scaling = space.get("scaling_config")
+    if not isinstance(scaling, ScalingConfig) or not searched_fields(scaling):
+        return space
+    default = ScalingConfig()
+    fields = {field.name: getattr(scaling, field.name) for field in dataclasses.fields(scaling)}
+    changed = {name: value for name, value in fields.items() if value != getattr(default, name)}
+    return {**space, "scaling_config": changed}
 
 
 def trainer_resources(trainer: DataParallelTrainer, config: Mapping[str, Any]) -> PlacementGroupFactory:

@@ -23,7 +23,7 @@ from holdfast.private_dirs import is_private
 from holdfast.store import download
 from holdfast.store.location import Location
 from holdfast.store.objects.obstores import ObstoreObjects
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
 from holdfast.train import Checkpoint
 from support.object_stores.proxy import FaultProxy
 from support.object_stores.remote_runs import FILES, LARGE, commit, flip, open_at, put_files, tree
@@ -60,7 +60,7 @@ def test_as_directory_has_the_files_as_long_as_it_is_used(place: str, temporary:
     else:
         put_files(url)
     checkpoint = Checkpoint(url)
-    assert (checkpoint.path, str(checkpoint.location), checkpoint.filesystem) == (url, url, None)
+    assert (checkpoint.path, str(checkpoint.location)) == (url, url)
     assert checkpoint.exists()
     with checkpoint.as_directory() as directory:
         assert tree(directory) == FILES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import pyarrow.fs
 import pytest
 
 from holdfast.errors import NotARunError, StorageDeniedError, StorageError, StorageUnavailableError
@@ -12,8 +13,8 @@ from holdfast.runs.stored_experiment import load
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.store.metrics import line, parse_line
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
 from holdfast.store.remote.parts import PartUploader
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
 from holdfast.train import Checkpoint, DataParallelTrainer, Result
 from support.object_stores.remote_runs import GOLDEN_RUN, commit, flip, open_at, put_golden, tree
 
@@ -107,3 +108,56 @@ def test_storage_that_does_not_answer_is_not_the_absence_of_a_run(bucket: str, m
     for read in (lambda: load(location, 0.0), StoredRun(location, 0.0).identity):
         with pytest.raises(StorageUnavailableError, match="cannot be reached"):
             read()
+
+
+def test_the_file_system_of_a_result_is_pyarrows(bucket: str, tmp_path: Path) -> None:
+    """With the path as it is shown, and as Ray writes it, without the scheme."""
+    put_golden(f"{bucket}/runs/run")
+    result = Result.from_path(f"{bucket}/runs/run")
+    assert result.checkpoint is not None
+    with result.checkpoint.as_directory() as directory:
+        wanted = tree(directory)
+    for path in (result.checkpoint.path, result.checkpoint.path.removeprefix("s3://")):
+        copied = tmp_path / str(len(path))
+        copied.mkdir()
+        pyarrow.fs.copy_files(
+            path, str(copied), source_filesystem=result.filesystem, destination_filesystem=pyarrow.fs.LocalFileSystem()
+        )
+        assert tree(copied) == wanted
+    assert Result.from_path(result.path, result.filesystem).metrics == result.metrics
+    assert Checkpoint(result.checkpoint.path, result.checkpoint.filesystem) == result.checkpoint
+
+
+def test_a_bucket_as_a_file_system_of_pyarrow(bucket: str) -> None:
+    files = Checkpoint(f"{bucket}/one").filesystem
+    with files.open_output_stream(f"{bucket}/one/a/b") as stream:
+        stream.write(b"0123456789")
+    kinds = {path: files.get_file_info(f"{bucket}/{path}").type.name for path in ("one", "one/a/b", "two")}
+    assert kinds == {"one": "Directory", "one/a/b": "File", "two": "NotFound"}
+    with files.open_input_file(f"{bucket}/one/a/b") as file:
+        file.seek(4)
+        assert file.read(3) == b"456"
+        assert file.size() == 10
+    inside = bucket.removeprefix("s3://")
+    listed = files.get_file_info(pyarrow.fs.FileSelector(f"{bucket}/one", recursive=True))
+    assert sorted(info.path for info in listed) == [f"{inside}/one/a", f"{inside}/one/a/b"]
+    shallow = files.get_file_info(pyarrow.fs.FileSelector(f"{bucket}/one"))
+    assert [info.base_name for info in shallow] == ["a"]
+    files.copy_file(f"{bucket}/one/a/b", f"{bucket}/one/c")
+    files.move(f"{bucket}/one/c", f"{bucket}/one/d")
+    files.delete_file(f"{bucket}/one/a/b")
+    assert [info.base_name for info in files.get_file_info(pyarrow.fs.FileSelector(f"{bucket}/one"))] == ["d"]
+    files.delete_dir(f"{bucket}/one")
+    assert files.get_file_info(f"{bucket}/one").type.name == "NotFound"
+    with pytest.raises(FileNotFoundError):
+        files.get_file_info(pyarrow.fs.FileSelector(f"{bucket}/one"))
+
+
+def test_the_file_system_of_a_local_result(tmp_path: Path) -> None:
+    result = Result.from_path(GOLDEN_RUN)
+    assert result.filesystem == pyarrow.fs.LocalFileSystem()
+    assert result.checkpoint is not None
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    pyarrow.fs.copy_files(result.checkpoint.path, str(copied), source_filesystem=result.checkpoint.filesystem)
+    assert tree(copied) == tree(result.checkpoint.path)

@@ -31,7 +31,7 @@ def test_it_is_written_when_the_wait_begins_and_not_again() -> None:
     machine = waiting()
     assert not every(do.Warn, machine.feed(ev.Capacity(0), ev.Capacity(1)))
     assert lacks(machine) == [ev.CapacityLacking(2, 1)]
-    start = only(do.StartGroup, machine.feed(ev.Capacity(2)))
+    start = only(do.StartAttempt, machine.feed(ev.Capacity(2)))
     assert (start.generation, start.world_size) == (2, 2)
     assert not machine.state.lacking
 
@@ -54,4 +54,4 @@ def test_the_next_driver_knows_nothing_of_it() -> None:
     machine.start(epoch=2)
     assert not machine.state.lacking
     assert machine.state.offer is not None
-    assert only(do.StartGroup, machine.feed(ev.Verified(machine.state.offer.id))).world_size == 2
+    assert only(do.StartAttempt, machine.feed(ev.Verified(machine.state.offer.id))).world_size == 2

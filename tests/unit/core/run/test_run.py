@@ -12,7 +12,7 @@ from support.core.machine import CRASH, Machine, every, only
 
 def test_a_new_run_starts_its_group_from_the_beginning() -> None:
     machine = Machine(num_workers=3)
-    assert only(do.StartGroup, machine.start()) == do.StartGroup(1, 3, resume=None, base=0)
+    assert only(do.StartAttempt, machine.start()) == do.StartAttempt(1, 3, resume=None, base=0)
     assert machine.state.phase is Phase.STARTING
 
 
@@ -32,9 +32,9 @@ def test_a_driver_that_takes_over_verifies_the_newest_checkpoint_and_starts_from
     machine = before.restart()
     asked = machine.start(epoch=2)
     assert only(do.Verify, asked).id == "checkpoint_000002"
-    assert every(do.StartGroup, asked) == []
+    assert every(do.StartAttempt, asked) == []
     asked = machine.feed(ev.Verified("checkpoint_000002"))
-    assert only(do.StartGroup, asked) == do.StartGroup(2, 2, "checkpoint_000002", base=2)
+    assert only(do.StartAttempt, asked) == do.StartAttempt(2, 2, "checkpoint_000002", base=2)
 
 
 def test_a_damaged_checkpoint_is_set_aside_and_the_next_older_one_is_tried() -> None:
@@ -48,7 +48,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_next_older_one_is_tried() -> 
     assert "checkpoint_000002" in only(do.Warn, asked).text
     assert only(do.Verify, asked).id == "checkpoint_000001"
     assert machine.ids == ["checkpoint_000001"]
-    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+    assert only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
 def test_when_every_checkpoint_is_damaged_the_run_starts_from_the_beginning() -> None:
@@ -57,7 +57,7 @@ def test_when_every_checkpoint_is_damaged_the_run_starts_from_the_beginning() ->
     machine = before.restart()
     machine.start(epoch=2)
     asked = machine.feed(ev.Damaged("checkpoint_000001", "gone"))
-    assert only(do.StartGroup, asked) == do.StartGroup(2, 2, None, base=0)
+    assert only(do.StartAttempt, asked) == do.StartAttempt(2, 2, None, base=0)
 
 
 def test_a_verification_that_nobody_waits_for_changes_nothing() -> None:
@@ -74,8 +74,8 @@ def test_damage_found_before_the_driver_begins_starts_nothing() -> None:
     dead_in_restoring.start(epoch=2)
     machine = dead_in_restoring.restart()
     found = machine.feed(ev.Damaged("checkpoint_000001", "its manifest is gone"))
-    assert every(do.StartGroup, found) == every(do.Verify, found) == []
-    assert len(every(do.StartGroup, machine.start(epoch=3))) == 1
+    assert every(do.StartAttempt, found) == every(do.Verify, found) == []
+    assert len(every(do.StartAttempt, machine.start(epoch=3))) == 1
 
 
 def test_a_manifest_that_the_journal_does_not_know_is_taken_in_and_resumed_from() -> None:
@@ -129,10 +129,12 @@ def test_a_stopped_process_that_goes_on_is_forgiven() -> None:
 
 def test_a_warning_names_the_ranks_whose_report_is_missing() -> None:
     machine = Machine(num_workers=3, missing_warning_s=30.0).training()
-    machine.stage(0, 1)
+    first = machine.feed(ev.ShardStaged(1, 1, 0))
+    assert only(do.SetTimer, first).after_s < 30.0, "where only one rank ever reports, the user hears of it soon"
     asked = machine.feed(ev.TimerFired(timers.missing(0)))
-    assert "report number 1 of rank 0, 2; rank 1 made it" in only(do.Warn, asked).text
+    assert "checkpoint_000001 is not saved yet: it waits for report number 1 of rank 0, 2." in only(do.Warn, asked).text
     assert do.SetTimer(timers.missing(0), 30.0) in asked
+    assert do.SetTimer(timers.missing(1), 30.0) in machine.feed(ev.ShardStaged(1, 1, 1))
 
 
 def test_what_an_older_group_says_is_not_acted_on() -> None:
@@ -147,7 +149,7 @@ def test_what_an_older_group_says_is_not_acted_on() -> None:
         ev.WorkerReturned(1, 0),
         ev.WorkerFailed(1, 0, CRASH),
         ev.WorkerStopped(1, 0, stopped=True),
-        ev.GroupGone(1),
+        ev.AttemptGone(1),
         ev.ShardFailed(1, 0, 0, "no space"),
         ev.CommitFailed(1, 0, "no space"),
     ]
@@ -159,7 +161,7 @@ def test_what_an_older_group_says_is_not_acted_on() -> None:
 def test_the_run_finishes_when_every_rank_returned_and_all_is_durable() -> None:
     machine = Machine().training()
     machine.stage(0, 0, 1)
-    assert only(do.StopGroup, machine.all_return()).graceful
+    assert only(do.StopAttempt, machine.all_return()).graceful
     assert every(do.Finish, machine.gone()) == []
     asked = machine.committed(only(do.Commit, machine.seal(0, 0, 1)))
     assert only(do.Finish, asked).outcome is Outcome.FINISHED
@@ -178,7 +180,7 @@ def test_the_run_waits_for_its_validations_before_it_finishes() -> None:
 def test_a_stop_ends_the_group_gently_and_makes_durable_what_is_complete() -> None:
     machine = Machine().training()
     machine.stage(0, 0, 1)
-    assert only(do.StopGroup, machine.feed(ev.StopAsked())).graceful
+    assert only(do.StopAttempt, machine.feed(ev.StopAsked())).graceful
     machine.fail()
     assert machine.state.durable.spent == {}
     machine.gone()

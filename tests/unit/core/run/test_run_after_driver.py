@@ -28,7 +28,7 @@ def begin(
 
 def test_when_all_nodes_are_back_nothing_is_waited_for() -> None:
     asked = begin(after(), B, A)
-    assert only(do.StartGroup, asked).generation == 2
+    assert only(do.StartAttempt, asked).generation == 2
     assert not every(do.Warn, asked)
     assert [each.timer for each in every(do.SetTimer, asked)] == [timers.START]
 
@@ -36,12 +36,12 @@ def test_when_all_nodes_are_back_nothing_is_waited_for() -> None:
 def test_a_node_that_is_not_back_is_waited_for_until_its_lease_is_over() -> None:
     machine = after()
     asked = begin(machine, A, waited_s=4.0)
-    assert not every(do.StartGroup, asked)
+    assert not every(do.StartAttempt, asked)
     assert only(do.SetTimer, asked) == do.SetTimer(timers.DOUBT, 8.0)
     assert "left on b," in only(do.Warn, asked).text
     assert machine.state.phase is Phase.WAITING
     assert not machine.feed(ev.Capacity(2))
-    assert every(do.StartGroup, machine.feed(ev.TimerFired(timers.DOUBT)))
+    assert every(do.StartAttempt, machine.feed(ev.TimerFired(timers.DOUBT)))
 
 
 def test_it_is_waited_for_no_longer_when_it_comes_back() -> None:
@@ -49,12 +49,12 @@ def test_it_is_waited_for_no_longer_when_it_comes_back() -> None:
     begin(machine)
     assert not machine.feed(ev.NodeClear(A), ev.NodeClear("c@machine"))
     asked = machine.feed(ev.NodeClear(B))
-    assert every(do.StartGroup, asked)
+    assert every(do.StartAttempt, asked)
     assert do.CancelTimer(timers.DOUBT) in asked
 
 
 def test_the_same_name_on_another_machine_is_another_node() -> None:
-    assert not every(do.StartGroup, begin(after(), A, "b@another"))
+    assert not every(do.StartAttempt, begin(after(), A, "b@another"))
 
 
 def test_the_lease_is_that_of_the_driver_that_gave_it() -> None:
@@ -64,15 +64,15 @@ def test_the_lease_is_that_of_the_driver_that_gave_it() -> None:
 
 
 def test_when_the_lease_was_over_before_it_began_nothing_is_waited_for() -> None:
-    assert every(do.StartGroup, begin(after(), waited_s=12.0))
+    assert every(do.StartAttempt, begin(after(), waited_s=12.0))
 
 
 def test_what_is_restored_meanwhile_is_not_started_before() -> None:
     machine = after(ev.Committed(CheckpointRecord("one", 1), 1, 0))
     asked = begin(machine, A)
     assert only(do.Verify, asked).id == "one"
-    assert not every(do.StartGroup, machine.feed(ev.Verified("one")))
-    assert only(do.StartGroup, machine.feed(ev.NodeClear(B))).resume == "one"
+    assert not every(do.StartAttempt, machine.feed(ev.Verified("one")))
+    assert only(do.StartAttempt, machine.feed(ev.NodeClear(B))).resume == "one"
 
 
 def test_a_stop_is_not_waited_for() -> None:
@@ -81,22 +81,22 @@ def test_a_stop_is_not_waited_for() -> None:
     asked = machine.feed(ev.StopAsked())
     assert only(do.Finish, asked).outcome is Outcome.STOPPED
     assert machine.state.durable.leases, "the next driver has to wait all the same"
-    assert not every(do.StartGroup, machine.feed(ev.TimerFired(timers.DOUBT)))
+    assert not every(do.StartAttempt, machine.feed(ev.TimerFired(timers.DOUBT)))
 
 
 def test_a_group_that_was_known_to_be_gone_is_not_waited_for() -> None:
     lacked = after(ev.CapacityLacking(2, 1))
-    assert every(do.StartGroup, begin(lacked))
+    assert every(do.StartAttempt, begin(lacked))
     ended = after(ev.RunEnded(Outcome.STOPPED, "it was asked to stop", group_gone=True))
-    assert every(do.StartGroup, begin(ended))
-    at_once = after(ev.RunEnded(Outcome.STOPPED, "it was asked to stop at once"))
-    assert not every(do.StartGroup, begin(at_once))
+    assert every(do.StartAttempt, begin(ended))
+    at_once = after(ev.RunEnded(Outcome.STOPPED, "it was asked to stop immediately"))
+    assert not every(do.StartAttempt, begin(at_once))
 
 
 def test_the_end_of_a_run_says_whether_its_group_was_gone() -> None:
     machine = Machine().training()
     machine.feed(ev.StopAsked(at_once=True))
-    assert machine.journal[-1] == ev.RunEnded(Outcome.STOPPED, "it was asked to stop at once", group_gone=False)
+    assert machine.journal[-1] == ev.RunEnded(Outcome.STOPPED, "it was asked to stop immediately", group_gone=False)
     machine = Machine().training()
     machine.all_return()
     machine.gone()

@@ -14,7 +14,7 @@ from support.core.machine import Machine, every, only
 def test_the_first_failure_of_a_group_is_counted_and_ends_the_group() -> None:
     machine = Machine().training()
     asked = machine.fail(rank=1)
-    assert only(do.StopGroup, asked) == do.StopGroup(1, graceful=False)
+    assert only(do.StopAttempt, asked) == do.StopAttempt(1, graceful=False)
     assert machine.state.durable.spent == {"failures": 1}
     assert machine.state.failure is not None
     assert machine.state.failure.rank == 1
@@ -33,8 +33,8 @@ def test_what_follows_from_the_first_failure_is_not_counted() -> None:
 
 def test_the_next_group_starts_only_when_the_old_one_is_gone() -> None:
     machine = Machine().training()
-    assert every(do.StartGroup, machine.fail()) == []
-    assert only(do.StartGroup, machine.gone()).generation == 2
+    assert every(do.StartAttempt, machine.fail()) == []
+    assert only(do.StartAttempt, machine.gone()).generation == 2
 
 
 def test_the_next_group_starts_from_what_the_old_one_completed_before_it_died() -> None:
@@ -46,7 +46,7 @@ def test_the_next_group_starts_from_what_the_old_one_completed_before_it_died() 
     assert machine.state.phase is Phase.SETTLING
     asked = machine.committed(only(do.Commit, machine.seal(0, 0, 1)))
     assert only(do.Verify, asked).id == "checkpoint_000001"
-    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+    assert only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
@@ -102,7 +102,7 @@ def test_progress_ends_the_waiting() -> None:
     machine.commit(0)
     machine.fail()
     machine.gone()
-    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+    assert only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
 def test_failures_are_remembered_by_the_next_driver_and_its_own_start_costs_none() -> None:
@@ -121,7 +121,7 @@ def test_a_driver_killed_before_it_said_that_the_run_failed_gives_no_retry_more(
     before.fail()
     machine = before.restart()
     asked = machine.start(epoch=2)
-    assert every(do.StartGroup, asked) == []
+    assert every(do.StartAttempt, asked) == []
     assert only(do.Finish, asked).outcome is Outcome.FAILED
 
 
@@ -138,7 +138,7 @@ def test_a_higher_limit_lets_the_run_go_on_after_all() -> None:
     before.fail()
     machine = before.restart()
     machine.spec = RunSpec(num_workers=2, max_failures=1)
-    assert only(do.StartGroup, machine.start(epoch=2)).generation == 2
+    assert only(do.StartAttempt, machine.start(epoch=2)).generation == 2
 
 
 @pytest.mark.parametrize(("ending", "spent"), [("stopped", {"failures": 1}), ("failed", {})])
@@ -163,7 +163,7 @@ def test_when_one_part_cannot_be_stored_the_other_parts_are_never_committed_alon
     machine.feed(ev.ShardFailed(1, 1, 0, "no space"))
     machine.stage(0, 0)
     assert machine.seal(0, 0) == [do.Discard(1, 0)]
-    assert only(do.StartGroup, machine.gone()).resume is None
+    assert only(do.StartAttempt, machine.gone()).resume is None
 
 
 def test_after_a_failed_checkpoint_the_next_whole_one_is_committed() -> None:
@@ -192,4 +192,4 @@ def test_a_last_checkpoint_that_cannot_be_stored_is_a_failure_even_after_every_r
     assert machine.state.phase is Phase.SETTLING
     asked = machine.feed(ev.ShardFailed(1, 0, 0, "no space"))
     assert machine.state.durable.spent == {"storage": 1}
-    assert only(do.StartGroup, asked).generation == 2
+    assert only(do.StartAttempt, asked).generation == 2

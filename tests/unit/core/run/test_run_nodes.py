@@ -86,7 +86,7 @@ def test_the_timer_of_a_rank_that_the_next_group_does_not_have_is_nobodys() -> N
     machine.feed(ev.WorkerStopped(1, 2, stopped=True))
     assert do.CancelTimer(timers.stopped(2)) in machine.fail(0)
     machine.feed(ev.Capacity(1))
-    assert only(do.StartGroup, machine.gone()).world_size == 1
+    assert only(do.StartAttempt, machine.gone()).world_size == 1
     machine.feed(ev.TimerFired(timers.stopped(2)))
     assert machine.state.phase is Phase.STARTING
 
@@ -128,7 +128,7 @@ def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point
     machine.commit(1)
     assert machine.state.phase is Phase.RUNNING
     machine.stage(2, 0, 1)
-    assert only(do.StopGroup, machine.seal(2, 0, 1)) == do.StopGroup(1, graceful=False)
+    assert only(do.StopAttempt, machine.seal(2, 0, 1)) == do.StopAttempt(1, graceful=False)
     assert ev.HandedOver(1, HandoverReason.PREEMPTION) in machine.journal
     assert machine.state.durable.spent == replayed(machine).spent == {}
 
@@ -138,7 +138,7 @@ def test_a_group_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
     machine.feed(ev.Capacity(2))
     machine.start()
     machine.feed(ev.Capacity(1), ev.HandedOver(1, HandoverReason.RESIZE))
-    assert only(do.StartGroup, machine.gone()) == do.StartGroup(2, 1, None, 0)
+    assert only(do.StartAttempt, machine.gone()) == do.StartAttempt(2, 1, None, 0)
     assert machine.state.durable.spent == {}
 
 
@@ -162,7 +162,7 @@ def test_a_later_notice_moves_the_point() -> None:
     machine.commit(2)
     assert machine.state.phase is Phase.RUNNING
     machine.stage(3, 0, 1)
-    assert every(do.StopGroup, machine.seal(3, 0, 1))
+    assert every(do.StopAttempt, machine.seal(3, 0, 1))
 
 
 def test_a_node_that_fails_again_and_again_rests_and_comes_back() -> None:
@@ -201,14 +201,14 @@ def test_what_the_loss_of_a_node_made_others_do_is_not_taken_for_the_cause(conse
         assert (state.failure.rank, state.failure.kind) == (1, FailureKind.NODE_LOST)
         assert state.spent == {"failures": 1}
         assert (state.same_error, state.node_failures) == (("", -1, 0), {"node-2": 1})
-    assert every(do.StartGroup, machine.gone()), "and nothing waited for it"
+    assert every(do.StartAttempt, machine.gone()), "and nothing waited for it"
 
 
 def test_a_preemption_that_others_felt_first_costs_no_failure() -> None:
     machine = Machine(max_failures=0).training()
     felt_first(machine, PEER_GONE, PREEMPTED)
     assert machine.state.durable.spent == {"preemptions": 1}
-    assert every(do.StartGroup, machine.gone())
+    assert every(do.StartAttempt, machine.gone())
 
 
 def test_a_node_rests_for_its_own_failures_alone() -> None:

@@ -1,4 +1,4 @@
-"""Where storage is far away: when a checkpoint is uploaded, what the next group starts from, what may be lost."""
+"""Where storage is remote: when a checkpoint is uploaded, what the next group starts from, what may be lost."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_next_group_starts_from_what_the_nodes_have_and_does_not_wait_for_th
     machine.seal(0, 0)
     machine.fail()
     assert only(do.Verify, machine.gone()).id == "checkpoint_000001"
-    started = only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001")))
+    started = only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001")))
     assert (started.resume, started.base) == ("checkpoint_000001", 1)
     assert only(do.Commit, machine.uploaded(0, generation=1)).id == "checkpoint_000001"
 
@@ -98,23 +98,23 @@ def test_what_the_nodes_lost_is_not_resumed_from() -> None:
     asked = machine.feed(ev.StagedLost("checkpoint_000002", "the node is gone"))
     assert "checkpoint_000002" in only(do.Warn, asked).text
     assert only(do.Verify, asked).id == "checkpoint_000001"
-    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+    assert only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
 def test_what_the_nodes_lost_when_all_of_it_was_in_storage_is_waited_for() -> None:
     machine = carried(0)
     commit = only(do.Commit, machine.uploaded(0))
     assert machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone")) == []
-    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))) == []
+    assert every(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))) == []
     assert only(do.Verify, machine.committed(commit)).id == "checkpoint_000001"
-    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+    assert only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
 def test_when_the_one_that_is_waited_for_is_refused_the_run_goes_on_without_it() -> None:
     machine = carried(0)
     machine.uploaded(0)
     machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
-    assert only(do.StartGroup, machine.feed(ev.CommitFailed(1, 0, "refused"))).resume is None
+    assert only(do.StartAttempt, machine.feed(ev.CommitFailed(1, 0, "refused"))).resume is None
 
 
 def test_what_the_nodes_have_no_more_because_it_is_in_storage_is_verified_there() -> None:
@@ -131,8 +131,8 @@ def test_a_commit_that_is_refused_while_the_run_restores_sends_it_to_the_next_ol
     asked = machine.feed(ev.CommitFailed(1, 1, "refused"))
     assert do.Delete("checkpoint_000002") in asked
     assert only(do.Verify, asked).id == "checkpoint_000001"
-    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000002"))) == []
-    assert only(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
+    assert every(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000002"))) == []
+    assert only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))).base == 1
 
 
 def test_a_run_that_waits_starts_from_nothing_that_was_not_verified() -> None:
@@ -149,8 +149,8 @@ def test_a_run_that_waits_starts_from_nothing_that_was_not_verified() -> None:
     assert machine.state.phase is Phase.WAITING
     assert only(do.Verify, machine.feed(ev.StagedLost("checkpoint_000002-g2", "gone"))).id == "checkpoint_000001-g2"
     assert [each.timer for each in every(do.SetTimer, machine.feed(ev.TimerFired(timers.BACKOFF)))] == [timers.BACKOFF]
-    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001-g2"))) == []
-    assert only(do.StartGroup, machine.feed(ev.TimerFired(timers.BACKOFF))).resume == "checkpoint_000001-g2"
+    assert every(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001-g2"))) == []
+    assert only(do.StartAttempt, machine.feed(ev.TimerFired(timers.BACKOFF))).resume == "checkpoint_000001-g2"
 
 
 def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_replayed() -> None:
@@ -159,9 +159,9 @@ def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_repl
     machine.ready()
     machine.uploaded(0, generation=1)
     asked = machine.feed(ev.CommitFailed(1, 0, "refused"))
-    assert only(do.StopGroup, asked).generation == 2
+    assert only(do.StopAttempt, asked).generation == 2
     assert machine.state.durable.spent == machine.restart().state.durable.spent == {"failures": 1, "storage": 1}
-    assert only(do.StartGroup, machine.gone() + machine.feed(ev.TimerFired(timers.BACKOFF))).resume is None
+    assert only(do.StartAttempt, machine.gone() + machine.feed(ev.TimerFired(timers.BACKOFF))).resume is None
 
 
 def test_a_commit_that_found_storage_away_is_asked_for_again_without_another_upload() -> None:
@@ -181,7 +181,7 @@ def test_an_upload_that_found_storage_away_begins_again() -> None:
 def test_a_stop_while_the_run_restores_waits_for_what_is_on_its_way() -> None:
     machine = carried(0)
     assert machine.feed(ev.StopAsked()) == []
-    assert every(do.StartGroup, machine.feed(ev.Verified("checkpoint_000001"))) == []
+    assert every(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001"))) == []
     asked = machine.committed(only(do.Commit, machine.uploaded(0)))
     assert only(do.Finish, asked).outcome is Outcome.STOPPED
 
@@ -199,7 +199,7 @@ def test_when_storage_stays_away_the_run_fails_and_nothing_staged_is_given_up() 
     machine.stage(0, 0, 1)
     machine.seal(0, 0, 1)
     machine.stage(1, 0)
-    assert only(do.StopGroup, machine.feed(ev.UploadFailed(1, 0, "away"))).generation == 1
+    assert only(do.StopAttempt, machine.feed(ev.UploadFailed(1, 0, "away"))).generation == 1
     machine.stage(1, 1)
     machine.stage(2, 0)
     asked = machine.gone()
@@ -225,7 +225,7 @@ def test_a_run_that_restores_while_storage_stays_away_ends() -> None:
     machine.feed(ev.UploadFailed(1, 0, "away"))
     asked = machine.feed(ev.UploadFailed(1, 0, "away"))
     assert only(do.Finish, asked).outcome is Outcome.FAILED
-    assert every(do.StartGroup, asked) == every(do.Verify, asked) == []
+    assert every(do.StartAttempt, asked) == every(do.Verify, asked) == []
 
 
 def test_what_the_group_resumed_from_is_not_given_up_under_it() -> None:
@@ -268,7 +268,7 @@ def test_a_run_that_lost_its_last_checkpoint_has_not_finished() -> None:
     machine.all_return()
     machine.gone()
     asked = machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
-    assert only(do.StartGroup, asked).resume is None
+    assert only(do.StartAttempt, asked).resume is None
     assert machine.state.durable.spent == machine.restart().state.durable.spent == {"storage": 1}
 
 
@@ -279,7 +279,7 @@ def test_nor_has_one_that_lost_it_before_its_workers_returned() -> None:
     machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
     assert machine.state.phase is Phase.RUNNING
     machine.all_return()
-    assert only(do.StartGroup, machine.gone()).generation == 2
+    assert only(do.StartAttempt, machine.gone()).generation == 2
     machine.ready()
     machine.all_return()
     assert only(do.Finish, machine.gone()).outcome is Outcome.FINISHED
@@ -307,7 +307,7 @@ def test_to_wait_until_a_checkpoint_is_durable_is_no_hang() -> None:
     machine.now = 34.0
     assert machine.feed(ev.TimerFired(timers.HANG)) == [do.SetTimer(timers.HANG, 1.0)]
     machine.now = 35.0
-    assert only(do.StopGroup, machine.feed(ev.TimerFired(timers.HANG))).generation == 1
+    assert only(do.StopAttempt, machine.feed(ev.TimerFired(timers.HANG))).generation == 1
 
 
 def test_one_that_hangs_while_another_waits_for_storage_is_found() -> None:

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from holdfast.errors import CheckpointDamagedError, NotARunError, StorageError, StorageUnavailableError
 from holdfast.store.manifests import Manifest
-from holdfast.store.remote import checkpoints as module
-from holdfast.store.remote import runfile
-from holdfast.store.remote.checkpoints import Listing, RemoteCheckpoints, begin_upload
-from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
+from holdfast.store.remote import remote_checkpoints as module
+from holdfast.store.remote import remote_runfile
+from holdfast.store.remote.remote_checkpoints import Listing, RemoteCheckpoints, begin_upload
+from holdfast.testing.fake_objects import Bucket, FakeObjects, ObjectFault
 from support.object_stores.uploads import upload
 
 
@@ -32,7 +32,7 @@ def test_a_commit_whose_reply_was_lost_can_be_tried_again(bucket: Bucket) -> Non
     objects = FakeObjects(bucket)
     store = RemoteCheckpoints(objects)
     manifest = upload(bucket, "one")
-    objects.fail(objects.steps + (0 if bucket.creates_safely else 1), Fault.LOST_REPLY)
+    objects.fail(objects.steps + (0 if bucket.creates_safely else 1), ObjectFault.LOST_REPLY)
     with pytest.raises(StorageUnavailableError):
         store.commit(manifest)
     assert store.commit(manifest) == store.read_manifest("one")
@@ -189,12 +189,12 @@ def test_a_manifest_of_the_first_format_has_no_epoch() -> None:
 def test_run_json_comes_back_or_says_what_is_wrong(bucket: Bucket) -> None:
     objects = FakeObjects(bucket)
     with pytest.raises(NotARunError, match="memory://bucket/runs/run holds no run of Holdfast"):
-        runfile.read(objects)
-    runfile.write(objects, {"name": "run", "config": {1: float("nan")}})
-    runfile.write(objects, {"name": "run", "config": {1: b"x"}})
-    assert runfile.read(objects) == {"name": "run", "config": {1: b"x"}}
+        remote_runfile.read(objects)
+    remote_runfile.write(objects, {"name": "run", "config": {1: float("nan")}})
+    remote_runfile.write(objects, {"name": "run", "config": {1: b"x"}})
+    assert remote_runfile.read(objects) == {"name": "run", "config": {1: b"x"}}
     for bit in range(0, 8 * len(bucket.content["run.json"]), 7):
         bucket.flip("run.json", bit)
         with pytest.raises(StorageError, match=r"runs/run/run\.json is damaged"):
-            runfile.read(objects)
+            remote_runfile.read(objects)
         bucket.flip("run.json", bit)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdfast.errors import StorageUnavailableError
-from holdfast.store.remote.checkpoints import RemoteCheckpoints, begin_upload
-from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import Opened, RemoteLease
-from holdfast.testing.fake_objects import Bucket, Crash, FakeObjects, Fault
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints, begin_upload
+from holdfast.store.remote.remote_journal import RemoteJournal
+from holdfast.store.remote.remote_lease import Opened, RemoteLease
+from holdfast.testing.fake_objects import Bucket, Crash, FakeObjects, ObjectFault
 from support.object_stores.drivers import begin, said, say
 from support.object_stores.uploads import FILES, upload
 
-CRASHES = [Fault.CRASH_BEFORE, Fault.CRASH_AFTER]
-SILENCES = [Fault.REFUSED, Fault.LOST_REPLY, Fault.DELAYED]
+CRASHES = [ObjectFault.CRASH_BEFORE, ObjectFault.CRASH_AFTER]
+SILENCES = [ObjectFault.REFUSED, ObjectFault.LOST_REPLY, ObjectFault.DELAYED]
 LONG = "x" * 5000  # so long that a merge leaves a tombstone of it
 
 
@@ -45,7 +45,7 @@ def with_a_past(bucket: Bucket) -> list[str]:
 
 
 @pytest.mark.parametrize("fault", CRASHES)
-def test_a_driver_that_dies_leaves_what_it_was_told_is_written_and_no_half(bucket: Bucket, fault: Fault) -> None:
+def test_a_driver_that_dies_leaves_what_it_was_told_is_written_and_no_half(bucket: Bucket, fault: ObjectFault) -> None:
     past = with_a_past(bucket)
     acknowledged: list[str] = []
 
@@ -81,7 +81,9 @@ def say_at_last(driver: RemoteJournal, word: str) -> None:
 
 
 @pytest.mark.parametrize("fault", SILENCES)
-def test_a_driver_that_gets_no_answer_goes_on_and_nothing_counts_that_was_refused(bucket: Bucket, fault: Fault) -> None:
+def test_a_driver_that_gets_no_answer_goes_on_and_nothing_counts_that_was_refused(
+    bucket: Bucket, fault: ObjectFault
+) -> None:
     past = with_a_past(bucket)
 
     def drive(objects: FakeObjects) -> list[str]:
@@ -125,7 +127,7 @@ def outcome(bucket: Bucket, id: str) -> str:
 
 
 @pytest.mark.parametrize("fault", [*CRASHES, *SILENCES])
-def test_a_commit_is_there_or_not_and_can_be_made_again(bucket: Bucket, fault: Fault) -> None:
+def test_a_commit_is_there_or_not_and_can_be_made_again(bucket: Bucket, fault: ObjectFault) -> None:
     def commit(objects: FakeObjects) -> None:
         manifest = upload(Bucket(), "checkpoint_000001")
         for path, data in FILES.items():
@@ -149,7 +151,9 @@ def test_a_commit_is_there_or_not_and_can_be_made_again(bucket: Bucket, fault: F
 @pytest.mark.parametrize("fault", [*CRASHES, *SILENCES])
 @pytest.mark.parametrize("operation", ["delete", "quarantine", "collect"])
 @pytest.mark.parametrize("old", ["checkpoint_000001", "named"])
-def test_what_is_removed_is_there_whole_or_not_offered(bucket: Bucket, fault: Fault, operation: str, old: str) -> None:
+def test_what_is_removed_is_there_whole_or_not_offered(
+    bucket: Bucket, fault: ObjectFault, operation: str, old: str
+) -> None:
     store = RemoteCheckpoints(FakeObjects(bucket))
     begin_upload(FakeObjects(bucket), old)
     for id in (old, "other"):
@@ -184,7 +188,7 @@ def test_what_is_removed_is_there_whole_or_not_offered(bucket: Bucket, fault: Fa
 
 
 @pytest.mark.parametrize("fault", CRASHES)
-def test_a_driver_that_dies_while_it_begins_or_ends_is_relieved(fault: Fault) -> None:
+def test_a_driver_that_dies_while_it_begins_or_ends_is_relieved(fault: ObjectFault) -> None:
     def drive(objects: FakeObjects, words: tuple[str, ...] = ("a",)) -> int:
         def claim(token: str) -> Opened:
             opened = RemoteJournal.open(objects, token)

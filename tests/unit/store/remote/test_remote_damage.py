@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import RunInUseError
 from holdfast.store.remote import sequence
-from holdfast.store.remote.journal import read
+from holdfast.store.remote.remote_journal import read
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 from support.object_stores.drivers import begin, say
 

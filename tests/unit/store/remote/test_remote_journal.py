@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from holdfast.errors import RunInUseError, StorageUnavailableError
-from holdfast.store.remote.journal import read
-from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
+from holdfast.store.remote.remote_journal import read
+from holdfast.testing.fake_objects import Bucket, FakeObjects, ObjectFault
 from support.object_stores.drivers import begin, said, say
 
 
@@ -88,9 +88,9 @@ def test_hundreds_of_epochs_cost_few_requests_too(bucket: Bucket) -> None:
     assert len(said(bucket)) == 200
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REPLY, Fault.DELAYED])
+@pytest.mark.parametrize("fault", [ObjectFault.REFUSED, ObjectFault.LOST_REPLY, ObjectFault.DELAYED])
 @pytest.mark.parametrize("before", range(20))
-def test_an_append_that_failed_counts_neither_then_nor_later(bucket: Bucket, fault: Fault, before: int) -> None:
+def test_an_append_that_failed_counts_neither_then_nor_later(bucket: Bucket, fault: ObjectFault, before: int) -> None:
     objects = FakeObjects(bucket)
     journal, _, _ = begin(objects)
     for number in range(before):
@@ -110,8 +110,8 @@ def test_an_append_that_failed_counts_neither_then_nor_later(bucket: Bucket, fau
     begin(FakeObjects(bucket))
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REPLY, Fault.DELAYED])
-def test_the_same_append_tried_again_is_there_once(bucket: Bucket, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [ObjectFault.REFUSED, ObjectFault.LOST_REPLY, ObjectFault.DELAYED])
+def test_the_same_append_tried_again_is_there_once(bucket: Bucket, fault: ObjectFault) -> None:
     objects = FakeObjects(bucket)
     journal, _, _ = begin(objects)
     objects.fail(objects.steps + (0 if bucket.creates_safely else 1), fault)
@@ -127,7 +127,7 @@ def test_what_a_relieved_driver_sent_long_ago_does_not_count(bucket: Bucket) -> 
     stale = FakeObjects(bucket)
     old, _, _ = begin(stale)
     say(old, "a")
-    stale.fail(stale.steps + (0 if bucket.creates_safely else 1), Fault.DELAYED)
+    stale.fail(stale.steps + (0 if bucket.creates_safely else 1), ObjectFault.DELAYED)
     with pytest.raises(StorageUnavailableError):
         say(old, "late")
     new, _, _ = begin(FakeObjects(bucket))
@@ -149,7 +149,7 @@ def test_a_driver_whose_last_append_landed_unknown_to_it_stays_out(bucket: Bucke
     stale = FakeObjects(bucket)
     old, _, _ = begin(stale)
     say(old, "a")
-    stale.fail(stale.steps + (0 if bucket.creates_safely else 1), Fault.LOST_REPLY)
+    stale.fail(stale.steps + (0 if bucket.creates_safely else 1), ObjectFault.LOST_REPLY)
     with pytest.raises(StorageUnavailableError):
         say(old, "x" * 5000)
     new, records, _ = begin(FakeObjects(bucket))

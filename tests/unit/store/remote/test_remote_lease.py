@@ -13,10 +13,10 @@ import pytest
 from holdfast.errors import RunInUseError
 from holdfast.store import values
 from holdfast.store.remote import holder as holders
-from holdfast.store.remote.journal import RemoteJournal
-from holdfast.store.remote.lease import KEY, Opened, RemoteLease
+from holdfast.store.remote.remote_journal import RemoteJournal
+from holdfast.store.remote.remote_lease import KEY, Opened, RemoteLease
 from holdfast.store.sealed import seal, unseal
-from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
+from holdfast.testing.fake_objects import Bucket, FakeObjects, ObjectFault
 from support.object_stores.directory_objects import DirectoryObjects
 from support.object_stores.drivers import said_in
 from support.repository import SUPPORT
@@ -140,7 +140,7 @@ def test_a_process_that_could_not_release_its_run_may_have_it_again(run: Run) ->
     objects = FakeObjects(run.bucket)
     lease = run.acquire(objects)
     for request in range(20):
-        objects.fail(objects.steps + request, Fault.REFUSED)
+        objects.fail(objects.steps + request, ObjectFault.REFUSED)
     lease.release()
     assert run.acquire().epoch == 2
     assert run.waits == 0
@@ -215,7 +215,7 @@ def test_a_damaged_note_makes_the_next_driver_watch(run: Run) -> None:
 def test_a_store_that_does_not_answer_costs_nobody_the_lease(run: Run) -> None:
     objects = FakeObjects(run.bucket)
     lease = run.acquire(objects)
-    for fault in (Fault.REFUSED, Fault.LOST_REPLY):
+    for fault in (ObjectFault.REFUSED, ObjectFault.LOST_REPLY):
         for request in range(2):
             objects.fail(objects.steps + request, fault)
             assert lease.renew()
@@ -225,7 +225,7 @@ def test_a_store_that_does_not_answer_costs_nobody_the_lease(run: Run) -> None:
 def test_a_late_renewal_of_a_relieved_driver_is_put_right(run: Run) -> None:
     stale = FakeObjects(run.bucket)
     old = run.acquire(stale)
-    stale.fail(stale.steps + 1, Fault.DELAYED)
+    stale.fail(stale.steps + 1, ObjectFault.DELAYED)
     assert old.renew()
     run.rewrite(host="elsewhere")
     new = run.acquire()

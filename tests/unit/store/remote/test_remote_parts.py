@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import StorageUnavailableError
 from holdfast.store.remote.parts import PartUploader, fetch, files_of
-from holdfast.testing.fake_objects import Bucket, FakeObjects, Fault
+from holdfast.testing.fake_objects import Bucket, FakeObjects, ObjectFault
 
 KEY = "metrics/attempt-0001/rank-0.jsonl"
 
@@ -42,8 +42,8 @@ def test_nothing_new_costs_no_request(tmp_path: Path) -> None:
     assert sorted(objects.bucket.content) == [KEY, f"{KEY}.1", f"{KEY}.2"]
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REPLY])
-def test_a_sync_that_failed_is_made_good_by_the_next(tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [ObjectFault.REFUSED, ObjectFault.LOST_REPLY])
+def test_a_sync_that_failed_is_made_good_by_the_next(tmp_path: Path, fault: ObjectFault) -> None:
     path, objects = tmp_path / "rank-0.jsonl", FakeObjects()
     uploader = PartUploader(objects, KEY, path, 10)
     path.write_bytes(b"x" * 25)

@@ -13,11 +13,11 @@ from holdfast.errors import NotARunError
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.store.metrics import line
-from holdfast.store.remote import runfile as remote_runfile
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.store.remote.journal import read
+from holdfast.store.remote import remote_runfile
 from holdfast.store.remote.object_run import ObjectRun
 from holdfast.store.remote.parts import PartUploader, files_of
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_journal import read
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 from support.object_stores.drivers import begin, say
 from support.object_stores.uploads import upload

@@ -17,8 +17,8 @@ from holdfast.driver.remote_storage import RemoteStorage
 from holdfast.errors import RunInUseError
 from holdfast.runs.past import read_past
 from holdfast.store.location import Location
-from holdfast.store.remote.checkpoints import RemoteCheckpoints
-from holdfast.store.remote.journal import RemoteJournal
+from holdfast.store.remote.remote_checkpoints import RemoteCheckpoints
+from holdfast.store.remote.remote_journal import RemoteJournal
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 from support.object_stores.drivers import begin
 from support.object_stores.uploads import upload

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import RunInUseError
 from holdfast.store.journal import Record
-from holdfast.store.remote.journal import RemoteJournal, read
+from holdfast.store.remote.remote_journal import RemoteJournal, read
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 from support.object_stores.drivers import begin, say, token
 
@@ -17,7 +17,7 @@ PATIENCE_S = 20.0
 
 
 class Driver:
-    """A driver in a thread of its own that stands still before one of its requests until it is told to go on."""
+    """A driver in a thread of its own that stands still before one of its requests until it is told to continue."""
 
     def __init__(self, bucket: Bucket, name: str, words: int) -> None:
         self.objects = FakeObjects(bucket)

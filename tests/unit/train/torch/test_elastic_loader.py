@@ -1,4 +1,4 @@
-"""The loaders of all ranks, driven side by side as their training loops would: what they see and go on from."""
+"""The loaders of all ranks, driven side by side as their training loops would: what they see and resume from."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_from_four_workers_to_two_to_three(prepare: Prepare) -> None:
 def test_any_sequence_of_worlds_and_kills_sees_each_sample_once(
     prepare: Prepare, size: int, batch: int, shuffle: bool, seed: int, most: int, runs: list[tuple[int, int, int]]
 ) -> None:
-    """A run takes some batches, saves, takes some more and is killed; the next one goes on from what was saved."""
+    """A run takes some batches, saves, takes some more and is killed; the next one resumes from what was saved."""
     make = plain_with(size, batch_size=most, global_batch_size=batch, shuffle=shuffle, seed=seed)
     undisturbed = [joined(drive(prepare(make, 1))[0]), joined(drive(prepare(make, 1, at(make, prepare, 1)))[0])]
     state = prepare(make, 1)[0].state_dict()

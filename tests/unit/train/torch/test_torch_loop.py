@@ -19,6 +19,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from holdfast.data.tensors import to_device, to_dtypes
 from holdfast.train.torch import (
     accelerate,
     backward,
@@ -29,7 +30,7 @@ from holdfast.train.torch import (
     prepare_model,
     prepare_optimizer,
 )
-from holdfast.train.torch.batches import DeviceLoader, to_device, to_dtypes
+from holdfast.train.torch.batches import DeviceLoader
 
 DATA = TensorDataset(torch.arange(10))
 

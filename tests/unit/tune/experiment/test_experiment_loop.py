@@ -143,7 +143,7 @@ def test_what_waits_for_nothing_of_its_own_still_waits_for_what_was_written_befo
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     batch = JournalBatch(FarStorage(inbox, lambda _kind: None))  # type: ignore[arg-type]
     history, done = TrialHistory("t", batch, 1), []
-    history.write([("GroupGone", {})], lambda: done.append("first"))
+    history.write([("AttemptGone", {})], lambda: done.append("first"))
     assert batch.write()
     history.write([], lambda: done.append("second"))
     assert not done

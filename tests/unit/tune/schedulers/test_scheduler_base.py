@@ -140,7 +140,7 @@ def test_without_a_metric_there_is_an_error_at_the_first_trial(make: Any) -> Non
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "is not in the result"), ("0.5", "is '0.5', which is no number"), (True, "is True"), ([1], r"is \[1\]")],
+    [(None, "is not in the result"), ("0.5", "is '0.5', which is not a number"), (True, "is True"), ([1], r"is \[1\]")],
 )
 def test_a_missing_metric_is_the_error_of_the_trial(make: Any, value: Any, text: str) -> None:
     result = {"training_iteration": 1, "accuracy": 0.1, "zeta": 1, **({} if value is None else {"loss": value})}

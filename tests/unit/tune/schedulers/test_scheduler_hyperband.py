@@ -120,7 +120,7 @@ def test_a_bracket_by_hand() -> None:
         pause = population.report(name, 1, score)
         assert (pause, pause.reason) == ("PAUSE", "waits for the others of its bracket at 1")
     assert population.chosen() == []
-    decision = population.report("t3", 1, 2.0)  # of 4 the best 2 go on
+    decision = population.report("t3", 1, 2.0)  # of 4 the best 2 continue
     assert decision == "CONTINUE"
     assert decision.requests == tuple(StopTrial(name, "not among the best 2 at 1") for name in ("t0", "t2"))
     assert population.chosen() == ["t1"]
@@ -174,7 +174,7 @@ def test_who_reports_seldom_may_pass_several_milestones_at_once() -> None:
         assert population.report(f"t{number}", 5, float(number)) == "PAUSE"
     decision = population.report("t7", 5, 7.0)  # all are beyond 1, 2 and 4: of 8 one is left at once
     assert decision == "CONTINUE"
-    assert decision.reason == "goes on to 8"
+    assert decision.reason == "continues to 8"
     assert len(decision.requests) == 7
 
 

@@ -18,6 +18,7 @@ ALLOWED = {
     "__future__",
     "array",
     "bisect",
+    "copy",
     "collections",
     "dataclasses",
     "decimal",

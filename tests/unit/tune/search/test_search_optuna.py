@@ -363,7 +363,7 @@ def test_without_optuna_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPat
         (
             lambda: search({"q": tune.qrandint(0, 10, 5)}, points_to_evaluate=[{"q": "x"}]).suggest("t"),
             ValueError,
-            "'q' is 'x', which is no number",
+            "'q' is 'x', which is not a number",
         ),
         (lambda: OptunaSearch(define, "loss", "min").add_evaluated_point({}, 1), TypeError, "not a function"),
     ],

@@ -1,0 +1,119 @@
+"""Two commits side by side: recovery, cold start, reports and tuning, in turns, so that a slow spell meets both.
+
+The commit before is checked out into a temporary worktree. The benchmarks and jobs are those of this checkout, so that
+only the product differs. ``before_after.py ca1b1b8 --repeats 3``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from measure import progress, summary
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+LIMIT_S = 900.0
+
+
+class Subject(NamedTuple):
+    script: str
+    arguments: tuple[str, ...]
+    figures: dict[str, Callable[[dict[str, Any]], list[float]]]  # from the samples
+    more_is_better: bool
+
+
+def _tuning(title: str) -> Callable[[dict[str, Any]], list[float]]:
+    return lambda samples: list(samples[title]["holdfast"])
+
+
+SUBJECTS = {
+    "recovery": Subject(
+        "recovery.py",
+        (),
+        {"kill to the first new step, s": lambda s: [r["to_first_step"] for r in s["holdfast"]]},
+        False,
+    ),
+    "cold start": Subject("cold_start.py", (), {"script to train function, s": lambda s: list(s["holdfast"])}, False),
+    "reports": Subject(
+        "report_rate.py",
+        (),
+        {
+            "report() calls a second": lambda s: list(s["holdfast"]["calls"]),
+            "reports a second, sustained": lambda s: [s["holdfast"]["sustained"]],
+        },
+        True,
+    ),
+    "trials": Subject("tuning.py", ("trials",), {"trials a second": _tuning("trivial trials, a process each")}, True),
+    "results": Subject(
+        "tuning.py", ("results-fifo",), {"results of a trial a second": _tuning("results of one trial")}, True
+    ),
+    "restore": Subject(
+        "tuning.py", ("restore",), {"restore of 1,000 trials, s": _tuning("restore of 1,000 finished trials")}, False
+    ),
+}
+
+
+@contextlib.contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-before-") as directory:
+        place = Path(directory) / "source"
+        subprocess.run(["git", "-C", ROOT, "worktree", "add", "--detach", "--quiet", place, commit], check=True)
+        try:
+            yield place
+        finally:
+            subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", place], check=True)
+
+
+def measure(subject: Subject, source: Path) -> dict[str, list[float]]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as work:
+        out = Path(work) / "samples.json"
+        options = ["--systems", "holdfast", "--repeats", "1", "--json", str(out)]
+        command = [sys.executable, HERE / subject.script, *subject.arguments, *options]
+        environment = {**os.environ, "PYTHONPATH": str(source / "src"), "BENCHMARK_SOURCE": str(source / "src")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        if not out.exists():  # a missed goal is not a failure here
+            raise SystemExit(f"{subject.script} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
+        samples = json.loads(out.read_text())["samples"]
+    return {what: figure(samples) for what, figure in subject.figures.items()}
+
+
+def table(found: dict[str, dict[str, list[float]]], better: dict[str, bool]) -> str:
+    rows = [["", "before", "after", "after against before"], ["---"] * 4]
+    for what, sides in found.items():
+        before, after = summary(sides["before"]), summary(sides["after"])
+        quicker = after.median / before.median if better[what] else before.median / after.median
+        rows.append([what, before.show(), after.show(), f"{quicker:.2f} times as fast"])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("before", help="a commit")
+    parser.add_argument("--only", nargs="+", choices=list(SUBJECTS), default=list(SUBJECTS))
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    found: dict[str, dict[str, list[float]]] = {}
+    better: dict[str, bool] = {}
+    with checked_out(options.before) as old:
+        for name in options.only:
+            for turn in range(options.repeats):
+                sides = {"before": old, "after": ROOT}
+                for side in sorted(sides, reverse=turn % 2 == 0):
+                    for what, values in measure(SUBJECTS[name], sides[side]).items():
+                        found.setdefault(what, {"before": [], "after": []})[side] += values
+                        better[what] = SUBJECTS[name].more_is_better
+                        progress(f"{what}, {side}: {', '.join(f'{value:.3g}' for value in values)}")
+    print(table(found, better))
+
+
+if __name__ == "__main__":
+    main()

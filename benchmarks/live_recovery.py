@@ -1,0 +1,127 @@
+"""SIGKILL of a DDP rank to the next step of all ranks, steps that are done again, and the cost of a step without one.
+
+Two workers, steps of 30 ms. Holdfast with a recoverable step and without one, torchft as it is and with a heartbeat
+time-out of 0.3 s, and Ray Train. A rank chosen by chance is killed at a random moment, not before the run has trained
+for 15 s.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from measure import Findings, Goal, Options, Summary, main, progress, ratio, summary
+from peers import NAMES, Job, available, work_directory
+from recovery import CHECKPOINT_EVERY, STEP_S, WARM_S, attempts, newest
+
+WARM_STEPS = 60
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    system: str  # that starts the job
+    job: str
+    config: dict[str, object]
+
+
+@dataclass(frozen=True)
+class LiveRecovery:
+    to_next_step: float  # of all ranks
+    steps_again: int
+
+
+TORCHFT = {"join_timeout_ms": 60000, "heartbeat_timeout_ms": 5000}  # its defaults
+CASES = (
+    Case("Holdfast, recoverable step", "holdfast", "live_steps", {}),
+    Case("Holdfast, restart", "holdfast", "steps", {}),
+    Case("torchft", "holdfast", "torchft_steps", TORCHFT),
+    Case("torchft, tuned", "holdfast", "torchft_steps", {"join_timeout_ms": 100, "heartbeat_timeout_ms": 300}),
+    Case("Ray Train", "ray", "steps", {}),
+)
+
+
+def cases(options: Options) -> list[Case]:
+    systems = available(options.systems)
+    has_torchft = importlib.util.find_spec("torchft") is not None
+    if not has_torchft:
+        progress("torchft is not installed here and is left out")
+    return [case for case in CASES if case.system in systems and (has_torchft or case.job != "torchft_steps")]
+
+
+def kill_once(job: Job, chance: random.Random) -> LiveRecovery:
+    def warm() -> bool:
+        first = [attempt.steps[0][0] for attempt in attempts(job.log) if attempt.steps]
+        ranks = newest(job.log).values()
+        settled = bool(first) and time.monotonic() > min(first) + WARM_S
+        return settled and len(ranks) == 2 and all(len(attempt.steps) >= WARM_STEPS for attempt in ranks)
+
+    job.wait_for(warm, "it had trained for a while", 180)
+    time.sleep(chance.uniform(0.0, 1.0))
+    victim = newest(job.log)[chance.randrange(2)]
+    killed = time.monotonic()
+    os.kill(victim.pid, signal.SIGKILL)
+
+    def first_again() -> int | None:
+        """The first step of the victim's successor."""
+        late = [a.steps[0][1] for a in attempts(job.log) if a.rank == victim.rank and a.entered > killed and a.steps]
+        return late[0] if late else None
+
+    def times(step: int) -> dict[int, float]:
+        late = [(a.rank, at) for a in attempts(job.log) for at, number in a.steps if at > killed and number >= step]
+        return dict(sorted(late, key=lambda one: one[1], reverse=True))  # the earliest of each rank
+
+    job.wait_for(lambda: (step := first_again()) is not None and len(times(step)) == 2, "its next step", 180)
+    step = first_again()
+    assert step is not None
+    others = [a for a in attempts(job.log) if a.rank != victim.rank]
+    done = max(number for a in others for at, number in a.steps if at <= killed)
+    return LiveRecovery(max(times(step).values()) - killed, max(0, done - step + 1))
+
+
+def measure(case: Case, repeats: int, seed: int, work: Path) -> tuple[list[LiveRecovery], float]:
+    """Recoveries, and the median time of a step before the first kill beyond its 30 ms."""
+    chance, found, extra = random.Random(seed), [], 0.0
+    with Job(case.system, case.job, work, step_s=STEP_S, checkpoint_every=CHECKPOINT_EVERY, **case.config) as job:
+        for number in range(repeats):
+            found.append(kill_once(job, chance))
+            if number == 0:
+                first = attempts(job.log)[0].steps
+                paces = [after[0] - before[0] for before, after in pairwise(first)]
+                extra = summary(paces[len(paces) // 2 :]).median - STEP_S
+            progress(f"{case.name}, kill {number + 1}: next step after {found[-1].to_next_step:.3f} s")
+    return found, extra
+
+
+def run(options: Options) -> Findings:
+    columns = ["", "kill to the next step of all ranks", "against Holdfast", "steps done again", "added to each step"]
+    findings = Findings("Live recovery: a DDP rank is killed", columns)
+    times: dict[str, Summary] = {}
+    with work_directory(options.work_dir) as work:
+        for case in cases(options):
+            found, extra = measure(case, options.repeats, options.seed, work)
+            times[case.name] = summary([one.to_next_step for one in found])
+            again = summary([one.steps_again for one in found])
+            ours = times[CASES[0].name].median if CASES[0].name in times else None
+            against = ratio(times[case.name].median, ours)
+            row = [case.name, times[case.name].show("s"), against, again.show(), f"{extra * 1000:.1f} ms"]
+            findings.rows.append(row)
+            findings.samples[case.name] = {"recoveries": [vars(one) for one in found], "added_s": extra}
+    ours_live = times.get(CASES[0].name)
+    if ours_live is not None:
+        findings.goals.append(Goal("next step within 0.15 s", ours_live.show("s"), ours_live.median <= 0.15))
+    findings.notes = [
+        f"A step takes {STEP_S * 1000:.0f} ms, of which the computation takes a few; a checkpoint every "
+        f"{CHECKPOINT_EVERY} steps, none with torchft. {NAMES['ray']} restarts all ranks."
+    ]
+    return findings
+
+
+if __name__ == "__main__":
+    main(__doc__, run)

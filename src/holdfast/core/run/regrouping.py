@@ -1,0 +1,194 @@
+"""A lost rank is replaced while its peers keep their processes, their models and their place in the loop.
+
+That is the quickest way to recover, and the first that is tried. It needs a survivor that has the whole state, and that
+each survivor is in a step that can be done again; it ends when all ranks, the replacement among them, have asked to
+form their group again. Where that cannot be, or takes too long, the attempt ends and the next one follows, as always.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from holdfast.core.failures import Evidence, FailureKind, classify, describe, may_follow
+from holdfast.core.run import checkpointing, failing, timers
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run.phases import end_attempt, stops_soon
+from holdfast.core.run.state import Charge, Phase, RankStatus, Regroup, RunState, Verdict
+from holdfast.core.run.turn import Turn
+
+_MOST_IN_A_ROW = 3  # failures without a step or a checkpoint in between
+_KINDS = (FailureKind.CRASH, FailureKind.OUT_OF_MEMORY, FailureKind.HANG, FailureKind.START_UP)
+
+
+def judged(state: RunState, event: ev.WorkerFailed) -> ev.WorkerFailed:
+    """The event with the answer: whether the rank alone is replaced, or whether it failed of one that is being
+    replaced. The answer depends on what no journal has, so it is journalled with the event."""
+    if may_replace(state, event):
+        return structs.replace(event, live=True)
+    return structs.replace(event, follows=_follows(state, event))
+
+
+def may_replace(state: RunState, event: ev.WorkerFailed) -> bool:
+    attempt = state.attempt
+    if attempt is None or event.generation != state.generation or state.phase is not Phase.RUNNING:
+        return False
+    if state.spec.regroup_timeout_s <= 0 or not state.durable.is_undecided or attempt.handover is not None:
+        return False
+    if event.evidence.exception or classify(event.evidence) not in _KINDS:
+        return False
+    if state.durable.streak >= _MOST_IN_A_ROW or attempt.ranks.has(RankStatus.RETURNED):
+        return False
+    lost = attempt.regroup.lost if attempt.regroup is not None else frozenset()
+    survivors = [rank for rank in range(len(attempt.ranks)) if rank != event.rank and rank not in lost]
+    return bool(survivors) and all(attempt.ranks[rank].armed for rank in survivors)
+
+
+def _follows(state: RunState, event: ev.WorkerFailed) -> bool:
+    regroup = state.attempt.regroup if state.attempt is not None else None
+    counted = state.durable.is_undecided and state.failure is not None
+    is_present = event.generation == state.generation and state.attempt_lives
+    return is_present and counted and regroup is not None and bool(regroup.lost) and may_follow(event.evidence)
+
+
+def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
+    if not turn.is_current(event.generation) or not (event.live or event.follows):
+        return failing.worker_failed(turn, event)
+    if event.follows:
+        turn.set_rank(event.rank, status=RankStatus.DEAD)
+        _give_up(turn)
+        return f"{describe(event.rank, event.evidence)} (not counted: a peer is being replaced)"
+    return _replace(turn, event)
+
+
+def _replace(turn: Turn, event: ev.WorkerFailed) -> str:
+    known, rank, text = turn.state.durable, event.rank, describe(event.rank, event.evidence)
+    turn.record(streak=known.streak + 1)
+    failing.count(turn, rank, event.evidence, text)
+    if turn.state.verdict is Verdict.FAIL:
+        turn.set_rank(rank, status=RankStatus.DEAD)
+        end_attempt(turn, "failure", graceful=False)
+        return text
+    charge = Charge(event.node, known.same_error, may_follow(event.evidence))
+    is_certain = classify(event.evidence) not in failing.UNCERTAIN
+    turn.record(verdict=None, charge=None if is_certain else charge)
+    if turn.state.ranks[rank].stopped:
+        turn.do(do.CancelTimer(timers.stopped(rank)))
+    turn.set_rank(rank, status=RankStatus.STARTING, seen=turn.now, stopped=False, armed=False)
+    regroup = _begun(turn)
+    asked = {other: standing for other, standing in regroup.asked.items() if other != rank}
+    regroup = Regroup(regroup.number + 1, regroup.lost | {rank}, asked)
+    turn.change_attempt(regroup=regroup, regroups=regroup.number)
+    turn.do(do.ReplaceRank(turn.state.generation, rank, regroup.number))
+    turn.do(do.TellPeersLost(turn.state.generation, regroup.number))
+    return f"{text}; it is replaced, and its peers wait for it"
+
+
+def _begun(turn: Turn) -> Regroup:
+    attempt = turn.state.attempt
+    assert attempt is not None
+    turn.do(do.SetTimer(timers.REGROUP, turn.state.spec.regroup_timeout_s))
+    return attempt.regroup or Regroup(attempt.regroups)
+
+
+def worker_armed(turn: Turn, event: ev.WorkerArmed) -> str:
+    if not turn.is_current(event.generation):
+        return "an attempt that is gone"
+    turn.set_rank(event.rank, armed=True)
+    return f"rank {event.rank} can do its step again"
+
+
+def asked(turn: Turn, event: ev.RegroupAsked) -> str:
+    """A survivor may ask before its peer's end is heard of."""
+    attempt = turn.state.attempt
+    if attempt is None or not turn.is_current(event.generation) or turn.state.phase is not Phase.RUNNING:
+        return "an attempt that is gone"
+    regroup = attempt.regroup or _begun(turn)
+    standings = {**regroup.asked, event.rank: event.standing}
+    turn.change_attempt(regroup=structs.replace(regroup, asked=standings))
+    turn.set_rank(event.rank, seen=turn.now)
+    if regroup.lost and len(standings) == len(attempt.ranks):
+        _regroup(turn)
+    return f"rank {event.rank} waits for its peers"
+
+
+def _regroup(turn: Turn) -> None:
+    attempt = turn.state.attempt
+    assert attempt is not None
+    assert attempt.regroup is not None
+    standings = attempt.regroup.asked
+    survivors = {rank: standing for rank, standing in standings.items() if not standing.joins}
+    steps = {standing.steps for standing in survivors.values()}
+    joining = tuple(sorted(rank for rank, standing in standings.items() if standing.joins))
+    if not steps or max(steps) - min(steps) > 1 or not set(joining) >= attempt.regroup.lost:
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.generation, "no survivor has the state that is needed")))
+        return
+    source = min(rank for rank, standing in survivors.items() if standing.steps == max(steps))
+    progressed = max(steps) > attempt.regrouped_at
+    where = (turn.state.generation, attempt.regroup.number, max(steps), source, survivors[source].reports, joining)
+    turn.do(do.Decide(ev.Regrouped(*where, progressed)))
+
+
+def regrouped(turn: Turn, event: ev.Regrouped) -> str:
+    turn.record(charge=None, streak=0 if event.progressed else turn.state.durable.streak)
+    attempt = turn.state.attempt
+    if attempt is None or attempt.regroup is None:
+        return "an earlier driver saw it"
+    steps = tuple(attempt.regroup.asked[rank].steps for rank in range(len(attempt.ranks)))
+    made = tuple(rank.reports for rank in attempt.ranks)
+    turn.change_attempt(regroup=None, regrouped_at=event.steps)
+    for rank in range(len(made)):
+        turn.set_rank(rank, seen=turn.now)
+    for rank in event.replaced:
+        _skip_reports(turn, rank, event.reports)
+    turn.do(do.CancelTimer(timers.REGROUP))
+    turn.do(do.RegroupRanks(event.generation, event.number, event.source, steps, event.reports, made, event.replaced))
+    return f"all ranks continue behind step {event.steps}, with the state of rank {event.source}"
+
+
+def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
+    """The replacement starts behind reports that the lost rank had not made. Such a checkpoint would lack its part."""
+    made = turn.state.ranks[rank].reports
+    for index in range(made, reports):
+        checkpointing.give_up(turn, index)
+        if index in turn.state.pending:
+            pending = turn.state.pending[index]
+            turn.drop_pending(pending)
+            turn.do(do.Discard(pending.generation, index), do.CancelTimer(timers.missing(index)))
+            turn.do(do.Warn(f"{pending.id} was not saved: rank {rank} was lost before it had reported its part"))
+    turn.set_rank(rank, reports=max(made, reports))
+
+
+def rank_returned(turn: Turn, rank: int) -> None:
+    """It takes part in no collective any more."""
+    attempt = turn.state.attempt
+    if attempt is not None and attempt.regroup is not None and attempt.regroup.lost and turn.state.attempt_lives:
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.generation, f"rank {rank} has returned")))
+
+
+def is_late(turn: Turn) -> None:
+    attempt = turn.state.attempt
+    if attempt is None or attempt.regroup is None or not turn.state.attempt_lives:
+        return
+    missing = [rank for rank in range(len(attempt.ranks)) if rank not in attempt.regroup.asked]
+    if attempt.regroup.lost:
+        names = ", ".join(map(str, missing))
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.generation, f"rank {names} did not join its peers in time")))
+    else:
+        evidence = Evidence(stalled_s=turn.state.spec.regroup_timeout_s, message="its peers cannot reach it")
+        failing.declare(turn, missing[0] if missing else 0, evidence)
+
+
+def failed(turn: Turn, event: ev.RegroupFailed) -> str:
+    if event.generation != turn.state.generation or not turn.state.attempt_lives or not turn.state.durable.is_undecided:
+        return "that attempt is gone"
+    _give_up(turn)
+    turn.do(do.Warn(f"the lost rank is not replaced alone, all ranks start again: {event.why}"))
+    return event.why
+
+
+def _give_up(turn: Turn) -> None:
+    """The failure that it was about is counted."""
+    if not stops_soon(turn.state):
+        turn.record(verdict=Verdict.RETRY)
+    end_attempt(turn, "failure", graceful=False)

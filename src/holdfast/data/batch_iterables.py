@@ -1,0 +1,24 @@
+"""What every way to iterate over batches shares, without pyarrow: loops that can be begun again, and batch formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_FORMATS = {"ArrowBatchCollateFn": "pyarrow", "PandasBatchCollateFn": "pandas"}  # what these of Ray's are given
+
+
+class Repeatable:
+    """An iterable that begins again each time, so that one made before the epochs serves all of them."""
+
+    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
+        self._start = start
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._start()
+
+
+def format_for(collate_fn: Any) -> str:
+    """What a ``collate_fn`` wants to be given: Ray's classes say it by their names; a function gets numpy."""
+    names = [kind.__name__ for kind in type(collate_fn).__mro__]
+    return next((batch_format for name, batch_format in _FORMATS.items() if name in names), "numpy")

@@ -1,0 +1,203 @@
+"""Rows, dicts of arrays and data frames as Arrow tables, and back.
+
+An array of several dimensions is a column of tensors of one shape. A value that Arrow has no type for (an image of
+PIL's, a tuple with tensors) is kept as a Python object, in memory only: it cannot be written to a file.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+FORMATS = ("default", "numpy", "pandas", "pyarrow")
+
+
+class PythonObjectType(pa.ExtensionType):  # type: ignore[misc]
+    """Of a column of Python objects, each of them pickled."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "holdfast.object")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> PythonObjectType:
+        return cls()
+
+
+def to_column(values: Any) -> Any:
+    """An Arrow array of a column's values: an array, a tensor, a series or a list."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    if _is_of_pandas(values):
+        return pa.Array.from_pandas(values)
+    if isinstance(values, np.ndarray):
+        return _of_array(values)
+    return _of_items(list(values))
+
+
+def _is_of_pandas(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas"
+
+
+def _of_array(array: Any) -> Any:
+    if array.dtype.hasobject:
+        return _of_items(list(array))
+    if array.ndim <= 1:
+        return pa.array(array if array.dtype.kind not in "US" else array.tolist())
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(array))
+
+
+def _of_items(items: list[Any]) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(item, torch.Tensor) for item in items):
+        items = [item.detach().cpu().numpy() if isinstance(item, torch.Tensor) else item for item in items]
+    arrays = [item for item in items if isinstance(item, np.ndarray)]
+    if arrays and len(arrays) == len(items):
+        if len({(array.shape, array.dtype) for array in arrays}) == 1 and arrays[0].ndim > 0:
+            return _of_array(np.stack(arrays))
+        if arrays[0].ndim == 1:
+            return pa.array(items)
+    try:
+        return pa.array(items)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        pickled = pa.array([cloudpickle.dumps(item) for item in items], pa.binary())
+        return pa.ExtensionArray.from_storage(PythonObjectType(), pickled)
+
+
+def from_column(column: Any) -> Any:
+    """A numpy array of an Arrow column, without a copy where that can be; of lists and texts, an array of objects."""
+    kind = column.type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return _tensors(column)
+    if isinstance(kind, PythonObjectType):
+        return objects(_loaded(column))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        items: list[Any] = [None if item is None else np.asarray(item) for item in column.to_pylist()]
+        numbers = bool(items) and all(item is not None and item.dtype.kind not in "OUS" for item in items)
+        if numbers and len({item.shape for item in items}) == 1:
+            return np.stack(items)
+        return objects(items)
+    return column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+
+
+def _tensors(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        chunks = [chunk.to_numpy_ndarray() for chunk in column.chunks if len(chunk)]
+        if not chunks:
+            return np.empty((0, *column.type.shape), column.type.value_type.to_pandas_dtype())
+        return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+    return column.to_numpy_ndarray()
+
+
+def _loaded(column: Any) -> list[Any]:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return [pickle.loads(item) for chunk in chunks for item in chunk.storage.to_pylist()]
+
+
+def objects(items: Sequence[Any]) -> Any:
+    array: Any = np.empty(len(items), dtype=object)
+    for number, item in enumerate(items):
+        array[number] = item
+    return array
+
+
+def to_batch(table: pa.Table, batch_format: str | None) -> Any:
+    """The table as ``batch_format`` names it: a dict of numpy arrays, a data frame, or the table."""
+    if batch_format in ("default", "numpy"):
+        return {name: from_column(table.column(name)) for name in table.column_names}
+    if batch_format == "pandas":
+        return to_pandas(table)
+    return table
+
+
+def check_format(caller: str, batch_format: str | None) -> None:
+    if batch_format is not None and batch_format not in FORMATS:
+        raise ValueError(f"{caller}(batch_format={batch_format!r}): use one of {', '.join(map(repr, FORMATS))}")
+
+
+def to_pandas(table: pa.Table) -> Any:
+    import pandas as pd
+
+    special = [name for name in table.column_names if isinstance(table.schema.field(name).type, pa.BaseExtensionType)]
+    frame = table.drop_columns(special).to_pandas()
+    for name in special:
+        frame[name] = pd.Series(list(from_column(table.column(name))), index=frame.index, dtype=object)
+    return frame[table.column_names]
+
+
+def to_table(batch: Any, told: str) -> pa.Table:
+    """What a user's function or script gave as a batch. ``told`` begins the text of an error."""
+    if isinstance(batch, pa.Table):
+        return batch
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch])
+    if isinstance(batch, Mapping):
+        columns = {str(name): to_column(values) for name, values in batch.items()}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"{told}: its columns have different lengths: {lengths}")
+        return pa.table(columns)
+    if _is_of_pandas(batch) and hasattr(batch, "columns"):
+        return pa.table({str(name): _series(batch[name]) for name in batch.columns})
+    raise TypeError(
+        f"{told} is a {type(batch).__name__}: it must be a dict of arrays or lists, a pandas DataFrame, or a "
+        "pyarrow Table"
+    )
+
+
+def _series(series: Any) -> Any:
+    if series.dtype == object and len(series) and isinstance(series.iloc[0], np.ndarray):
+        return _of_items(list(series))
+    try:
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return _of_items(list(series))
+
+
+def to_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Dicts of Python values; of a column of tensors, numpy arrays."""
+    names = table.column_names
+    columns = [_items(table.column(name)) for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _items(column: Any) -> list[Any]:
+    if isinstance(column.type, pa.BaseExtensionType):
+        return list(from_column(column))
+    items: list[Any] = column.to_pylist()
+    return items
+
+
+def from_rows(rows: Iterable[Any], told: str) -> pa.Table:
+    rows = list(rows)
+    names: dict[str, None] = {}
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"{told} is a {type(row).__name__}: each row must be a dict, as in {{'column': value}}")
+        names.update(dict.fromkeys(row))
+    return pa.table({str(name): _of_items([row.get(name) for row in rows]) for name in names})
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table of several, whose columns may differ in what is null."""
+    tables = [table for table in tables if table.num_columns] or list(tables[:1])
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def rows_per_chunk(nbytes: int, rows: int, target: int, most: int) -> int:
+    """How many rows of this width are about ``target`` bytes."""
+    width = max(1, nbytes // max(1, rows))
+    return max(1, min(most, target // width))

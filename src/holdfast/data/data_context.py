@@ -1,0 +1,71 @@
+"""``DataContext``: what governs how datasets are read and computed in this process, under Ray's names where there are.
+
+Ray has some two hundred settings, of a scheduler that is not here. What a script sets besides those below is kept, and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+@dataclass
+class ExecutionResources:
+    """Ray's. ``cpu`` limits threads; the others change nothing."""
+
+    cpu: float | None = None
+    gpu: float | None = None
+    object_store_memory: float | None = None
+    memory: float | None = None
+
+
+@dataclass
+class ExecutionOptions:
+    """Ray's. ``resource_limits.cpu`` is how many threads read and compute; the order is always kept, and there is no
+    locality to choose."""
+
+    resource_limits: ExecutionResources = field(default_factory=ExecutionResources)
+    exclude_resources: ExecutionResources = field(default_factory=ExecutionResources)
+    locality_with_output: Any = False
+    preserve_order: bool = True
+    actor_locality_enabled: bool = True
+    verbose_progress: bool | None = None
+
+
+@dataclass
+class DataContext:
+    """``target_chunk_bytes``: how much is read and computed in one go. ``read_ahead``: how many chunks of a file, and
+    how many files, are read before they are needed. ``shuffle_window_bytes``: how much ``random_shuffle`` holds in
+    memory; a dataset that is smaller is shuffled as a whole."""
+
+    _current: ClassVar[DataContext | None] = None
+
+    target_chunk_bytes: int = 8 << 20
+    target_chunk_rows: int = 65_536
+    read_ahead: int = 2
+    shuffle_window_bytes: int = 256 << 20
+    threads: int = field(default_factory=lambda: min(8, os.cpu_count() or 1))
+    storage_patience_s: float = 60.0
+    execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
+    enable_progress_bars: bool = False
+
+    @staticmethod
+    def get_current() -> DataContext:
+        if DataContext._current is None:
+            DataContext._current = DataContext()
+        return DataContext._current
+
+    @staticmethod
+    def _set_current(context: DataContext) -> None:
+        DataContext._current = context
+
+    def copy(self) -> DataContext:
+        return copy.deepcopy(self)
+
+    @property
+    def max_threads(self) -> int:
+        limit = self.execution_options.resource_limits.cpu
+        return max(1, self.threads if limit is None else min(self.threads, int(limit)))

@@ -1,0 +1,257 @@
+"""``DataIterator``: a rank's part of a dataset, to be iterated once for each epoch, with a state that can be saved.
+
+The state counts what the loop was given, the batch that it has at the moment included; what was read ahead does not
+count. All ranks have the same state after the same number of batches, so one of them saves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.data.batch_iterables import Repeatable, format_for
+from holdfast.data.columns import check_format, to_batch, to_rows
+from holdfast.data.data_context import DataContext
+from holdfast.data.execution import ahead_of_use
+from holdfast.data.logical_plan import PlanNode, is_counted, total_rows
+from holdfast.data.row_cursor import RowCursor
+from holdfast.data.row_flow import LocalShuffle
+from holdfast.data.shard_steps import After, BatchRule, ShardWorld, can_be_split, steps_of
+
+if TYPE_CHECKING:
+    from holdfast.data.dataset import MaterializedDataset, Schema
+
+_ROWS_AHEAD = 1024  # of iter_rows, made together
+
+
+class DataIterator:
+    """A part of a dataset. Each iteration is an epoch; the first one after ``load_state_dict`` is the rest of one."""
+
+    def __init__(
+        self,
+        plan: PlanNode,
+        world: ShardWorld | None = None,
+        context: DataContext | None = None,
+        device: Callable[[], Any] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._world = world or ShardWorld()
+        self._context = context
+        self._device = device
+        self._cursor: Callable[[], RowCursor] = RowCursor
+        self._known: tuple[int | None] | None = None
+        self._is_fresh = True  # whether the next iteration is of the cursor's epoch
+
+    def __repr__(self) -> str:
+        return f"DataIterator({self._plan.text()}, rank {self._world.rank} of {self._world.size})"
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the loop is in, or that it will begin with its next iteration."""
+        return self._cursor().epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is of this epoch. It begins at its start, unless the state that was loaded is of this
+        epoch, or the loop is in it."""
+        if epoch != self.epoch:
+            self._cursor = lambda: RowCursor(epoch)
+        self._is_fresh = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values, the same on all ranks that have taken as many batches."""
+        cursor = self._cursor()
+        return cursor.as_dict(self._plan.text(), self._rows())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration resumes after what had been taken, with however many ranks there are now."""
+        cursor = RowCursor.from_dict(state, self._plan.text(), self._rows())
+        self._cursor, self._is_fresh = (lambda: cursor), True
+
+    def _rows(self) -> int | None:
+        """How many in an epoch, if that is known. Asked once: a sorted plan is computed to answer it."""
+        if self._known is None:
+            pieces = self._plan.pieces(0)
+            self._known = (total_rows(pieces) if is_counted(pieces) else None,)
+        return self._known[0]
+
+    # What it gives
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[Any]:
+        """Dicts of numpy arrays, or what ``batch_format`` names: "pandas", "pyarrow".
+
+        Every row is in a batch of one rank. All ranks have as many batches; the last one or two may be smaller. A
+        ``local_shuffle_buffer_size`` shuffles windows of so many rows, by ``local_shuffle_seed`` and the epoch."""
+        check_format("iter_batches", batch_format)
+        shuffle = _local_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        rule = BatchRule(self._batch_size(batch_size), drop_last)
+        make = _formatted(batch_format)
+        return Repeatable(lambda: self._batches(rule, shuffle, make, prefetch_batches))
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        """Dicts. Ranks may differ by one in how many they get."""
+
+        def rows() -> Iterator[dict[str, Any]]:
+            size = _ROWS_AHEAD if can_be_split(self._plan.pieces(0), self._world) else 1
+            for some, after in self._epoch_of(BatchRule(size, even=False), None, to_rows, 1):
+                for number, row in enumerate(some, 1):
+                    self._cursor = partial(after, number if number < len(some) else None)
+                    yield row
+
+        return Repeatable(rows)
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Callable[[Any], Any] | None = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """Dicts of tensors, cast to ``dtypes``, or what ``collate_fn`` makes of a dict of numpy arrays; on ``device``
+        ("auto": the worker's)."""
+        from holdfast.data.tensors import tensor_maker, to_device
+
+        tensors = tensor_maker(dtypes, collate_fn, pin_memory)
+        shuffle = _local_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        rule = BatchRule(self._batch_size(batch_size), drop_last)
+        arrays = _formatted(format_for(collate_fn))
+
+        def make(table: pa.Table) -> Any:
+            return tensors(_writable(arrays(table)))
+
+        def batches() -> Iterator[Any]:
+            target = (self._device() if self._device is not None else None) if device == "auto" else device
+            for batch in self._batches(rule, shuffle, make, prefetch_batches):
+                yield batch if target is None else to_device(batch, target, non_blocking=pin_memory)
+
+        return Repeatable(batches)
+
+    def iter_tf_batches(self, *, dtypes: Any = None, **options: Any) -> Iterable[Any]:
+        from holdfast.data.tensorflow_batches import tf_columns
+
+        batches = self.iter_batches(**options, batch_format="numpy")
+        return Repeatable(lambda: (tf_columns(batch, dtypes) for batch in batches))
+
+    def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
+        """A ``tf.data.Dataset`` of (features, labels); the other arguments are Ray's."""
+        from holdfast.data.tensorflow_batches import tf_dataset
+
+        return tf_dataset(self, feature_columns, label_columns, **options)
+
+    def materialize(self) -> MaterializedDataset:
+        """This part, in memory. It does not count as an epoch."""
+        from holdfast.data.dataset import MaterializedDataset
+        from holdfast.data.logical_plan import InMemory
+
+        steps = steps_of(self._pieces(0), RowCursor(), self._world, BatchRule(65_536), self._context_here())
+        tables = [table for table, _ in steps]
+        return MaterializedDataset(InMemory(tuple(tables), self._plan.text()))
+
+    def schema(self) -> Schema:
+        from holdfast.data.dataset import Dataset
+
+        return Dataset(self._plan).schema()
+
+    def stats(self) -> str:
+        return f"{self!r}, in epoch {self.epoch}"
+
+    def get_context(self) -> DataContext:
+        return self._context_here()
+
+    # How
+
+    def _context_here(self) -> DataContext:
+        return self._context or DataContext.get_current()
+
+    def _pieces(self, epoch: int) -> Any:
+        return self._plan.pieces(epoch)
+
+    def _batch_size(self, batch_size: Any) -> int:
+        if batch_size is None:
+            return self._context_here().target_chunk_rows
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for large ones")
+        return batch_size
+
+    def _batches(
+        self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[pa.Table], Any], ahead: int
+    ) -> Iterator[Any]:
+        for batch, after in self._epoch_of(rule, shuffle, make, ahead):
+            self._cursor = partial(after, None)
+            yield batch
+
+    def _epoch_of(
+        self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[pa.Table], Any], ahead: int
+    ) -> Generator[tuple[Any, After], None, None]:
+        """One pass, or the rest of one. What is made ahead of use is made in a thread; the cursor moves when the loop
+        takes a batch."""
+        cursor = self._begun(shuffle)
+        self._cursor = lambda: cursor
+        self._is_fresh = False
+
+        def steps() -> Iterator[Any]:
+            pieces = self._pieces(cursor.epoch)
+            found = steps_of(pieces, cursor, self._world, rule, self._context_here())
+            with closing(found):
+                for table, after in found:
+                    yield make(table), after
+
+        with closing(ahead_of_use(steps, ahead)) as given:
+            yield from given
+        self._cursor, self._is_fresh = (lambda: RowCursor(cursor.epoch + 1)), True
+
+    def _begun(self, shuffle: LocalShuffle | None) -> RowCursor:
+        cursor = self._cursor()
+        if not self._is_fresh:  # the loop left the epoch before its end
+            return RowCursor(cursor.epoch + 1, shuffle=shuffle)
+        if cursor.left is None:
+            return replace(cursor, shuffle=shuffle)
+        if cursor.shuffle != shuffle:
+            raise ValueError(
+                f"local_shuffle_buffer_size and local_shuffle_seed are {_told(shuffle)}, and the loaded state is "
+                f"of an epoch with {_told(cursor.shuffle)}: its rows are in another order. Pass the same."
+            )
+        return cursor
+
+
+def _local_shuffle(size: Any, seed: int | None) -> LocalShuffle | None:
+    if size is None:
+        return None
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"iter_batches(local_shuffle_buffer_size={size!r}): must be at least 1, or None")
+    return LocalShuffle(size, seed or 0)
+
+
+def _told(shuffle: LocalShuffle | None) -> str:
+    return "not set" if shuffle is None else f"{shuffle.window} and {shuffle.seed}"
+
+
+def _formatted(batch_format: str | None) -> Callable[[pa.Table], Any]:
+    return lambda table: to_batch(table, batch_format)
+
+
+def _writable(batch: Any) -> Any:
+    """Torch has no read-only tensors, so memory that belongs to Arrow is copied."""
+    if isinstance(batch, dict):
+        return {name: _writable(array) for name, array in batch.items()}
+    return batch.copy() if isinstance(batch, np.ndarray) and not batch.flags.writeable else batch

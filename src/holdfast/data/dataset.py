@@ -1,0 +1,341 @@
+"""``Dataset``: a plan, with Ray's methods to add to it. Nothing is read or computed until rows are asked for.
+
+What Ray's has and this one has not is in ``left_out``, each with what to use in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from holdfast.data.columns import check_format
+from holdfast.data.consumption import Consumption
+from holdfast.data.data_context import DataContext
+from holdfast.data.left_out import missing
+from holdfast.data.logical_plan import (
+    BlockOrder,
+    Chain,
+    InMemory,
+    PlanNode,
+    Repartition,
+    RowRange,
+    Shuffle,
+    Sorted,
+    Zip,
+    is_counted,
+    total_rows,
+    whole_table,
+    with_op,
+)
+from holdfast.data.row_ops import (
+    AddColumn,
+    ChangeColumns,
+    FilterExpression,
+    FilterRows,
+    FlatMap,
+    MapBatches,
+    MapRows,
+    SampleRows,
+    check_batches,
+    user_call,
+)
+
+if TYPE_CHECKING:
+    from holdfast.data.data_iterator import DataIterator
+
+_CALL = ("concurrency", "compute", "fn_args", "fn_kwargs", "fn_constructor_args", "fn_constructor_kwargs")
+
+
+class Schema:
+    """Names and Arrow types of the columns; ``base_schema`` is pyarrow's."""
+
+    def __init__(self, base_schema: pa.Schema) -> None:
+        self.base_schema = base_schema
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.base_schema.names)
+
+    @property
+    def types(self) -> list[Any]:
+        return list(self.base_schema.types)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and bool(self.base_schema.equals(other.base_schema))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        columns = [f"{name}: {kind}" for name, kind in zip(self.names, self.types, strict=True)]
+        return f"Schema({', '.join(columns)})"
+
+
+class Dataset(Consumption):
+    """Rows that are computed when they are asked for. It never changes: each method returns another one."""
+
+    def __init__(self, plan: PlanNode, input_files: tuple[str, ...] = ()) -> None:
+        self._plan = plan
+        self._files = input_files
+        self._context: DataContext | None = None
+        self.name: str | None = None
+
+    @property
+    def context(self) -> DataContext:
+        """This dataset's own settings, to be changed; to begin with, those of the process."""
+        if self._context is None:
+            self._context = DataContext.get_current().copy()
+        return self._context
+
+    def _with(self, plan: PlanNode) -> Dataset:
+        made = Dataset(plan, self._files)
+        made._context = self._context
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._plan.text()})"
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing("Dataset", name)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("iterate over dataset.iter_batches() or dataset.iter_rows()")
+
+    def __len__(self) -> int:
+        raise TypeError("a Dataset has no len(); use dataset.count()")
+
+    # Rows
+
+    def map(self, fn: Any, **options: Any) -> Dataset:
+        """``fn`` gets a row as a dict and returns one."""
+        return self._with(with_op(self._plan, MapRows(user_call("map", fn, **_of_call(options)))))
+
+    def map_batches(
+        self,
+        fn: Any,
+        *,
+        batch_size: int | str | None = None,
+        batch_format: str | None = "default",
+        zero_copy_batch: bool = True,
+        udf_modifying_row_count: bool | None = None,
+        **options: Any,
+    ) -> Dataset:
+        """``fn`` gets a batch, a dict of numpy arrays or what ``batch_format`` names, and returns one, or yields some.
+
+        It must return as many rows as it got, or ``udf_modifying_row_count`` must be True: then a worker cannot find
+        its rows without computing those of all others. A batch never crosses the end of a block; a ``batch_size`` of
+        None takes what is read in one go. A class gets one instance for each of its ``concurrency``; functions are
+        called by several threads, at most ``concurrency`` of them."""
+        size = None if batch_size == "auto" else batch_size
+        check_batches("map_batches", size, batch_format)
+        user = user_call("map_batches", fn, **_of_call(options))
+        op = MapBatches(user, size, batch_format, udf_modifying_row_count, not zero_copy_batch)  # type: ignore[arg-type]
+        return self._with(with_op(self._plan, op))
+
+    def flat_map(self, fn: Any, **options: Any) -> Dataset:
+        """``fn`` gets a row and returns a list of them."""
+        return self._with(with_op(self._plan, FlatMap(user_call("flat_map", fn, **_of_call(options)))))
+
+    def filter(self, fn: Any = None, expr: Any = None, **options: Any) -> Dataset:
+        """The rows for which ``fn`` is true, or those of an expression of ``pyarrow.compute``."""
+        if (fn is None) == (expr is None):
+            raise ValueError("filter(fn=..., expr=...): give one of them")
+        if fn is not None:
+            return self._with(with_op(self._plan, FilterRows(user_call("filter", fn, **_of_call(options)))))
+        if not isinstance(expr, pa.compute.Expression):
+            raise TypeError(
+                f"filter(expr={expr!r}): pass an expression of pyarrow, as in pyarrow.compute.field('x') > 1, or "
+                "a function that gets a row, as in filter(lambda row: row['x'] > 1)"
+            )
+        return self._with(with_op(self._plan, FilterExpression(expr)))
+
+    def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
+        """Each row with this probability."""
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"random_sample(fraction={fraction!r}): must be between 0 and 1")
+        return self._with(with_op(self._plan, SampleRows(fraction, seed or 0)))
+
+    # Columns
+
+    def select_columns(self, cols: str | Sequence[str], **options: Any) -> Dataset:
+        names = [cols] if isinstance(cols, str) else list(cols)
+        return self._columns("select_columns", lambda table: table.select(names))
+
+    def drop_columns(self, cols: str | Sequence[str], **options: Any) -> Dataset:
+        names = [cols] if isinstance(cols, str) else list(cols)
+        return self._columns("drop_columns", lambda table: table.drop_columns(names))
+
+    def rename_columns(self, names: dict[str, str] | Sequence[str], **options: Any) -> Dataset:
+        given = names if isinstance(names, dict) else list(names)
+        return self._columns("rename_columns", lambda table: table.rename_columns(given))
+
+    def add_column(self, col: str, fn: Any, *, batch_format: str = "pandas", **options: Any) -> Dataset:
+        """``fn`` gets a batch and returns the values of the new column."""
+        check_format("add_column", batch_format)
+        user = user_call("add_column", fn, **_of_call(options))
+        return self._with(with_op(self._plan, AddColumn(user, col, batch_format)))
+
+    def _columns(self, name: str, change: Any) -> Dataset:
+        return self._with(with_op(self._plan, ChangeColumns(name, change)))
+
+    # Order
+
+    def random_shuffle(self, *, seed: int | None = None, **options: Any) -> Dataset:
+        """Another order for each epoch, by ``seed`` (0 if none is given) and the number of the epoch.
+
+        What fits into ``DataContext.shuffle_window_bytes`` is shuffled as a whole. Of a larger dataset the blocks are
+        shuffled, and then the rows of as many blocks as fit."""
+        window = (self._context or DataContext.get_current()).shuffle_window_bytes
+        return self._with(Shuffle(self._plan, _seed(seed), window))
+
+    def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
+        return self._with(BlockOrder(self._plan, _seed(seed)))
+
+    def sort(
+        self, key: str | Sequence[str], descending: bool | Sequence[bool] = False, boundaries: Any = None
+    ) -> Dataset:
+        """In memory, as a whole."""
+        keys = [key] if isinstance(key, str) else list(key)
+        orders = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
+        if len(orders) != len(keys):
+            raise ValueError(f"sort(key={key!r}, descending={descending!r}): give as many as there are keys")
+        pairs = [(name, "descending" if down else "ascending") for name, down in zip(keys, orders, strict=True)]
+        return self._with(Sorted(self._plan, tuple(pairs)))
+
+    # Parts
+
+    def limit(self, limit: int) -> Dataset:
+        if limit < 0:
+            raise ValueError(f"limit({limit}): must be 0 or more")
+        return self._with(RowRange(self._plan, 0, limit))
+
+    def union(self, *other: Dataset) -> Dataset:
+        return self._with(Chain((self._plan, *(each._plan for each in other))))
+
+    def zip(self, *other: Dataset) -> Dataset:
+        """The columns side by side. All must have as many rows."""
+        plan = self._plan
+        for each in other:
+            plan = Zip(plan, each._plan)
+        return self._with(plan)
+
+    def repartition(
+        self,
+        num_blocks: int | None = None,
+        target_num_rows_per_block: int | None = None,
+        *,
+        strict: bool = False,
+        shuffle: bool = False,
+        keys: Any = None,
+        sort: bool = False,
+    ) -> Dataset:
+        """Into so many blocks, or blocks of so many rows. The order stays, unless it is to be shuffled."""
+        if (num_blocks is None) == (target_num_rows_per_block is None):
+            raise ValueError("repartition(num_blocks=..., target_num_rows_per_block=...): give one of them")
+        if keys is not None or sort:
+            raise missing("Dataset.repartition", "keys" if keys is not None else "sort")
+        for name, value in (("num_blocks", num_blocks), ("target_num_rows_per_block", target_num_rows_per_block)):
+            if value is not None and value < 1:
+                raise ValueError(f"repartition({name}={value}): must be at least 1")
+        base = self.random_shuffle() if shuffle else self
+        return self._with(Repartition(base._plan, num_blocks, target_num_rows_per_block))
+
+    def train_test_split(
+        self, test_size: int | float, *, shuffle: bool = False, seed: int | None = None, stratify: str | None = None
+    ) -> tuple[Dataset, Dataset]:
+        """The last rows are for the test: a share of them, or so many."""
+        if stratify is not None:
+            raise missing("Dataset.train_test_split", "stratify")
+        base = self.random_shuffle(seed=seed).materialize() if shuffle else self
+        rows = base.count()
+        if isinstance(test_size, float):
+            if not 0 < test_size < 1:
+                raise ValueError(f"train_test_split(test_size={test_size}): a share must be between 0 and 1")
+            size = int(rows * test_size)
+        else:
+            size = test_size
+            if not 0 < size < rows:
+                raise ValueError(f"train_test_split(test_size={size}): the dataset has {rows} rows")
+        train, test = base.split_at_indices([rows - size])
+        return train, test
+
+    def split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[Dataset]:
+        """``n`` datasets of the rows in order; ``equal``: without the last rows, if they do not divide evenly."""
+        rows = self.count()
+        rows -= rows % n if equal else 0
+        edges = [number * rows // n for number in range(n + 1)]
+        return [self._range(first, last) for first, last in pairwise(edges)]
+
+    def split_at_indices(self, indices: Sequence[int]) -> list[Dataset]:
+        edges = [0, *indices]
+        if sorted(edges) != edges:
+            raise ValueError(f"split_at_indices({list(indices)}): must be ascending, from 0 on")
+        return [self._range(first, last) for first, last in zip(edges, [*indices, None], strict=True)]
+
+    def split_proportionately(self, proportions: Sequence[float]) -> list[Dataset]:
+        if not proportions or sum(proportions) >= 1 or min(proportions) <= 0:
+            raise ValueError(f"split_proportionately({list(proportions)}): must be above 0, and below 1 together")
+        rows = self.count()
+        sums = [sum(proportions[: number + 1]) for number in range(len(proportions))]
+        return self.split_at_indices([int(rows * share) for share in sums])
+
+    def _range(self, first: int, last: int | None) -> Dataset:
+        return self._with(RowRange(self._plan, first, last))
+
+    def streaming_split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[DataIterator]:
+        """An iterator for each of ``n`` ranks. Every row is in one of them; ``equal``: all have as many rows."""
+        from holdfast.data.data_iterator import DataIterator
+        from holdfast.data.shard_steps import ShardWorld
+
+        if n < 1:
+            raise ValueError(f"streaming_split({n}): must be at least 1")
+        return [DataIterator(self._plan, ShardWorld(rank, n, equal), self._context) for rank in range(n)]
+
+    # In memory
+
+    def materialize(self) -> MaterializedDataset:
+        """Compute it now, and keep it in memory. Rows are then found by position, whatever was done to them."""
+        table = whole_table(self._plan.pieces(0))
+        made = MaterializedDataset(InMemory((table,), f"materialized {self._plan.text()}"), self._files)
+        made._context = self._context
+        return made
+
+    def copy(self, *_: Any) -> Dataset:
+        return self._with(self._plan)
+
+    def num_blocks(self) -> int:
+        return len(self._plan.pieces(0))
+
+    def known_rows(self) -> int | None:
+        """How many, if that is known without computing them."""
+        pieces = self._plan.pieces(0)
+        return total_rows(pieces) if is_counted(pieces) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __deepcopy__(self, _known: Any) -> Dataset:
+        return self  # it is a value: nothing changes a plan
+
+
+class MaterializedDataset(Dataset):
+    """A dataset in memory."""
+
+
+def _of_call(options: dict[str, Any]) -> dict[str, Any]:
+    """Those about the call. What tells Ray where to run it changes nothing here."""
+    return {name: value for name, value in options.items() if name in _CALL}
+
+
+def _seed(seed: Any) -> int:
+    if seed is None:
+        return 0
+    number = getattr(seed, "seed", seed)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"seed={seed!r}: pass a whole number")
+    return number

@@ -1,0 +1,37 @@
+"""Small classes that Ray's scripts pass: how many instances of a class compute, and how files are shuffled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ActorPoolStrategy:
+    """``size`` instances of a class at the same time; of a range, the largest."""
+
+    size: int | None = None
+    min_size: int | None = None
+    max_size: int | None = None
+    initial_size: int | None = None
+
+
+@dataclass(frozen=True)
+class TaskPoolStrategy:
+    """``size`` calls of a function at the same time."""
+
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class FileShuffleConfig:
+    """Of ``shuffle=`` when files are read: the blocks in an order of the seed's, another one each epoch."""
+
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class RandomSeedConfig:
+    """Every epoch has an order of its own, by the seed and its number."""
+
+    seed: int | None = None
+    reseed_after_execution: bool = True

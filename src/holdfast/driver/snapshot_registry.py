@@ -1,0 +1,236 @@
+"""Which nodes have which pieces of which snapshots in memory, and what is under way to bring them where needed.
+
+Nothing is decided here: which snapshot a group resumes from, and which nodes keep copies, is decided in
+``core/run/memory``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.core.run import events as ev
+from holdfast.core.run import memory
+from holdfast.core.run.state import RunState, Snapshot
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Place, SnapshotKept
+
+from .node_registry import NodeRegistry
+from .outbox import Outbox
+
+_NOBODY = ""
+_KNOWN_STEPS = 1000  # reports of which the step is remembered
+
+
+@dataclass
+class _Taken:
+    """One step of an attempt, as far as ranks have brought it."""
+
+    moves: bool
+    reports: dict[int, int] = field(default_factory=dict)  # by rank
+    homes: dict[str, set[str]] = field(default_factory=dict)  # nodes by piece
+    final: set[int] = field(default_factory=set)  # ranks of which no more copies will be made
+    snapshot: Snapshot | None = None  # when it is complete
+
+    def is_on(self, nodes: Sequence[str]) -> bool:
+        return all(homes & set(nodes) for homes in self.homes.values())
+
+
+@dataclass
+class _Recall:
+    snapshot: Snapshot
+    world_size: int
+    asked: dict[str, set[str]]  # pieces by node
+    waiting: set[str]
+    moved: bool = False
+
+
+class SnapshotRegistry:
+    def __init__(self, nodes: NodeRegistry, outbox: Outbox, replicas: int) -> None:
+        self._nodes, self._outbox, self._replicas = nodes, outbox, replicas
+        self._taken: dict[tuple[int, int], _Taken] = {}  # by attempt and step
+        self._stores: dict[str, wire.PeerStore] = {}  # by node
+        self._told: dict[str, wire.Replicate] = {}  # where each node was told to bring copies
+        self._recall: _Recall | None = None
+        self._steps: dict[int, int] = {}  # the last step that was known to be complete before a report of the run
+        self._newest = -1  # step that any rank has completed
+
+    # What nodes say
+
+    def hear(
+        self, node: str, message: wire.SnapshotHeld | wire.StoreOpen | wire.Recalled, state: RunState
+    ) -> Iterator[ev.Event]:
+        if node not in self._nodes.ids:
+            return  # it is lost by now, with what it had
+        match message:
+            case wire.SnapshotHeld():
+                yield from self._hear_held(node, message, state)
+            case wire.StoreOpen(port, token):
+                self._stores[node] = wire.PeerStore(node, self._nodes.address(node), port, token)
+                self._arrange(state)
+            case wire.Recalled():
+                yield from self._hear_recalled(node, message)
+
+    def _hear_held(self, node: str, message: wire.SnapshotHeld, state: RunState) -> Iterator[ev.Event]:
+        if message.generation != state.generation or state.attempt is None:
+            return
+        self._open_stores(state)
+        taken = self._taken.setdefault((message.generation, message.step), _Taken(message.moves))
+        taken.reports[message.rank] = message.reports
+        taken.moves = taken.moves and message.moves
+        for piece in message.pieces:
+            homes = taken.homes.setdefault(piece, set())
+            homes.add(node)
+            if piece != memory.SHARED or self._told.get(node, wire.Replicate([], False)).shared:
+                homes.update(copy for copy in message.copies if copy in self._nodes.ids)
+        if message.final:
+            taken.final.add(message.rank)
+        self._newest = max(self._newest, message.step)
+        world_size = len(state.ranks)
+        if len(taken.reports) < world_size or len(set(taken.reports.values())) > 1:
+            return
+        if taken.snapshot is None:
+            report = state.base + message.reports
+            self._steps[report] = message.step
+            for old in list(self._steps)[:-_KNOWN_STEPS]:
+                del self._steps[old]
+            which = (message.generation, message.step)
+            taken.snapshot = Snapshot(*which, report, world_size, taken.moves)
+            yield ev.SnapshotTaken(taken.snapshot)
+        if len(taken.final) == world_size:
+            self._drop_before(message.generation, message.step)
+            self._outbox.tell(SnapshotKept(message.generation, message.step))
+
+    def _drop_before(self, generation: int, step: int) -> None:
+        """Their memory may be overwritten from now on."""
+        self._taken = {key: taken for key, taken in self._taken.items() if key >= (generation, step)}
+
+    # Copies on other nodes
+
+    def _open_stores(self, state: RunState) -> None:
+        """When the first snapshot comes, and for each node that joins later."""
+        if self._replicas < 1 or len(self._nodes.ids) < 2:
+            return
+        for node in self._nodes.ids:
+            if node not in self._told:
+                self._told[node] = wire.Replicate([], False)
+                self._outbox.send(node, wire.OpenStore(self._nodes.address(node)))
+
+    def _arrange(self, state: RunState) -> None:
+        nodes = [node for node in self._nodes.ids if node in self._stores]
+        busy = {node for taken in self._taken.values() for node in taken.homes.get(memory.SHARED, ())}
+        shared = len(busy) <= self._replicas
+        for node in nodes:
+            peers = [self._stores[peer] for peer in memory.replica_nodes(node, nodes, self._replicas)]
+            order = wire.Replicate(peers, shared)
+            if order != self._told.get(node):
+                self._told[node] = order
+                self._outbox.send(node, order)
+
+    def node_ready(self, node: str, state: RunState) -> None:
+        self._forget_node(node)  # it may be another agent of the same name
+        if self._told:
+            self._open_stores(state)
+        if self._recall is not None and self._recall.waiting:
+            self.recall(self._recall.snapshot, self._recall.world_size)
+
+    def node_lost(self, node: str, state: RunState) -> Iterator[ev.Event]:
+        self._forget_node(node)
+        self._arrange(state)
+        newest = state.snapshot
+        if newest is not None and not self._is_there(newest):
+            instead = max(
+                (t.snapshot for t in self._taken.values() if self._is_usable(t, newest)), default=None, key=_age
+            )
+            yield ev.SnapshotLost(newest.generation, newest.step, f"{node} was lost with it", instead)
+        if self._recall is not None and node in self._recall.asked:
+            self.recall(self._recall.snapshot, self._recall.world_size)
+
+    def _forget_node(self, node: str) -> None:
+        for taken in self._taken.values():
+            for homes in taken.homes.values():
+                homes.discard(node)
+        self._stores.pop(node, None)
+        self._told.pop(node, None)
+
+    def _is_there(self, snapshot: Snapshot) -> bool:
+        taken = self._taken.get((snapshot.generation, snapshot.step))
+        return taken is not None and taken.is_on(self._nodes.ids)
+
+    def _is_usable(self, taken: _Taken, instead_of: Snapshot) -> bool:
+        known = taken.snapshot
+        return known is not None and _age(known) < _age(instead_of) and taken.is_on(self._nodes.ids)
+
+    # Recovery
+
+    def recall(self, snapshot: Snapshot, world_size: int) -> None:
+        """Have each node verify and fetch what the workers need that would be placed there now."""
+        taken = self._taken.get((snapshot.generation, snapshot.step))
+        homes = taken.homes if taken is not None else {}
+        placed = self._nodes.place(world_size)
+        asked = {
+            node: memory.pieces_of(snapshot, (place.rank for place in places), world_size)
+            for node, places in placed.items()
+        }
+        is_room = sum(map(len, placed.values())) >= world_size  # else a node is on its way
+        waiting = set(asked) if is_room else {_NOBODY}
+        self._recall = _Recall(snapshot, world_size, {node: set(p) for node, p in asked.items()}, waiting)
+        if not is_room:
+            return
+        for node, pieces in asked.items():
+            sources = {piece: self._stores_of(homes.get(piece, set()) - {node}) for piece in pieces}
+            given = {piece: stores for piece, stores in sources.items() if stores}
+            self._outbox.send(node, wire.Recall(snapshot.generation, snapshot.step, pieces, given))
+
+    def _stores_of(self, nodes: set[str]) -> list[wire.PeerStore]:
+        return [self._stores[node] for node in sorted(nodes) if node in self._stores]
+
+    def _hear_recalled(self, node: str, message: wire.Recalled) -> Iterator[ev.Event]:
+        recall = self._recall
+        which = (message.generation, message.step)
+        if recall is None or which != (recall.snapshot.generation, recall.snapshot.step) or node not in recall.waiting:
+            return
+        if message.error:
+            self._recall = None
+            older = [t.snapshot for t in self._taken.values() if self._is_usable(t, recall.snapshot)]
+            yield ev.SnapshotLost(*which, message.error, max(older, default=None, key=_age))
+            return
+        recall.waiting.discard(node)
+        recall.moved = recall.moved or message.moved
+        if not recall.waiting:
+            yield ev.Recalled(*which, recall.moved)
+
+    def is_in_place(self, snapshot: tuple[int, int], placed: Mapping[str, Sequence[Place]], world_size: int) -> bool:
+        """Whether each node has verified what its workers need."""
+        recall = self._recall
+        if recall is None or recall.waiting or snapshot != (recall.snapshot.generation, recall.snapshot.step):
+            return False
+        return all(
+            set(memory.pieces_of(recall.snapshot, (place.rank for place in places), world_size))
+            <= recall.asked.get(node, set())
+            for node, places in placed.items()
+        )
+
+    def taken_by(self) -> int:
+        """How many workers the attempt had that took what was recalled."""
+        return 0 if self._recall is None else self._recall.snapshot.world_size
+
+    def redone(self, event: ev.GroupStarted) -> int:
+        """How many steps that ranks had completed the group does again, as far as they are known."""
+        step = event.snapshot[1] if event.snapshot is not None else self._steps.get(event.base - 1, self._newest)
+        return max(0, self._newest - step)
+
+    def group_started(self, event_snapshot: tuple[int, int] | None) -> None:
+        """What it did not start from no longer belongs to the run."""
+        if event_snapshot is None:
+            self._taken.clear()
+            self._newest, self._steps = -1, {}
+        else:
+            self._taken = {key: taken for key, taken in self._taken.items() if key == event_snapshot}
+            self._newest = event_snapshot[1]
+        self._recall = None
+
+
+def _age(snapshot: Snapshot | None) -> tuple[int, int]:
+    assert snapshot is not None
+    return snapshot.generation, snapshot.step

@@ -1,0 +1,37 @@
+"""Whether this process may be forked: a child has only the thread that forked, and locks of others stay held in it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+
+from holdfast.platform import processes
+
+
+def is_safe_to_fork() -> bool:
+    if threading.active_count() > 1:
+        return False
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return False
+    return processes.thread_count() - 1 <= _fork_safe_threads()
+
+
+def _fork_safe_threads() -> int:
+    """The threads of OpenBLAS, which numpy starts at import; it stops and restarts them around a fork by itself."""
+    libraries = [path for path in processes.mapped_files() if "openblas" in path and ".so" in path]
+    return sum(_openblas_threads(path) - 1 for path in libraries)
+
+
+def _openblas_threads(path: str) -> int:
+    try:
+        library = ctypes.CDLL(path)
+    except OSError:
+        return 1
+    for prefix in ("", "scipy_"):
+        for suffix in ("", "64_"):
+            count = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            if count is not None:
+                return int(count())
+    return 1

@@ -1,0 +1,189 @@
+"""A run's snapshots on this node: the agent owns the memory, takes digests behind the training, and keeps copies.
+
+A snapshot whose file changed while its digest was taken does not count. At a recall every digest is taken again: what
+is not as it was taken, or is not here, is fetched from a peer, and if none has it, the driver is told so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.node.snapshot_dirs import new_directory, remove_directory
+from holdfast.node.snapshot_store import CopyRequest, PeerCalls, SnapshotStore, digest_of
+from holdfast.wire import messages as wire
+from holdfast.wire.worker_messages import Memory, Snapshot
+from holdfast.worker.snapshot_buffers import MappedSnapshot, PieceBuffers, SnapshotHeader
+
+SHARED = "shared"
+
+
+class NodeSnapshots:
+    """``run_beside`` runs something in a thread; ``answer`` may be called from any."""
+
+    def __init__(
+        self,
+        node: str,
+        run_beside: Callable[[Callable[[], None]], None],
+        answer: Callable[[wire.RunNews], None],
+    ) -> None:
+        self._node, self._run_beside, self._answer = node, run_beside, answer
+        self._directory: Path | None = None
+        self._lock = threading.Lock()
+        self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, generation, step, digest
+        self._order = wire.Replicate([], False)
+        self._lines: dict[int, PeerCalls] = {}  # by rank, as ranks bring theirs at the same time
+        self._store: SnapshotStore | None = None
+        self._recalled: dict[str, str] = {}  # the files of what was recalled last, by piece
+        self._recalled_of: tuple[int, int] | None = None
+
+    def memory(self, order: wire.StartWorkers) -> Memory | None:
+        """What the workers of an attempt are told; None where there is no memory to be had."""
+        if self._directory is None:
+            self._directory = new_directory()
+        if self._directory is None:
+            return None
+        if order.snapshot is None:
+            return Memory(str(self._directory))
+        assert order.snapshot == self._recalled_of, f"{order.snapshot} was not recalled, but {self._recalled_of}"
+        return Memory(str(self._directory), order.snapshot[1], order.taken_by, self._recalled)
+
+    def serve(self, order: wire.OpenStore | wire.Replicate | wire.Recall) -> None:
+        match order:
+            case wire.OpenStore(address):
+                self._open_store(address)
+            case wire.Replicate():
+                self._order = order
+            case wire.Recall():
+                self._run_beside(lambda: self._answer(self._recall(order)))
+
+    def taken(self, generation: int, rank: int, message: Snapshot) -> None:
+        """A worker has written one."""
+        self._run_beside(lambda: self._keep_taken(generation, rank, message))
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        for lines in self._lines.values():
+            lines.close()
+        if self._directory is not None:
+            remove_directory(self._directory)
+
+    # In other threads
+
+    def _keep_taken(self, generation: int, rank: int, message: Snapshot) -> None:
+        files = {piece: self._own(path) for piece, path in message.pieces.items()}
+        for piece, path in files.items():
+            if not self._digest_taken(piece, path, generation, message.step):
+                return  # it is being overwritten: the worker has stopped waiting for us
+        order = self._order
+        said = (generation, rank, message.step, message.reports, message.moves, list(files))
+        self._answer(wire.SnapshotHeld(*said, [], not order.to))
+        if order.to:
+            copies = [peer.node for peer in order.to if self._bring(rank, peer, files, order.shared)]
+            self._answer(wire.SnapshotHeld(*said, copies, True))
+
+    def _own(self, path: str) -> Path:
+        assert self._directory is not None
+        own = Path(path)
+        assert own.parent == self._directory, f"{path} is not of this run"
+        return own
+
+    def _digest_taken(self, piece: str, path: Path, generation: int, step: int) -> bool:
+        try:
+            with MappedSnapshot(path) as mapped:
+                header = mapped.header
+                if (header.generation, header.step) != (generation, step):
+                    return False
+                digest = digest_of(mapped.content, header)
+                if mapped.header != header:
+                    return False
+        except OSError:
+            return False
+        self._keep(piece, path, digest, header)
+        return True
+
+    def _keep(self, piece: str, path: Path, digest: bytes, header: SnapshotHeader) -> None:
+        with self._lock:
+            self._held[path] = (piece, header.generation, header.step, digest)
+
+    def _find(self, piece: str, generation: int, step: int) -> tuple[Path, bytes] | None:
+        with self._lock:
+            for path, (name, *when, digest) in self._held.items():
+                if name == piece and when == [generation, step]:
+                    return path, digest
+        return None
+
+    def _bring(self, rank: int, peer: wire.PeerStore, files: dict[str, Path], shared: bool) -> bool:
+        lines = self._lines.setdefault(rank, PeerCalls())
+        for piece, path in files.items():
+            if piece == SHARED and not shared:
+                continue
+            held = self._held[path]
+            with MappedSnapshot(path) as mapped:
+                if not lines.bring(peer, self._node, piece, mapped, held[3]):
+                    return False
+        return True
+
+    # Recovery
+
+    def _recall(self, order: wire.Recall) -> wire.RunNews:
+        found: dict[str, str] = {}
+        moved = False
+        for piece in order.pieces:
+            path = self._verified(piece, order.generation, order.step)
+            if path is None:
+                path, moved = self._fetched(piece, order), True
+            if path is None:
+                why = f"{self._node} has no intact copy of {piece}, and no other node has one"
+                return wire.Recalled(order.generation, order.step, error=why)
+            found[piece] = str(path)
+        self._recalled, self._recalled_of = found, (order.generation, order.step)
+        return wire.Recalled(order.generation, order.step, moved)
+
+    def _verified(self, piece: str, generation: int, step: int) -> Path | None:
+        held = self._find(piece, generation, step)
+        if held is None:
+            return None
+        path, digest = held
+        try:
+            with MappedSnapshot(path) as mapped:
+                header = mapped.header
+                intact = (header.generation, header.step) == (generation, step)
+                intact = intact and digest_of(mapped.content, header) == digest
+        except OSError:
+            intact = False
+        if not intact:
+            with self._lock:
+                self._held.pop(path, None)
+        return path if intact else None
+
+    def _fetched(self, piece: str, order: wire.Recall) -> Path | None:
+        if self._directory is None:
+            self._directory = new_directory()
+        if self._directory is None:
+            return None
+        lines = PeerCalls()
+        try:
+            for peer in order.sources.get(piece, []):
+                into = PieceBuffers(self._directory / "fetched", piece)
+                wanted = CopyRequest(self._node, piece, order.generation, order.step)
+                if lines.fetch(peer, wanted, into, self._keep):
+                    return self._verified(piece, order.generation, order.step)
+        except OSError:
+            pass  # no memory for it
+        finally:
+            lines.close()
+        return None
+
+    def _open_store(self, address: str) -> None:
+        if self._directory is None:
+            self._directory = new_directory()
+        if self._directory is None or self._store is not None:
+            return
+        try:
+            self._store = SnapshotStore(self._directory, address, self._find, self._keep)
+        except OSError:
+            return  # nobody can bring anything here
+        self._answer(wire.StoreOpen(self._store.port, self._store.token))

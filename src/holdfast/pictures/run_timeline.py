@@ -1,0 +1,154 @@
+"""The recovery timeline of a run: drivers, attempts, failures and checkpoints over time, as bars placed by percent.
+
+Text comes from stored runs: everything goes through ``shown``, so that it can be nothing but characters. Each kind of
+mark has a shape of its own, so that colours are never the only difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from holdfast.printable import duration, printable
+from holdfast.runs.attempt_history import (
+    FAILED,
+    KILLED,
+    PLANNED,
+    RUNNING,
+    AttemptHistory,
+    AttemptSpan,
+    SavedCheckpoint,
+)
+
+_MOST = 300  # marks in a lane
+_TICKS = 6
+_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800)
+
+
+def shown(text: object, limit: int = 400) -> str:
+    """Text as HTML: what a page's reader sees of it is characters only."""
+    plain = printable(str(text))
+    return escape(plain if len(plain) <= limit else f"{plain[: limit - 1]}…")
+
+
+def run_timeline(history: AttemptHistory, link: str = "") -> str:
+    """``link``: the page that has an element ``failure-N`` for each failure."""
+    if not history.attempts and not history.drivers:
+        return '<p class="soft">Nothing has happened yet.</p>'
+    scale = _Scale(history.began, history.ended)
+    lanes = [
+        _lane("Driver", _drivers(history, scale)),
+        _lane("Attempt", _attempts(history, scale), "tall"),
+        _lane("Failure", _failures(history, scale, link)) if history.failures else "",
+        _lane("Checkpoint", _checkpoints(history, scale)) if history.saved else "",
+        _lane("Storage behind", _stretches(history.stalls, scale, "stall", "training waited for storage")),
+        _lane("No capacity", _stretches(history.waits, scale, "wait", "waited for nodes")),
+    ]
+    return f'<div class="timeline" role="img" aria-label="{_summary(history)}">{"".join(lanes)}{_axis(scale)}</div>'
+
+
+class _Scale:
+    def __init__(self, began: float, ended: float) -> None:
+        self.began, self.whole = began, max(ended - began, 1e-3)
+
+    def at(self, time: float) -> float:
+        return min(100.0, max(0.0, (time - self.began) / self.whole * 100))
+
+    def span(self, began: float, ended: float) -> str:
+        left = self.at(began)
+        return f"left:{left:.3f}%;width:{max(0.15, self.at(ended) - left):.3f}%"
+
+
+def _summary(history: AttemptHistory) -> str:
+    return (
+        f"{len(history.attempts)} attempts, {len(history.failures)} failures and {len(history.saved)} checkpoints in "
+        f"{duration(history.ended - history.began)}"
+    )
+
+
+def _lane(label: str, marks: Iterable[str], kind: str = "") -> str:
+    inside = "".join(marks)
+    if not inside:
+        return ""
+    return f'<div class="tl-row"><span class="tl-label">{label}</span><div class="tl-lane {kind}">{inside}</div></div>'
+
+
+def _drivers(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
+    for span in history.drivers[-_MOST:]:
+        kind = {RUNNING: "running", KILLED: "killed"}.get(span.outcome, "over")
+        title = f"driver {span.epoch}, {duration(span.ended - span.began)}: {span.outcome}"
+        yield (
+            f'<span class="tl-bar driver {kind}" style="{scale.span(span.began, span.ended)}" title="{shown(title)}">'
+            f"{span.epoch}</span>"
+        )
+
+
+def _attempts(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
+    most = max((span.world_size for span in history.attempts), default=1) or 1
+    for span in history.attempts[-_MOST:]:
+        kind = {RUNNING: "running", FAILED: "failed", PLANNED: "planned", KILLED: "killed"}.get(span.outcome, "over")
+        height = max(25.0, span.world_size / most * 100)
+        yield (
+            f'<span class="tl-bar attempt {kind}" style="{scale.span(span.began, span.ended)};height:{height:.0f}%" '
+            f'title="{shown(_told(span))}">{span.number}</span>'
+        )
+
+
+def _told(span: AttemptSpan) -> str:
+    since = f"from {span.resume} (report {span.base:,})" if span.resume else "from the beginning"
+    workers = f"{span.world_size} worker{'' if span.world_size == 1 else 's'}"
+    return f"attempt {span.number}: {workers} {since}, {duration(span.ended - span.began)}, {span.outcome}"
+
+
+def _failures(history: AttemptHistory, scale: _Scale, link: str) -> Iterator[str]:
+    for failure in history.failures[-_MOST:]:
+        title = f"{failure.text} [{failure.kind}]; {failure.action}"
+        yield (
+            f'<a class="tl-mark failure" href="{escape(link)}#failure-{failure.number}" '
+            f'style="left:{scale.at(failure.time):.3f}%" title="{shown(title)}" aria-label="{shown(title)}">✕</a>'
+        )
+
+
+def _checkpoints(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
+    resumed = history.resumed
+    for saved in _thinned(history.saved, resumed):
+        is_resumed = saved.id in resumed
+        title = f"{saved.id}, report {saved.report:,}{': an attempt resumed from it' if is_resumed else ''}"
+        kind, sign = ("resumed", "◆") if is_resumed else ("", "")
+        yield (
+            f'<span class="tl-mark saved {kind}" style="left:{scale.at(saved.time):.3f}%" title="{shown(title)}">'
+            f"{sign}</span>"
+        )
+
+
+def _thinned(saved: Sequence[SavedCheckpoint], resumed: set[str]) -> list[SavedCheckpoint]:
+    step = max(1, len(saved) // _MOST)
+    return [one for number, one in enumerate(saved) if number % step == 0 or one.id in resumed][-2 * _MOST :]
+
+
+def _stretches(found: Sequence[tuple[float, float]], scale: _Scale, kind: str, text: str) -> Iterator[str]:
+    for began, ended in found[-_MOST:]:
+        title = f"{text}, {duration(ended - began)}"
+        yield f'<span class="tl-bar {kind}" style="{scale.span(began, ended)}" title="{title}"></span>'
+
+
+def _axis(scale: _Scale) -> str:
+    step = next((step for step in _STEPS if scale.whole / step <= _TICKS), scale.whole / _TICKS)
+    ticks = [number * step for number in range(int(scale.whole / step) + 1)]
+    marks = [
+        f'<span class="tl-tick" style="left:{tick / scale.whole * 100:.3f}%">{_tick_text(tick)}</span>'
+        for tick in ticks
+        if tick / scale.whole < 0.96
+    ]
+    return f'<div class="tl-row axis"><span class="tl-label"></span><div class="tl-lane">{"".join(marks)}</div></div>'
+
+
+def _tick_text(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:g} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} m" if whole % 60 == 0 else f"{whole // 60} m {whole % 60} s"
+    if whole < 172800:
+        return f"{whole // 3600} h" if whole % 3600 == 0 else f"{whole // 3600} h {whole % 3600 // 60} m"
+    return f"{whole // 86400} d"

@@ -1,0 +1,37 @@
+"""The sockets of this process that libraries opened: which there are, and how to end a connection of theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+_FDS = Path("/proc/self/fd")
+OpenSocket = tuple[int, int]  # file descriptor and inode
+
+
+def open_sockets() -> list[OpenSocket]:
+    """None where the system does not tell."""
+    found: list[OpenSocket] = []
+    for entry in os.listdir(_FDS) if _FDS.exists() else ():
+        with contextlib.suppress(OSError):
+            if os.readlink(_FDS / entry).startswith("socket:"):
+                found.append((int(entry), os.fstat(int(entry)).st_ino))
+    return found
+
+
+def shut_down(sockets: list[OpenSocket]) -> None:
+    """End those of them that are TCP connections, so that whoever waits on one is woken. The files stay open: their
+    library closes them."""
+    for descriptor, inode in sockets:
+        with contextlib.suppress(OSError):
+            if os.fstat(descriptor).st_ino == inode:  # else it is closed, and another file has its number
+                _shut_down(descriptor)
+
+
+def _shut_down(descriptor: int) -> None:
+    with socket.socket(fileno=os.dup(descriptor)) as own:
+        is_tcp = own.family in (socket.AF_INET, socket.AF_INET6) and own.type == socket.SOCK_STREAM
+        if is_tcp and not own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            own.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,122 @@
+"""What a run's journal tells, in words: drivers, groups, failures and what was done about each, waits, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.core.budgets import action_taken
+from holdfast.core.run import events as ev
+from holdfast.core.run import memory
+from holdfast.core.run import step as core
+from holdfast.core.run.backpressure import Behind
+from holdfast.core.run.state import Durable, Failure, HandoverReason
+from holdfast.store.journal import Record
+
+from .comparison import changes_text
+from .past import IDENTITY
+
+_PLANNED = {
+    HandoverReason.RESIZE: "to continue with other nodes or another number of workers",
+    HandoverReason.PREEMPTION: "at a checkpoint, as nodes are about to be taken away",
+    HandoverReason.STOP: "at a checkpoint, as it was asked to stop",
+}
+
+
+class Moment(NamedTuple):
+    time: float
+    kind: str  # driver, settings, group, live, hand-over, failure, stacks, node, waiting, storage, damage, stop or end
+    text: str
+    cause: str | None = None  # a failure's class
+    action: str | None = None  # what was done about it
+
+
+def moments(records: Iterable[Record]) -> list[Moment]:
+    told: list[Moment] = []
+    state, has_ended, stalled = Durable(), True, False
+    settings: dict[str, Any] | None = None
+    for record in records:
+        if record.kind == IDENTITY:
+            changed = changes_text(settings, record.body) if settings is not None else ""
+            settings = record.body
+            if changed:
+                told.append(Moment(record.time, "settings", f"settings changed: {changed}"))
+        event_type = ev.DURABLE.get(record.kind)
+        if event_type is None:
+            continue
+        event = msgspec.convert(record.body, event_type)
+        before, state = state, core.replay(state, event)
+        if state.failure is not None and state.failure is not before.failure:
+            _tell_failure(told, record.time, state.failure, action_taken(state))
+        told += [Moment(record.time, "node", text) for text in _rests(before, state)]
+        telling = _tell_of_storage(event, stalled) if isinstance(event, ev.StorageLags) else _tell(event, has_ended)
+        if telling is not None:
+            told.append(Moment(record.time, *telling))
+        if isinstance(event, (ev.DriverStarted, ev.StorageLags)):
+            stalled = isinstance(event, ev.StorageLags) and event.stalled
+        if isinstance(event, (ev.DriverStarted, ev.RunEnded)):
+            has_ended = isinstance(event, ev.RunEnded)
+    return told
+
+
+def _tell_failure(told: list[Moment], time: float, failure: Failure, action: str) -> None:
+    moment = Moment(time, "failure", failure.text, failure.kind.value, action)
+    places = [place for place, known in enumerate(told) if known.kind == "failure"]
+    if failure.instead and places:
+        told[places[-1]] = moment._replace(time=told[places[-1]].time)
+    else:
+        told.append(moment)
+
+
+def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
+    match event:
+        case ev.DriverStarted(epoch):
+            died = "" if has_ended else "; the one before it had died without a word"
+            return "driver", f"driver {epoch} started{died}"
+        case ev.GroupStarted(generation, world_size):
+            return "group", f"attempt {generation} with {_workers(world_size)} {memory.told(event)}"
+        case ev.Regrouped():
+            ranks = ", ".join(map(str, event.replaced))
+            return "live", f"rank {ranks} replaced; all ranks continue behind step {event.steps:,}, none is done again"
+        case ev.RegroupFailed(generation, why):
+            return "live", f"attempt {generation} could not continue with the lost rank replaced: {why}"
+        case ev.HandedOver(generation, reason):
+            return "hand-over", f"attempt {generation} ended as planned, {_PLANNED[reason]}"
+        case ev.CapacityLacking(least, room):
+            return "waiting", f"waits for nodes: the next attempt needs {_workers(least)}, and there is room for {room}"
+        case ev.NodeRested(node):
+            return "node", f"{node} may be used again"
+        case ev.StacksTaken(generation, rank):
+            cause = f"; rank {rank} seems to be what the others wait for" if rank >= 0 else ""
+            return "stacks", f"attempt {generation} made no progress, and what its ranks did was written down{cause}"
+        case ev.Damaged(id, why):
+            return "damage", f"{id} was found damaged and set aside: {why}"
+        case ev.StopAsked(at_once):
+            return "stop", "asked to stop immediately" if at_once else "asked to stop"
+        case ev.RunEnded(outcome, reason):
+            return "end", f"{outcome.value}: {reason}" if reason else outcome.value
+    return None
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def _tell_of_storage(event: ev.StorageLags, was_stalled: bool) -> tuple[str, str]:
+    behind = Behind(event.checkpoints, event.bytes, event.seconds)
+    if event.stalled:
+        return "storage", f"training waits for storage, which is behind by {behind}"
+    if was_stalled:
+        return "storage", f"storage has caught up, and training continues; left: {behind}"
+    return "storage", f"storage is behind by {behind}; training continues meanwhile"
+
+
+def _rests(before: Durable, after: Durable) -> list[str]:
+    """Of nodes that are left alone from now on."""
+    rest_s = after.spec.bad_node_rest_s
+    return [
+        f"{node} had {after.node_failures[node]} failures: no worker is placed there for {rest_s:.0f} s"
+        for node in sorted(after.resting - before.resting)
+    ]

@@ -1,0 +1,222 @@
+"""Who drives a run on an object store, as far as can be told: a note that is renewed as long as its writer lives.
+
+The lease keeps nobody from writing; the journal's claim does. It spares a living driver from being relieved by mistake,
+and a new one from waiting for a dead driver longer than it must. No time that another clock wrote decides anything:
+whether a driver lives is seen by its process, on this machine, or by its renewals, while this one watches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.errors import ObjectMissingError, RunInUseError, StorageError
+from holdfast.platform import interrupt
+from holdfast.store import values
+from holdfast.store.interfaces import DriverLease
+from holdfast.store.journal import Record
+from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.holder import Holder, this_process
+from holdfast.store.remote.remote_journal import RemoteJournal
+from holdfast.store.sealed import Damage, seal, unseal
+
+KEY = "lease.json"
+_CLOCKS_DIFFER_S = 60.0
+_LOOKS = 20
+Opened = tuple[RemoteJournal, list[Record], list[Damage]]
+_held: set[str] = set()  # the tokens of this process's leases
+
+
+class _Note(msgspec.Struct, frozen=True):
+    holder: Holder
+    epoch: int
+    expires: float
+    renewals: int
+    released: bool = False
+
+    def line(self) -> bytes:
+        fields = msgspec.structs.asdict(self) | {"holder": msgspec.structs.asdict(self.holder)}
+        return seal(values.encode(fields))
+
+
+values.prepare(_Note)
+
+
+class RemoteLease(DriverLease):
+    """Held until ``release()``, or until another driver has begun."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        holder: Holder,
+        opened: Opened,
+        on_lost: Callable[[RunInUseError], None],
+        renew_s: float,
+        duration_s: float,
+        now: Callable[[], float],
+    ) -> None:
+        self._journal, self._records, self._damage = opened
+        self.epoch = self._journal.epoch
+        self.token = holder.token
+        self._objects = objects.with_patience(renew_s)
+        self._holder = holder
+        self._on_lost = on_lost
+        self._renew_s = renew_s
+        self._duration_s = duration_s
+        self._now = now
+        self._renewals = 0
+        self._lost: RunInUseError | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
+
+    @classmethod
+    def acquire(
+        cls,
+        objects: ObjectStore,
+        claim: Callable[[str], Opened],
+        *,
+        on_lost: Callable[[RunInUseError], None],
+        renew_s: float = 5.0,
+        duration_s: float = 20.0,
+        now: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> RemoteLease:
+        """Take the run when nobody drives it, or raise RunInUseError that says who does. ``claim`` is called with a new
+        token, and opens the journal with it. ``on_lost`` is called in another thread, once."""
+        _await_turn(objects, duration_s, wait)
+        token = uuid.uuid4().hex
+        lease = cls(objects, this_process(token, now()), claim(token), on_lost, renew_s, duration_s, now)
+        _held.add(token)
+        try:
+            with contextlib.suppress(StorageError):
+                lease._write()
+            lease._thread.start()
+        except BaseException:
+            _held.discard(token)
+            raise
+        return lease
+
+    def renew(self) -> bool:
+        """Say that this driver lives; False if another one has begun. A store that does not answer changes nothing."""
+        with contextlib.suppress(StorageError):
+            found = _parse(_content(self._objects))
+            if found is not None and found.epoch > self.epoch:
+                self._over.set()
+                self._lost = _taken_over(self._objects, found.holder)
+                self._on_lost(self._lost)
+                return False
+            self._write()
+        return True
+
+    def open_journal(self) -> Opened:
+        """It was opened with the claim, which is its last record."""
+        return self._journal, [*self._records, self._journal.began], self._damage
+
+    def check(self) -> None:
+        """By what is known here. The journal refuses what a relieved driver writes all the same."""
+        if self._lost is not None:
+            raise self._lost
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another driver has begun, or may have: the store does not say. Asks it."""
+        if self._journal.is_out:
+            return True
+        try:
+            found = _parse(_content(self._objects))
+        except StorageError:
+            return True
+        return found is not None and found.epoch > self.epoch
+
+    def release(self) -> None:
+        """Let another driver in at once. In a forked child this changes nothing."""
+        if self._holder.pid != os.getpid():
+            return
+        _held.discard(self.token)
+        lost = self._over.is_set()
+        self._over.set()
+        self._thread.join(3 * self._renew_s)
+        if lost:
+            return
+        with contextlib.suppress(StorageError):
+            found = _parse(_content(self._objects))
+            if found is None or found.epoch <= self.epoch:
+                self._write(released=True)
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._renew_s) and self.renew():
+            pass
+
+    def _write(self, released: bool = False) -> None:
+        self._renewals += 1
+        expires = self._now() + self._duration_s
+        note = _Note(self._holder, self.epoch, expires, self._renewals, released)
+        self._objects.put(KEY, note.line())
+
+
+def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) -> Holder | None:
+    """Who drives the run, as far as its note tells; only to be shown to people."""
+    note = _parse(_content(objects))
+    if note is None or _is_free(note) or (not note.holder.is_alive and now() > note.expires + _CLOCKS_DIFFER_S):
+        return None
+    return note.holder
+
+
+def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float], None]) -> None:
+    """Return when the run is free: given back, its driver seen to be dead, or its note unchanged for as long as no
+    living driver leaves it. RunInUseError if its driver runs on this machine, or renews the note."""
+    first = _content(objects)
+    note = _parse(first)
+    for _ in range(_LOOKS):
+        if first is None or (note is not None and _is_free(note)):
+            return
+        if note is not None and note.holder.is_running:
+            raise _in_use(objects, note.holder)
+        interrupt.wait(wait, duration_s / _LOOKS)
+        content = _content(objects)
+        if content != first:
+            changed = _parse(content)
+            if content is None or (changed is not None and changed.released):
+                return
+            raise _in_use(objects, changed.holder if changed else None)
+
+
+def _is_free(note: _Note) -> bool:
+    given_up = note.holder.is_this_process and note.holder.token not in _held  # the store did not take the release
+    return note.released or note.holder.is_dead or given_up
+
+
+def _content(objects: ObjectStore) -> bytes | None:
+    try:
+        return objects.get(KEY)
+    except ObjectMissingError:
+        return None
+
+
+def _parse(content: bytes | None) -> _Note | None:
+    """None also for a damaged note: whether its writer lives is seen by its changes."""
+    data = unseal(content.rstrip(b"\n")) if content else None
+    try:
+        return msgspec.convert(values.decode(data), _Note) if data is not None else None
+    except (ValueError, msgspec.ValidationError):
+        return None
+
+
+def _in_use(objects: ObjectStore, holder: Holder | None) -> RunInUseError:
+    return RunInUseError(
+        f"The run in {objects.url} is being driven by {holder or 'another process'}. "
+        "Wait until that ends or stop it, or give this run another name (RunConfig(name=...))."
+    )
+
+
+def _taken_over(objects: ObjectStore, holder: Holder) -> RunInUseError:
+    return RunInUseError(
+        f"The run in {objects.url} has been taken over by {holder}: this driver was silent. The other one continues "
+        "from what is stored; nothing that was committed is lost."
+    )

@@ -1,0 +1,102 @@
+"""The random numbers of a rank, where they survive the rank: a file that its process maps, with places in turn.
+
+A replacement on the same machine continues with the numbers of the rank that was lost. A place counts only if it is
+whole: a process may be killed while it writes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import struct
+import zlib
+from array import array
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+_HEAD = struct.Struct("<qII")  # steps, length, checksum
+_PLACE = 1 << 14  # bytes
+_NUMBERS = struct.Struct("<qqdqqd")  # of Python: version, whether it has a gauss, that; of NumPy: position, the same
+_WORDS = 624
+
+
+class Numbers:
+    """The states of the generators of Python, NumPy and torch, taken quickly."""
+
+    def __init__(self) -> None:
+        self._python: Any = random.getstate()
+        self._numpy: Any = np.random.get_state()
+        self._torch = torch.get_rng_state()
+
+    def equals(self, other: Numbers) -> bool:
+        if self._python != other._python or not torch.equal(self._torch, other._torch):
+            return False
+        mine, theirs = self._numpy, other._numpy
+        return mine[2:] == theirs[2:] and bool((mine[1] == theirs[1]).all())
+
+    def restore(self) -> None:
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        torch.set_rng_state(self._torch)
+
+    def packed(self) -> bytes:
+        version, words, gauss = self._python
+        _, keys, position, has_gauss, cached = self._numpy
+        head = _NUMBERS.pack(version, gauss is not None, gauss or 0.0, position, has_gauss, cached)
+        return b"".join((head, array("I", words).tobytes(), keys.tobytes(), self._torch.numpy().tobytes()))
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Numbers:
+        new = cls.__new__(cls)
+        version, has, gauss, position, has_gauss, cached = _NUMBERS.unpack_from(data)
+        words = array("I")
+        at = _NUMBERS.size
+        words.frombytes(data[at : at + 4 * (_WORDS + 1)])
+        at += 4 * (_WORDS + 1)
+        keys = np.frombuffer(data[at : at + 4 * _WORDS], dtype=np.uint32)
+        at += 4 * _WORDS
+        new._python = (version, tuple(words), gauss if has else None)
+        new._numpy = ("MT19937", keys, position, has_gauss, cached)
+        new._torch = torch.frombuffer(bytearray(data[at:]), dtype=torch.uint8)
+        return new
+
+
+class NumbersFile:
+    """Of one rank of one attempt."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, 4 * _PLACE)
+            self._mapped = mmap.mmap(descriptor, 4 * _PLACE)
+        finally:
+            os.close(descriptor)
+
+    def write(self, steps: int, numbers: Numbers, begins: bool) -> None:
+        """What the rank has after so many steps, or, if that is not the same, begins the next one with."""
+        data = numbers.packed()
+        if _HEAD.size + len(data) > _PLACE:
+            return  # another generator than NumPy's usual one
+        at = _place(steps, begins)
+        body = at + _HEAD.size
+        self._mapped[body : body + len(data)] = data
+        self._mapped[at:body] = _HEAD.pack(steps, len(data), zlib.crc32(data, steps))
+
+    def read(self, steps: int) -> Numbers | None:
+        return self._at(steps, True) or self._at(steps, False)
+
+    def _at(self, steps: int, begins: bool) -> Numbers | None:
+        at = _place(steps, begins)
+        found, length, checksum = _HEAD.unpack_from(self._mapped, at)
+        data = self._mapped[at + _HEAD.size : at + _HEAD.size + min(length, _PLACE - _HEAD.size)]
+        whole = found == steps and data and zlib.crc32(data, steps) == checksum
+        return Numbers.unpacked(data) if whole else None
+
+
+def _place(steps: int, begins: bool) -> int:
+    return (steps % 2 * 2 + begins) * _PLACE

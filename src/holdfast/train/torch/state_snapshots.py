@@ -1,0 +1,233 @@
+"""A training state in memory that outlives the worker: written at the speed of a copy, read by the next attempt.
+
+Each rank writes a piece of its own, and the first rank of each node writes what is the same on all ranks. A piece is
+the tensors, one behind the other, and a description of all else. The description is read back by an unpickler that
+knows plain containers alone: it can create no other object and call nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import math
+import mmap
+import pickle
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from holdfast.train.checks import warn_once
+from holdfast.train.torch import state_parts
+from holdfast.train.torch.elastic import ElasticLoader
+from holdfast.worker.snapshot_buffers import DATA_AT, PieceBuffers, SnapshotFile, header_of
+
+if TYPE_CHECKING:
+    from holdfast.wire.worker_messages import Memory
+    from holdfast.worker.session import Session
+
+_ALIGN = 64
+_KEPT_WITHIN_S = 10.0  # how long a snapshot waits for the one before it to be complete on all ranks
+_SHARED = "shared"
+_KNOWN: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "Counter"): collections.Counter,
+    ("builtins", "complex"): complex,
+    ("torch", "Size"): torch.Size,
+    ("torch", "device"): torch.device,
+}
+
+
+def _piece(rank: int) -> str:
+    return f"rank-{rank}"
+
+
+class _Describer(pickle.Pickler):
+    """Describes a tree; its tensors are replaced by where they will be."""
+
+    def __init__(self, into: io.BytesIO) -> None:
+        super().__init__(into, protocol=5)
+        self.tensors: list[torch.Tensor] = []
+        self.places: list[tuple[int, str, tuple[int, ...]]] = []
+        self.size = 0
+
+    def persistent_id(self, thing: Any) -> Any:
+        if not isinstance(thing, torch.Tensor):
+            return None
+        place = (self.size, str(thing.dtype).removeprefix("torch."), tuple(thing.shape))
+        self.tensors.append(thing)
+        self.places.append(place)
+        self.size += -(-thing.numel() * thing.element_size() // _ALIGN) * _ALIGN
+        return place
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, description: bytes, content: mmap.mmap) -> None:
+        super().__init__(io.BytesIO(description))
+        self._content = content
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
+            return getattr(torch, name)
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"{module}.{name} is not a plain value")
+        return _KNOWN[module, name]
+
+    def persistent_load(self, place: Any) -> torch.Tensor:
+        return _view(self._content, place)
+
+
+def _view(content: mmap.mmap, place: tuple[int, str, tuple[int, ...]]) -> torch.Tensor:
+    at, name, shape = place
+    dtype = getattr(torch, name)
+    count = math.prod(shape)
+    if not count:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(content, dtype=dtype, count=count, offset=DATA_AT + at).view(shape)
+
+
+class _Piece:
+    def __init__(self, buffers: PieceBuffers) -> None:
+        self._buffers = buffers
+        self._views: dict[Path, tuple[mmap.mmap, list[Any], list[torch.Tensor]]] = {}
+
+    def write(self, tree: Any, generation: int, step: int) -> str:
+        description = io.BytesIO()
+        describer = _Describer(description)
+        describer.dump(tree)
+        file = self._buffers.next()
+        meta = description.getvalue()
+        content = file.begin(describer.size, len(meta))
+        self._copy(file, content, describer)
+        file.commit(generation, step, describer.size, meta)
+        return str(file.path)
+
+    def _copy(self, file: SnapshotFile, content: mmap.mmap, describer: _Describer) -> None:
+        known = self._views.get(file.path)
+        if known is None or known[0] is not content or known[1] != describer.places:
+            views = [_view(content, place) for place in describer.places]
+            known = self._views[file.path] = (content, describer.places, views)
+        if known[2]:
+            torch._foreach_copy_(known[2], describer.tensors)
+
+
+class SnapshotWriter:
+    """Takes the snapshots of a rank. All ranks take them after the same steps."""
+
+    def __init__(self, session: Session, memory: Memory) -> None:
+        self._session = session
+        self._pieces: dict[str, _Piece] = {}
+        self._memory = memory
+        self._last = -1  # the step that was written last
+        self._is_on = True
+        self._pace = _Pace()
+
+    def is_due(self, step: int, every: int, share: float | None) -> bool:
+        return self._is_on and self._pace.is_due(step, every, share)
+
+    def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
+        session, step = self._session, captured["steps"]
+        if not session.reports_are_told:
+            return  # the report before it is still being uploaded: the snapshot's place in the run is not certain
+        if self._last >= 0 and not session.await_kept(self._last, _KEPT_WITHIN_S):
+            self._stop(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
+            return
+        trees = split(captured, parts, session.rank, session.local_rank)
+        try:
+            files = {piece: self._piece(piece).write(tree, session.generation, step) for piece, tree in trees.items()}
+        except OSError as error:
+            self._stop(str(error))
+            return
+        self._last = step
+        session.tell_snapshot(step, moves(parts), files)
+        self._pace.took(session.world_size)
+
+    def _stop(self, why: str) -> None:
+        self._is_on = False
+        warn_once("snapshots end", f"no more snapshots are taken in memory: {why}")
+
+    def _piece(self, piece: str) -> _Piece:
+        if piece not in self._pieces:
+            keep = self._memory.pieces.get(piece, "")
+            self._pieces[piece] = _Piece(PieceBuffers(Path(self._memory.directory), piece, keep))
+        return self._pieces[piece]
+
+
+class _Pace:
+    """After which steps a snapshot is due. A share of the time is turned into a number of steps, on which all ranks
+    agree while that number is being learnt."""
+
+    def __init__(self) -> None:
+        self._every = 1
+        self._taken = 0
+        self._begun = self._called = time.perf_counter()
+        self._step_s = 0.0
+        self._share: float | None = None
+
+    def is_due(self, step: int, every: int, share: float | None) -> bool:
+        now = time.perf_counter()
+        self._step_s, self._begun, self._share = now - self._called, now, share
+        self._called = now
+        return step % (every if share is None else self._every) == 0
+
+    def took(self, world_size: int) -> None:
+        self._called = time.perf_counter()
+        self._taken += 1
+        if self._share is None or self._taken & (self._taken - 1):  # after the 1st, 2nd, 4th, 8th, …
+            return
+        cost = self._called - self._begun
+        steps = math.ceil(cost * (1 - self._share) / (self._share * max(self._step_s, 1e-6)))
+        every = torch.tensor(max(1, steps))
+        if world_size > 1 and dist.is_initialized():
+            device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")
+            every = every.to(device)
+            dist.all_reduce(every, dist.ReduceOp.MAX)
+        self._every = int(every.item())
+
+
+def moves(parts: Mapping[str, Any]) -> bool:
+    """Whether another number of ranks can resume from a snapshot of these parts."""
+    others = [part for part in parts.values() if not state_parts.is_replicated(part)]
+    return not state_parts.sharded_names(parts) and all(isinstance(part, ElasticLoader) for part in others)
+
+
+def split(captured: Mapping[str, Any], parts: Mapping[str, Any], rank: int, local_rank: int) -> dict[str, Any]:
+    """The pieces that this rank writes. Buffers of modules are rank 0's for all, as they are in a checkpoint."""
+    states, sharded = captured["parts"], state_parts.sharded_names(parts)
+    replicated = [name for name in states if state_parts.is_replicated(parts[name]) and name not in sharded]
+    own: dict[str, Any] = {
+        "rng": captured["rng"],
+        "parts": {name: state for name, state in states.items() if name not in replicated and name not in sharded},
+        "sharded": {name: state_parts.local(states[name]) for name in sharded},
+    }
+    if rank == 0:
+        own["buffers"] = {name: state_parts.buffers(parts[name], states[name]) for name in replicated}
+    if local_rank:
+        return {_piece(rank): own}
+    shared = {key: captured[key] for key in ("steps", "values")}
+    return {_SHARED: {**shared, "parts": {name: states[name] for name in replicated}}, _piece(rank): own}
+
+
+def read(memory: Memory, parts: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """What ``split`` took apart. Its tensors are in the mapped files: apply it before anything is written there."""
+    shared = _load(memory.pieces[_SHARED])
+    first = _load(memory.pieces[_piece(0)])
+    own = _load(memory.pieces[_piece(rank)]) if 0 < rank < memory.world_size else first
+    states = {**shared["parts"], **own["parts"]}
+    for name, buffers in first["buffers"].items():
+        states[name] = {**states[name], **buffers}
+    if own["sharded"]:
+        states |= state_parts.filled(parts, own["sharded"])
+    rng = own["rng"] if rank < memory.world_size else None
+    return {**shared, "parts": states, "rng": rng, "first_rng": first["rng"]}
+
+
+def _load(path: str) -> Any:
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    header = header_of(content)
+    at = DATA_AT + header.data_size
+    return _Reader(content[at : at + header.meta_size], content).load()

@@ -1,0 +1,7 @@
+"""``TuneController``, for the hints of scripts from Ray: what a scheduler and its functions see of the experiment."""
+
+from __future__ import annotations
+
+from holdfast.tune.schedulers.trial_scheduler import ExperimentView as TuneController
+
+__all__ = ["TuneController"]

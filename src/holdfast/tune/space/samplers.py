@@ -1,0 +1,47 @@
+"""How a domain draws, said in Ray's terms. They only describe: drawing is the domain's own work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Sampler:
+    """The base of all."""
+
+
+class BaseSampler(Sampler):
+    """Neither uniform nor anything else that has a name: a function's."""
+
+
+@dataclass(frozen=True)
+class Uniform(Sampler):
+    """All values are equally likely."""
+
+
+@dataclass(frozen=True)
+class LogUniform(Sampler):
+    """All orders of magnitude are equally likely."""
+
+
+@dataclass(frozen=True)
+class NormalSampler(Sampler):
+    """Normally distributed."""
+
+    mean: float = 0.0
+    sd: float = 1.0
+
+
+@dataclass(frozen=True)
+class Grid(Sampler):
+    """One after the other."""
+
+
+@dataclass(frozen=True)
+class Quantized(Sampler):
+    """Multiples of ``q``."""
+
+    sampler: Sampler
+    q: float
+
+    def get_sampler(self) -> Sampler:
+        return self.sampler

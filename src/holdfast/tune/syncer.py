@@ -1,0 +1,5 @@
+"""``SyncConfig``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.train.config import SyncConfig as SyncConfig

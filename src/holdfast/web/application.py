@@ -1,0 +1,298 @@
+"""The pages of ``holdfast ui`` and their data, as a Starlette application. Reads through ``runs/``, in threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from holdfast.driver import stop_requests
+from holdfast.driver.stop_requests import StopRequest
+from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
+from holdfast.pictures import picture_styles
+from holdfast.runs.discovery import READ_PATIENCE_S
+from holdfast.runs.stored_experiment import StoredExperiment
+from holdfast.runs.stored_run import StoredRun
+from holdfast.store.location import Location
+from holdfast.store.parallel import in_parallel
+from holdfast.web import log_view, wording
+from holdfast.web.compare_view import COMPARED, compare_view, compared_json
+from holdfast.web.curve_index import CurveIndex
+from holdfast.web.guard import Guard, checks_form, form_token
+from holdfast.web.live import PageWatches
+from holdfast.web.pages import Pages
+from holdfast.web.recent import Recent
+from holdfast.web.run_rows import RunRow, driver_text, run_row
+from holdfast.web.run_view import curves_json, run_view, version_of
+from holdfast.web.search_view import plots_json, trials_json
+from holdfast.web.searches import Searches
+from holdfast.web.storages import Storages, link
+
+_INDEXES = 12  # curves of the runs that were looked at last
+_SLICE_S = 0.25  # of reading reports, in one request
+_FORM_BYTES = 10_000
+_STATIC = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # addresses of static files have a version
+
+
+class Application:
+    def __init__(self, locations: Sequence[Location], token: str) -> None:
+        self.storages, self._token = Storages(locations), token
+        self.watches = PageWatches()
+        self._pages = Pages(form_token(token), [str(location) for location in locations])
+        self._indexes: Recent[CurveIndex] = Recent(_INDEXES)
+        self._searches = Searches()
+
+    def asgi(self, host: str) -> Any:
+        routes = [
+            Route("/", self.home),
+            Route("/run/{address:path}", self.run),
+            Route("/search/{address:path}", self.search),
+            Route("/compare", self.compare),
+            Route("/data/curves/{address:path}", self.curves),
+            Route("/data/trials/{address:path}", self.trials),
+            Route("/data/search/{address:path}", self.search_plots),
+            Route("/data/compare", self.compared_curves),
+            Route("/data/log/{address:path}", self.log),
+            Route("/data/stacks/{address:path}", self.stacks),
+            Route("/events", self.events_of_all),
+            Route("/events/{address:path}", self.events),
+            Route("/stop/{address:path}", self.stop, methods=["POST"]),
+            Route("/verify/{address:path}", self.verify, methods=["POST"]),
+            Route("/static/{name}", self.static),
+        ]
+        handlers: dict[Any, Any] = {
+            HoldfastError: self._trouble,
+            OSError: self._trouble,
+            404: lambda request, _: self._pages.error(request, 404, "There is no such page."),
+        }
+        app = Starlette(routes=routes, exception_handlers=handlers)
+        return Guard(app, token=self._token, host=host, refuse=self._pages.error)
+
+    # Pages
+
+    async def home(self, request: Request) -> Response:
+        rows = await run_in_threadpool(self._rows)
+        return self._pages.render("runs.html", rows=rows, version_shown=_version_of(rows))
+
+    async def run(self, request: Request) -> Response:
+        address = request.path_params["address"]
+
+        def look() -> Any:
+            stored = self.storages.open(address)
+            return stored if isinstance(stored, StoredExperiment) else run_view(stored, self._index(address, stored))
+
+        view = await run_in_threadpool(look)
+        if isinstance(view, StoredExperiment):
+            return RedirectResponse(link("search", address))
+        return self._pages.render("run.html", view=view, address=address)
+
+    async def search(self, request: Request) -> Response:
+        address = request.path_params["address"]
+
+        def look() -> Any:
+            stored = self._experiment(address)
+            found = self._searches.glance(stored)
+            return stored, found, [*stored.run_file_damage(), *(found.damage if found else ())]
+
+        stored, found, damage = await run_in_threadpool(look)
+        return self._pages.render(
+            "search.html",
+            address=address,
+            name=stored.location.name,
+            path=str(stored.location),
+            found=found,
+            driver=driver_text(found.driver) if found else "",
+            damage=damage,
+        )
+
+    async def compare(self, request: Request) -> Response:
+        addresses = request.query_params.getlist("run")[:COMPARED]
+        if len(addresses) < 2:
+            return self._pages.error(request, 400, "Select two runs or trials at least, then compare.")
+        view = await run_in_threadpool(lambda: compare_view([(a, self.storages.open(a)) for a in addresses]))
+        return self._pages.render("compare.html", view=view, addresses=addresses)
+
+    def _experiment(self, address: str) -> StoredExperiment:
+        stored = self.storages.open(address)
+        if not isinstance(stored, StoredExperiment):
+            raise NotARunError(f"{stored.location} is a run, not a search.")
+        return stored
+
+    def _rows(self) -> list[Any]:
+        found = self.storages.runs()
+        rows = in_parallel(lambda pair: run_row(*pair, self._searches), found)
+        return sorted(rows, key=lambda row: (row.state != "running", -(row.changed or 0)))
+
+    def _index(self, address: str, stored: StoredRun) -> CurveIndex:
+        return self._indexes.use(address, lambda: CurveIndex(stored))
+
+    def _trouble(self, request: Request, error: Exception) -> Response:
+        codes = ((NotARunError, 404), (StorageUnavailableError, 503))
+        code = next((code for kind, code in codes if isinstance(error, kind)), 500)
+        return self._pages.error(request, code, str(error))
+
+    # Data
+
+    async def curves(self, request: Request) -> Response:
+        address = request.path_params["address"]
+
+        def look() -> dict[str, Any]:
+            stored = self.storages.open(address)
+            return curves_json(stored.read(with_manifests=False), self._index(address, stored), _SLICE_S)
+
+        return _json(await run_in_threadpool(look))
+
+    async def trials(self, request: Request) -> Response:
+        query = dict(request.query_params)
+
+        def look() -> dict[str, Any]:
+            return trials_json(self._searches.look(self._experiment(request.path_params["address"])), query)
+
+        return _json(await run_in_threadpool(look))
+
+    async def search_plots(self, request: Request) -> Response:
+        def look() -> dict[str, Any]:
+            return plots_json(self._searches.look(self._experiment(request.path_params["address"])))
+
+        return _json(await run_in_threadpool(look))
+
+    async def compared_curves(self, request: Request) -> Response:
+        addresses = request.query_params.getlist("run")[:COMPARED]
+
+        def look() -> dict[str, Any]:
+            runs = [(address, self.storages.open(address)) for address in addresses]
+            return compared_json([(run, self._index(address, run)) for address, run in runs], _SLICE_S)
+
+        return _json(await run_in_threadpool(look))
+
+    async def log(self, request: Request) -> Response:
+        query = request.query_params
+        try:
+            attempt, rank, start = (int(query.get(name, "0")) for name in ("attempt", "rank", "from"))
+        except ValueError:
+            return self._pages.error(request, 400, "attempt, rank and from are numbers.")
+
+        def look() -> dict[str, Any]:
+            stored = self.storages.open(request.path_params["address"])
+            if query.get("q"):
+                return log_view.log_matches(stored, attempt, rank, query["q"])
+            if "from" in query:
+                return log_view.log_since(stored, attempt, rank, max(0, start))
+            return log_view.log_end(stored, attempt, rank)
+
+        return _json(await run_in_threadpool(look))
+
+    async def stacks(self, request: Request) -> Response:
+        attempt = request.query_params.get("attempt", "0")
+        if not attempt.isdecimal():
+            return self._pages.error(request, 400, "attempt is a number.")
+        stored = await run_in_threadpool(self.storages.open, request.path_params["address"])
+        found = await run_in_threadpool(stored.stacks, int(attempt))
+        return _json({"ranks": [[rank, wording.lines(text)] for rank, text in sorted(found.items())]})
+
+    async def events(self, request: Request) -> Response:
+        address = request.path_params["address"]
+        stored = await run_in_threadpool(self.storages.open, address)
+        return self._stream(address, lambda: self._glance(stored), stored.location.takes_uploads)
+
+    async def events_of_all(self, request: Request) -> Response:
+        is_far = any(location.takes_uploads for location in self.storages.locations)
+        return self._stream("", self._glance_at_all, is_far)
+
+    def _glance_at_all(self) -> dict[str, Any]:
+        return {"version": _version_of(self._rows())}
+
+    def _glance(self, stored: StoredRun) -> dict[str, Any]:
+        if isinstance(stored, StoredExperiment):
+            return {"version": self._searches.look(stored).stamp}
+        return {"version": version_of(stored.read(with_manifests=False))}
+
+    def _stream(self, address: str, look: Any, is_far: bool) -> Response:
+        return StreamingResponse(self.watches.stream(address, look, is_far), media_type="text/event-stream")
+
+    # Actions
+
+    async def stop(self, request: Request) -> Response:
+        address = request.path_params["address"]
+        form = await _form(request)
+        if not checks_form(self._token, form.get("token")):
+            return self._pages.error(request, 403, "The page is of an earlier server. Reload it and try again.")
+        stored = await run_in_threadpool(self.storages.open, address)
+        await run_in_threadpool(_ask_to_stop, stored, form.get("now") == "1")
+        return RedirectResponse(link("search" if isinstance(stored, StoredExperiment) else "run", address), 303)
+
+    async def verify(self, request: Request) -> Response:
+        form = await _form(request)
+        if not checks_form(self._token, form.get("token")):
+            return self._pages.error(request, 403, "The page is of an earlier server. Reload it and try again.")
+        stored = await run_in_threadpool(self.storages.open, request.path_params["address"])
+        return _json(await run_in_threadpool(_verify, stored, str(form.get("id"))))
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name == "plotly.min.js":
+            from plotly.offline import get_plotlyjs
+
+            return Response(await run_in_threadpool(get_plotlyjs), media_type="text/javascript", headers=_FOREVER)
+        path = _STATIC / name
+        if path.suffix not in _TYPES or path.parent != _STATIC or not path.is_file():
+            return self._pages.error(request, 404, "There is no such file.")
+        content = path.read_bytes()
+        if name == "holdfast.css":
+            content = picture_styles().encode() + content
+        return Response(content, media_type=_TYPES[path.suffix], headers=_FOREVER)
+
+
+def _version_of(rows: Sequence[RunRow]) -> str:
+    """Differs when there is something new to show."""
+    return " ".join(f"{row.address}:{row.state}:{row.reports}:{row.failures}" for row in rows)
+
+
+def _ask_to_stop(stored: StoredRun, at_once: bool) -> None:
+    driver = stored.driver()
+    if driver is None:
+        return
+    if driver.pid is None or driver.host is None or driver.since is None:
+        raise HoldfastError(f"The lease of {stored.location} does not say who drives it: stop it where it runs.")
+    objects = stored.location.open(READ_PATIENCE_S)
+    try:
+        stop_requests.leave(objects, StopRequest(driver.host, driver.pid, driver.since, at_once))
+    finally:
+        objects.close()
+
+
+def _verify(stored: StoredRun, id: str) -> dict[str, Any]:
+    manifests, _ = stored.manifests()
+    if id not in {manifest.id for manifest in manifests}:
+        return {"ok": False, "text": "The run has no such checkpoint."}
+    try:
+        stored.verify(id)
+    except StorageUnavailableError:
+        raise
+    except HoldfastError as error:
+        return {"ok": False, "text": wording.lines(str(error))}
+    return {"ok": True, "text": "Every file is as it was saved."}
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Of a page of ours, which is short."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _FORM_BYTES:
+            return {}
+    return dict(parse_qsl(body.decode(errors="replace")))
+
+
+def _json(thing: Any) -> Response:
+    return Response(json.dumps(wording.plain_json(thing), allow_nan=False), media_type="application/json")

@@ -1,0 +1,64 @@
+"""How much each parameter of a search says about its results, alone.
+
+The results are put in order, so that outliers and scales do not count. A parameter's values are put in groups: each
+value its own, or ten groups of equal size for numbers. Its importance is the share of the variance of the ranks that is
+between the groups, less what as many groups would explain by chance (epsilon squared). What parameters do together does
+not show.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+_GROUPS = 10
+_FEWEST = 4  # trials
+
+
+def importances(params: Sequence[Mapping[str, Any]], results: Sequence[float]) -> list[tuple[str, float]]:
+    """Each parameter with its importance from 0 to 1, the greatest first; none if there are too few results."""
+    if len(results) < _FEWEST:
+        return []
+    ranks = _ranks(results)
+    names = list(dict.fromkeys(name for each in params for name in each))
+    found = [(name, _importance([each.get(name) for each in params], ranks)) for name in names]
+    return sorted(found, key=lambda pair: -pair[1])
+
+
+def _importance(values: Sequence[Any], ranks: Sequence[float]) -> float:
+    groups: dict[Hashable, list[float]] = defaultdict(list)
+    for group, rank in zip(_groups(values), ranks, strict=True):
+        groups[group].append(rank)
+    count, mean = len(ranks), sum(ranks) / len(ranks)
+    whole = sum((rank - mean) ** 2 for rank in ranks)
+    if len(groups) < 2 or count <= len(groups) or not whole:
+        return 0.0
+    between = sum(len(group) * (sum(group) / len(group) - mean) ** 2 for group in groups.values())
+    within = (whole - between) / (count - len(groups))
+    return max(0.0, (between - (len(groups) - 1) * within) / whole)
+
+
+def _groups(values: Sequence[Any]) -> list[Hashable]:
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    if not numbers or len(set(values)) <= _GROUPS:
+        return [repr(value) for value in values]
+    count = min(_GROUPS, max(2, len(values) // 5))
+    order = sorted(set(values))
+    place = {value: number * count // len(order) for number, value in enumerate(order)}
+    return [place[value] for value in values]
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Equal values share the mean of their ranks."""
+    order = sorted(range(len(values)), key=lambda at: values[at])
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for at in order[start:end]:
+            ranks[at] = (start + end - 1) / 2
+        start = end
+    return ranks

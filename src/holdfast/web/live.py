@@ -1,0 +1,76 @@
+"""Pages that keep up with storage: one look at a time for each run that is watched, however many pages watch it.
+
+A look reads what the command line reads too, and rests at least ten times as long as it took, so that watching costs
+the machine little. It ends with the last page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+_EVERY_S = 1.0
+_REMOTE_EVERY_S = 5.0
+_REST = 10  # times as long as a look took
+_HEARTBEAT_S = 15.0
+
+Look = Callable[[], Any]  # what it returns differs when something has changed
+
+
+class PageWatch:
+    def __init__(self, look: Look, every_s: float) -> None:
+        self._look, self._every_s = look, every_s
+        self.pages = 0
+        self.state: Any = None
+        self.changed = asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                state = await run_in_threadpool(self._look)
+            except Exception as error:  # storage may be back at the next look
+                state = {"error": str(error)}
+            if state != self.state:
+                self.state = state
+                self.changed.set()
+                self.changed = asyncio.Event()
+            await asyncio.sleep(max(self._every_s, _REST * (time.monotonic() - began)))
+
+
+class PageWatches:
+    def __init__(self) -> None:
+        self._watches: dict[str, PageWatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    async def stream(self, address: str, look: Look, is_far: bool) -> AsyncIterator[bytes]:
+        """Server-sent events: the state at first, and whenever it has changed."""
+        watch = self._watches.get(address)
+        if watch is None:
+            watch = self._watches[address] = PageWatch(look, _REMOTE_EVERY_S if is_far else _EVERY_S)
+        watch.pages += 1
+        sent: Any = None
+        try:
+            while True:
+                changed = watch.changed
+                if watch.state is not None and watch.state != sent:
+                    sent = watch.state
+                    yield f"event: changed\ndata: {json.dumps(sent)}\n\n".encode()
+                    continue
+                try:
+                    await asyncio.wait_for(changed.wait(), _HEARTBEAT_S)
+                except asyncio.TimeoutError:
+                    yield b": still here\n\n"
+        finally:
+            watch.pages -= 1
+            if not watch.pages:
+                watch.task.cancel()
+                self._watches.pop(address, None)

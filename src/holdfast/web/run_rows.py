@@ -1,0 +1,146 @@
+"""The list of all runs and experiments: one row each, whatever is wrong with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.runs.attempt_history import AttemptHistory, attempt_history
+from holdfast.runs.discovery import READ_PATIENCE_S
+from holdfast.runs.reading import Reading
+from holdfast.runs.run_progress import progress_of
+from holdfast.runs.stored_experiment import StoredExperiment, open_stored
+from holdfast.store.interfaces import LivingDriver
+from holdfast.store.location import Location
+from holdfast.ui.display_picture import headline, value_text
+from holdfast.web import wording
+from holdfast.web.search_index import SearchSnapshot
+from holdfast.web.searches import Searches
+
+# What reading may raise when somebody has written intact records that no version of Holdfast writes.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+_QUICK_REPORTS = 3_000  # of a run whose goodput is part of the list
+
+
+@dataclass
+class RunRow:
+    address: str
+    name: str
+    path: str
+    kind: str = "run"
+    state: str = "unreadable"
+    reports: int | None = None
+    progress: float | None = None  # from 0 to 1
+    progress_text: str = ""
+    eta_s: float | None = None
+    metrics: list[tuple[str, str]] = field(default_factory=list)
+    failures: int = 0
+    goodput: float | None = None
+    driver: str = ""
+    changed: float | None = None
+    trouble: list[str] = field(default_factory=list)
+
+    @property
+    def sort_keys(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "state": self.state,
+            "progress": -1 if self.reports is None else self.reports,
+            "failures": self.failures,
+            "goodput": -1 if self.goodput is None else self.goodput,
+            "changed": self.changed or 0,
+        }
+
+
+def run_row(address: str, location: Location, searches: Searches) -> RunRow:
+    row = RunRow(address, location.name, str(location))
+    try:
+        stored = open_stored(location, READ_PATIENCE_S)
+        if isinstance(stored, StoredExperiment):
+            _fill_search(row, searches.glance(stored))
+        else:
+            _fill(row, stored.read(with_manifests=False), stored.known_identity())
+    except (HoldfastError, OSError) as error:
+        row.trouble.append(headline(str(error)))
+    except NONSENSE as error:  # whatever somebody has made of this one, the others are listed
+        row.trouble.append(f"cannot be read ({type(error).__name__}: {headline(str(error))})")
+    return row
+
+
+def driver_text(driver: LivingDriver | None) -> str:
+    if driver is None:
+        return ""
+    return f"process {driver.pid or '?'}{f' on {driver.host}' if driver.host else ''}"
+
+
+def _fill(row: RunRow, found: Reading, identity: Mapping[str, Any]) -> None:
+    row.state, row.driver, row.changed = found.state, driver_text(found.driver), found.last_change
+    row.reports, last = found.last_report
+    history = attempt_history(found.records, None if found.driver is None else time.time())
+    row.failures = len(history.failures)
+    row.metrics = wording.metrics(last and last["metrics"])
+    row.progress, row.progress_text = progress_of(
+        identity.get("train_loop_config"), last and last["metrics"], row.reports
+    )
+    row.eta_s = eta_s(found, history, row.progress)
+    ledger = found.quick_ledger(_QUICK_REPORTS)
+    row.goodput = None if ledger is None or not ledger.wall_clock_s else ledger.goodput
+    row.trouble = trouble_of(found, history)
+    if not identity:
+        row.trouble.append("run.json is damaged")
+
+
+def _fill_search(row: RunRow, found: SearchSnapshot | None) -> None:
+    row.kind = "search"
+    if found is None:
+        row.state, row.progress_text = "reading", "many trials: reading the journal"
+        return
+    failed, best = found.counts.get("ERROR", 0), found.best
+    row.state, row.driver, row.changed = found.state, driver_text(found.driver), found.history.changed
+    row.reports = found.history.results
+    row.progress = min(1.0, found.done / found.wanted) if found.wanted else None
+    row.progress_text = f"{found.done:,} of {found.wanted:,} trials"
+    row.failures = failed
+    if best is not None:
+        row.metrics = [(f"best {wording.line(found.history.metric)}", value_text(best.value))]
+    if failed:
+        row.trouble.append(f"{failed:,} trial{'s' if failed > 1 else ''} failed")
+
+
+def eta_s(found: Reading, history: AttemptHistory, progress: float | None) -> float | None:
+    """From the pace of the present attempt."""
+    attempt = history.attempts[-1] if history.attempts else None
+    reports, last = found.last_report
+    if found.driver is None or not progress or progress >= 1 or attempt is None or last is None:
+        return None
+    made, took = reports - attempt.base, last["time"] - attempt.began
+    if made <= 0 or took <= 0:
+        return None
+    whole = reports / progress
+    return float(max(0.0, (whole - reports) * took / made))
+
+
+def trouble_of(found: Reading, history: AttemptHistory) -> list[str]:
+    """What a person should look at. A run that nobody drives is not in trouble for that alone."""
+    trouble = []
+    if found.past.is_damaged:
+        trouble.append("the journal is damaged")
+    if found.state == "failed" and found.past.ended is not None:
+        trouble.append(headline(found.past.ended.reason) or "failed")
+    if found.driver is None:
+        return trouble
+    stuck = history.restarts_without_progress
+    if stuck >= 2:
+        trouble.append(f"{stuck} restarts without progress")
+    if history.is_stalled:
+        trouble.append("training waits for storage")
+    if history.attempts and found.records and found.records[-1].kind == "StacksTaken":
+        trouble.append("a rank seems to hang")
+    if history.waits and history.waits[-1][1] >= history.ended:
+        trouble.append("waiting for nodes")
+    return trouble

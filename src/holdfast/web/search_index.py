@@ -1,0 +1,147 @@
+"""What pages know of a search, kept between requests: its journal is read again only when it has grown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.core.metric_names import flat_items, metric_number
+from holdfast.runs.search_history import SearchHistory
+from holdfast.runs.stored_experiment import StoredExperiment
+from holdfast.store.interfaces import LivingDriver
+from holdfast.store.sealed import Damage
+from holdfast.ui.display_picture import headline
+from holdfast.web import wording
+
+_QUICK_BYTES = 2 << 20  # of a journal that is read in a moment
+ENDED = ("TERMINATED", "ERROR")
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    id: str
+    name: str
+    directory: str
+    status: str
+    iteration: int
+    value: float | None
+    params: Mapping[str, Any]
+    seconds: float
+    changed: float
+    error: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """What a filter looks into."""
+        params = " ".join(f"{name}={value}" for name, value in self.params.items())
+        return f"{self.name} {self.status} {params} {self.error} {self.reason}".casefold()
+
+
+@dataclass(frozen=True)
+class SearchSnapshot:
+    """A search at one look."""
+
+    version: str
+    identity: Mapping[str, Any]
+    history: SearchHistory
+    rows: tuple[SearchRow, ...]
+    driver: LivingDriver | None
+    damage: tuple[Damage, ...] = ()
+
+    @property
+    def state(self) -> str:
+        return "running" if self.driver is not None else "finished" if self.history.is_over else "interrupted"
+
+    @property
+    def stamp(self) -> str:
+        """Differs when there is something new to show."""
+        return f"{self.state} {self.version}"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for row in self.rows:
+            counts[row.status] = counts.get(row.status, 0) + 1
+        return counts
+
+    @property
+    def wanted(self) -> int:
+        samples = self.identity.get("num_samples")
+        return max(len(self.rows), samples) if isinstance(samples, int) and samples > 0 else len(self.rows)
+
+    @property
+    def done(self) -> int:
+        return sum(row.status in ENDED for row in self.rows)
+
+    @property
+    def best(self) -> SearchRow | None:
+        scored = [row for row in self.rows if row.value is not None]
+        if not scored or self.history.mode not in ("min", "max"):
+            return None
+        choose = max if self.history.mode == "max" else min
+        return choose(scored, key=lambda row: row.value or 0.0)
+
+
+class SearchIndex:
+    """Used by several threads: one reads, the others wait for it."""
+
+    def __init__(self, stored: StoredExperiment) -> None:
+        self.stored = stored
+        self._lock = threading.Lock()
+        self._size = -1
+        self._history: SearchHistory | None = None
+        self._snapshot: SearchSnapshot | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a look takes no longer than a person notices."""
+        return self.stored.journal_size() in range(_QUICK_BYTES) or self.stored.journal_size() == self._size
+
+    @property
+    def last(self) -> SearchSnapshot | None:
+        return self._snapshot
+
+    def look(self) -> SearchSnapshot:
+        with self._lock:
+            driver = self.stored.driver()
+            size = self.stored.journal_size()
+            known = self._snapshot
+            if known is None or self._history is None or size != self._size:
+                identity, (records, damage) = self.stored.known_identity(), self.stored.journal()
+                try:
+                    self._history = self._history or SearchHistory(identity)
+                    self._history.take(records)
+                except ValueError:
+                    self._history = SearchHistory(identity)
+                    self._history.take(records)
+                self._size = size
+                rows = tuple(_row(trial, self._history, driver) for trial in self._history.trials())
+                known = SearchSnapshot(str(len(records)), identity, self._history, rows, driver, tuple(damage))
+            elif (driver is None) != (known.driver is None):
+                rows = tuple(_row(trial, self._history, driver) for trial in self._history.trials())
+                known = replace(known, version=f"{known.version}.", rows=rows, driver=driver)
+            self._snapshot = known
+            return known
+
+
+def _row(trial: Any, history: SearchHistory, driver: LivingDriver | None) -> SearchRow:
+    """Without a driver nothing runs, whatever the last one wrote."""
+    status = "PENDING" if driver is None and trial.status == "RUNNING" else trial.status
+    began = history.began.get(trial.id)
+    metrics = trial.metrics
+    return SearchRow(
+        trial.id,
+        trial.name,
+        trial.directory,
+        status,
+        trial.iteration,
+        metric_number(metrics, history.metric) if history.metric else None,
+        {wording.line(str(name)): value for name, value in flat_items(dict(trial.params or {}))},
+        max(0.0, trial.changed - began) if began else 0.0,
+        trial.changed,
+        headline(trial.error),
+        headline(trial.reason or history.stops.get(trial.id, (0, ""))[1]),
+    )

@@ -1,0 +1,42 @@
+"""Searches that pages look at: small ones are read when they are asked for, large ones in the background at first."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from holdfast.errors import HoldfastError
+from holdfast.runs.stored_experiment import StoredExperiment
+from holdfast.web.recent import Recent
+from holdfast.web.search_index import SearchIndex, SearchSnapshot
+
+_SEARCHES = 6
+
+
+class Searches:
+    def __init__(self) -> None:
+        self._indexes: Recent[SearchIndex] = Recent(_SEARCHES)
+        self._reading: set[str] = set()
+
+    def index(self, stored: StoredExperiment) -> SearchIndex:
+        return self._indexes.use(str(stored.location), lambda: SearchIndex(stored))
+
+    def look(self, stored: StoredExperiment) -> SearchSnapshot:
+        return self.index(stored).look()
+
+    def glance(self, stored: StoredExperiment) -> SearchSnapshot | None:
+        """What is known without waiting; None while a large one is read for the first time."""
+        index, key = self.index(stored), str(stored.location)
+        if index.is_quick:
+            return index.look()
+        if key not in self._reading:
+            self._reading.add(key)
+            threading.Thread(target=self._read, args=(index, key), name="holdfast-ui-search", daemon=True).start()
+        return index.last
+
+    def _read(self, index: SearchIndex, key: str) -> None:
+        try:
+            with contextlib.suppress(HoldfastError, OSError):  # the page itself says so
+                index.look()
+        finally:
+            self._reading.discard(key)

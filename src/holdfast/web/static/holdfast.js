@@ -1,0 +1,281 @@
+// Everything that comes from a run is set as text (textContent), never as HTML.
+"use strict";
+
+const page = document.body.dataset;
+
+async function getJson(url, options) {
+  const answer = await fetch(url, { credentials: "same-origin", ...options });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error || `The server answered ${answer.status}.`);
+  return body;
+}
+
+// Colours
+
+const THEMES = ["", "light", "dark"];
+function nextTheme() {
+  const root = document.documentElement;
+  const next = THEMES[(THEMES.indexOf(root.dataset.theme || "") + 1) % THEMES.length];
+  if (next) root.dataset.theme = next; else delete root.dataset.theme;
+  localStorage.setItem("holdfast-theme", next);
+  document.dispatchEvent(new Event("recolour"));
+}
+byId("theme-button").addEventListener("click", nextTheme);
+async function loadCurves() {
+  const place = byId("curves");
+  if (!place || !place.dataset.curves || curves.busy) return;
+  curves.busy = true;
+  try {
+    do {
+      curves.data = await getJson(place.dataset.curves);
+      drawCurves();
+      const share = curves.data.share;
+      if (document.querySelector("[data-pending]")) refresh().catch(() => {});
+      byId("curve-note").textContent = share < 1 ? `a sample while reports are read: ${Math.floor(share * 100)} %` : "";
+    } while (curves.data.share < 1);
+  } catch (error) {
+    byId("curve-note").textContent = error.message;
+  }
+  curves.busy = false;
+}
+
+// Live: the server says that something has changed; the parts of the page that it is about are fetched again.
+
+async function refresh() {
+  const answer = await fetch(location.href, { credentials: "same-origin" });
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const old of all("[data-live]")) {
+    const next = fresh.getElementById(old.id);
+    if (!next || next.innerHTML === old.dataset.source) continue;
+    const open = all("details[id]", old).map((one) => [one.id, one.open]);
+    const loose = all("details:not([id])", old).map((one) => one.open);
+    const picked = all("input[name=pick]:checked", old).map((one) => one.value);
+    const focus = old.contains(document.activeElement) && document.activeElement.closest("[data-address]");
+    const source = next.innerHTML;
+    old.replaceChildren(...next.childNodes);
+    old.dataset.source = source;
+    for (const [id, is] of open) { const one = byId(id); if (one) one.open = is; }
+    all("details:not([id])", old).forEach((one, number) => { if (number in loose) one.open = loose[number]; });
+    for (const value of picked) { const one = all("input[name=pick]", old).find((box) => box.value === value); if (one) one.checked = true; }
+    if (focus) { const row = all("[data-address]", old).find((one) => one.dataset.address === focus.dataset.address); if (row) row.focus(); }
+  }
+  const choice = byId("log-choice"), nextChoice = fresh.getElementById("log-choice");
+  if (choice && nextChoice && choice.options.length !== nextChoice.options.length) {
+    const chosen = choice.value;
+    choice.replaceChildren(...nextChoice.childNodes);
+    choice.value = chosen;
+  }
+  document.dispatchEvent(new Event("refreshed"));
+}
+
+let refreshing = null, again = false;
+function refreshSoon() {
+  if (refreshing) { again = true; return; }
+  refreshing = Promise.all([refresh(), loadCurves()]).catch(() => {}).finally(() => {
+    refreshing = null;
+    if (again) { again = false; setTimeout(refreshSoon, 500); }
+  });
+}
+if (page.events) {
+  const live = byId("live");
+  const source = new EventSource(page.events);
+  let known = page.version;  // what the page shows
+  source.addEventListener("changed", (event) => {
+    const state = JSON.parse(event.data);
+    live.hidden = false;
+    live.classList.remove("lost");
+    live.lastChild.textContent = state.error ? "storage is unavailable" : "live";
+    if (state.error) live.classList.add("lost");
+    if (!state.error && known !== state.version) {
+      known = state.version;
+      refreshSoon();
+    }
+  });
+  source.addEventListener("error", () => { live.hidden = false; live.classList.add("lost"); live.lastChild.textContent = "disconnected"; });
+}
+
+// Tables of rows: filter, sort, keyboard
+
+const filters = { text: "", states: new Set(), sort: null, down: false };
+function filterRows() {
+  const table = byId("rows");
+  if (!table) return;
+  const words = filters.text.toLowerCase().split(/\s+/).filter(Boolean);
+  let visible = 0;
+  for (const row of all("tbody tr", table)) {
+    const text = row.textContent.toLowerCase();
+    const states = filters.states;
+    const fits = !states.size || states.has(row.dataset.state) || (states.has("trouble") && row.dataset.trouble);
+    row.hidden = !(fits && words.every((word) => text.includes(word)));
+    visible += !row.hidden;
+  }
+  if (byId("none")) byId("none").hidden = visible > 0;
+  if (filters.sort) {
+    const number = (text) => (text !== "" && !Number.isNaN(Number(text)) ? Number(text) : null);
+    const rows = all("tbody tr", table).sort((a, b) => {
+      const [x, y] = [a.dataset[filters.sort] || "", b.dataset[filters.sort] || ""];
+      const order = number(x) !== null && number(y) !== null ? number(x) - number(y) : x.localeCompare(y);
+      return filters.down ? -order : order;
+    });
+    table.tBodies[0].append(...rows);
+    for (const head of all("th[data-sort]", table)) {
+      if (head.dataset.sort === filters.sort) head.setAttribute("aria-sort", filters.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  }
+  countPicked();
+}
+function countPicked() {
+  const button = byId("compare");
+  if (!button) return;
+  const count = all("input[name=pick]:checked").length;
+  button.disabled = count < 2;
+  button.textContent = count ? `Compare ${count}` : "Compare";
+}
+if (page.page === "runs") {
+  byId("filter").addEventListener("input", (event) => { filters.text = event.target.value; filterRows(); });
+  for (const chip of all(".chip")) {
+    chip.addEventListener("click", () => {
+      const on = chip.getAttribute("aria-pressed") !== "true";
+      chip.setAttribute("aria-pressed", String(on));
+      if (on) filters.states.add(chip.dataset.state); else filters.states.delete(chip.dataset.state);
+      filterRows();
+    });
+  }
+  document.addEventListener("click", (event) => {
+    const head = event.target.closest("th[data-sort]");
+    if (!head) return;
+    filters.down = filters.sort === head.dataset.sort ? !filters.down : head.dataset.sort !== "name";
+    filters.sort = head.dataset.sort;
+    filterRows();
+  });
+  document.addEventListener("refreshed", filterRows);
+}
+document.addEventListener("change", (event) => { if (event.target.name === "pick") countPicked(); });
+if (byId("compare")) byId("compare").addEventListener("click", () => {
+  const picked = all("input[name=pick]:checked").map((box) => `run=${encodeURIComponent(box.value)}`);
+  location.href = `/compare?${picked.join("&")}`;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const rows = all("#rows tbody tr").filter((row) => !row.hidden);
+  const at = rows.indexOf(document.activeElement.closest("tr"));
+  const keys = {
+    "/": () => (byId("filter") || byId("log-search") || document.body).focus(),
+    "?": () => byId("help").showModal(),
+    t: nextTheme,
+    g: () => { location.href = "/"; },
+    j: () => rows.length && rows[Math.min(at + 1, rows.length - 1)].focus(),
+    k: () => rows.length && rows[Math.max(at - 1, 0)].focus(),
+    Enter: () => { const link = at >= 0 && document.activeElement.tagName === "TR" && rows[at].querySelector("a"); if (link) link.click(); else return true; },
+    x: () => { const box = at >= 0 && rows[at].querySelector("input[name=pick]"); if (box) { box.checked = !box.checked; countPicked(); } },
+  };
+  if (keys[event.key] && keys[event.key]() !== true) event.preventDefault();
+});
+byId("help-button").addEventListener("click", () => byId("help").showModal());
+
+// Actions
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !window.confirm(question)) event.preventDefault();
+});
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-verify]");
+  if (!button) return;
+  button.disabled = true;
+  button.textContent = "Verifying…";
+  try {
+    const body = new URLSearchParams({ token: page.token, id: button.dataset.verify });
+    const url = `/verify/${page.address.split("/").map(encodeURIComponent).join("/")}`;
+    const found = await getJson(url, { method: "POST", body });
+    button.textContent = found.ok ? "✓ intact" : "✕ damaged";
+    button.title = found.text;
+  } catch (error) {
+    button.textContent = "Verify";
+    button.title = error.message;
+    button.disabled = false;
+  }
+});
+
+// Logs
+
+const logs = { attempt: 0, rank: 0, next: 0, timer: null };
+const LOG_LINES = 5000;
+function showLines(lines, replace) {
+  const place = byId("log");
+  const end = place.scrollTop + place.clientHeight >= place.scrollHeight - 30;
+  if (replace) place.replaceChildren();
+  for (const line of lines) place.append(line, "\n");
+  while (place.childNodes.length > 2 * LOG_LINES) place.firstChild.remove();
+  if (replace || end) place.scrollTop = place.scrollHeight;
+}
+const logUrl = (extra = "") => `${byId("logs").dataset.logs}?attempt=${logs.attempt}&rank=${logs.rank}${extra}`;
+async function openLog(attempt, rank) {
+  Object.assign(logs, { attempt, rank });
+  byId("log-choice").value = `${attempt}/${rank}`;
+  byId("log-search").value = "";
+  const found = await getJson(logUrl());
+  logs.next = found.next;
+  byId("log-note").textContent = found.lines.length ? (found.is_all ? "" : "The last 1,000 lines. Search looks through the whole log.") : "The log is empty.";
+  showLines(found.lines, true);
+}
+async function searchLog(text) {
+  if (!text) return openLog(logs.attempt, logs.rank);
+  const found = await getJson(logUrl(`&q=${encodeURIComponent(text)}`));
+  byId("log-note").textContent = `${found.matches.length}${found.is_all ? "" : " or more"} lines with “${text}”`;
+  byId("log").replaceChildren();
+  for (const [number, line] of found.matches) {
+    const at = line.toLowerCase().indexOf(text.toLowerCase());
+    byId("log").append(`${String(number).padStart(6)}  `);
+    if (at < 0) byId("log").append(line, "\n");
+    else byId("log").append(line.slice(0, at), element("mark", { text: line.slice(at, at + text.length) }), line.slice(at + text.length), "\n");
+  }
+}
+async function followLog() {
+  if (logs.attempt && byId("log-follow").checked && !byId("log-search").value && !document.hidden) {
+    try {
+      const found = await getJson(logUrl(`&from=${logs.next}`));
+      logs.next = found.next;
+      showLines(found.lines, false);
+    } catch { /* the next look may work */ }
+  }
+  logs.timer = setTimeout(followLog, 1500);
+}
+if (byId("logs")) {
+  const failed = (error) => { byId("log-note").textContent = error.message; };
+  byId("log-choice").addEventListener("change", (event) => {
+    const [attempt, rank] = event.target.value.split("/").map(Number);
+    if (event.target.value) openLog(attempt, rank).catch(failed);
+  });
+  byId("log-search").addEventListener("change", (event) => logs.attempt && searchLog(event.target.value).catch(failed));
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-log]");
+    if (link) openLog(...link.dataset.log.split("/").map(Number)).catch(failed);
+  });
+  const first = byId("log-choice").options[1];
+  if (first) openLog(...first.value.split("/").map(Number)).catch(failed);
+  followLog();
+}
+
+// Stacks of a hang
+
+if (byId("stacks")) {
+  const show = async (attempt) => {
+    const found = await getJson(`${byId("stacks").dataset.stacks}?attempt=${attempt}`);
+    byId("stack-columns").replaceChildren(...found.ranks.map(([rank, text]) =>
+      element("div", {}, element("h3", { text: `rank ${rank}` }), element("pre", { class: "log", text }))));
+  };
+  const buttons = all("#stacks button[data-attempt]");
+  for (const button of buttons) button.addEventListener("click", () => show(button.dataset.attempt));
+  if (buttons.length) show(buttons[buttons.length - 1].dataset.attempt);
+}
+
+// Plotly is large: pages show everything else before it is there.
+if (byId("plotly")) byId("plotly").addEventListener("load", () => document.dispatchEvent(new Event("recolour")));
+loadCurves();

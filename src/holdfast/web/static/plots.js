@@ -1,0 +1,89 @@
+// Plots of runs, for pages and for reports. Everything that comes from a run is set as text, never as HTML.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "text") made.textContent = value;
+    else if (name === "class") made.className = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--hf-${name}`).trim();
+const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9bd2e", "#7f8a94"];
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+
+// Plots. Plotly reads a few tags in texts; those of a run are shown as they are written.
+
+const shownText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const CONFIG = { displayModeBar: false, responsive: true };
+function layout(extra = {}) {
+  const axis = { gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true };
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("soft"), size: 11 },
+    margin: { l: 48, r: 12, t: 8, b: 34 }, showlegend: false, hovermode: "closest",
+    hoverlabel: { bgcolor: colour("box"), font: { color: colour("text") } },
+    ...extra, xaxis: { ...axis, ...extra.xaxis }, yaxis: { ...axis, ...extra.yaxis },
+  };
+}
+
+function runTraces(metric) {
+  const kept = { x: [], y: [] };
+  for (const part of metric.kept) { kept.x.push(...part.x, null); kept.y.push(...part.y, null); }
+  const count = metric.kept.reduce((sum, part) => sum + part.x.length, 0);
+  const line = { type: "scatter", mode: count < 60 ? "lines+markers" : "lines", marker: { size: 4 } };
+  const undone = metric.undone.map((part) => ({
+    ...line, mode: "lines", x: part.x, y: part.y, name: "done again", line: { color: colour("red"), dash: "dot", width: 1.5 },
+    hovertemplate: `%{y:.5g} at %{x}<br>attempt ${part.attempt}, taken back<extra></extra>`,
+  }));
+  return [...undone, { ...line, ...kept, name: "kept", line: { color: colour("blue"), width: 2 }, connectgaps: true,
+    hovertemplate: "%{y:.5g}<br>report %{x}<extra></extra>" }];
+}
+
+function failureMarks(failures) {
+  return {
+    shapes: failures.slice(-100).map((failure) => ({ type: "line", x0: failure.x, x1: failure.x, yref: "paper", y0: 0, y1: 1,
+      line: { color: colour("red"), width: 1, dash: "dash" } })),
+    annotations: failures.slice(-12).map((failure) => ({ x: failure.x, yref: "paper", y: 1, yanchor: "top", xanchor: "left",
+      text: `✕ ${shownText(failure.kind)}`, hovertext: shownText(failure.text), showarrow: false,
+      font: { size: 10, color: colour("red-text") } })),
+  };
+}
+
+const curves = { data: null, shown: 12 };
+function drawCurves() {
+  const place = byId("curves");
+  if (!place || !curves.data || !window.Plotly) return;
+  const data = curves.data;
+  const log = byId("log-scale") && byId("log-scale").checked;
+  if (!data.metrics.length) {
+    place.replaceChildren(element("p", { class: "soft", text: "No metric has been reported yet." }));
+    return;
+  }
+  const wanted = data.metrics.slice(0, curves.shown);
+  if (place.querySelectorAll(".curve").length !== wanted.length || !place.querySelector(".curve")) {
+    place.replaceChildren(...wanted.map(() => element("div", { class: "curve" }, element("h3"), element("div", { class: "plot" }))));
+    if (data.metrics.length > wanted.length) {
+      const more = element("button", { type: "button", text: `Show all ${data.metrics.length} metrics` });
+      more.addEventListener("click", () => { curves.shown = Infinity; drawCurves(); });
+      place.append(more);
+    }
+  }
+  all(".curve", place).forEach((box, number) => {
+    const metric = wanted[number];
+    const odd = metric.odd ? ` (${metric.odd} values are NaN or infinite)` : "";
+    box.querySelector("h3").textContent = metric.name + odd;
+    const marks = failureMarks(data.failures);
+    Plotly.react(box.querySelector(".plot"), runTraces(metric),
+      layout({ ...marks, xaxis: { title: { text: "report", standoff: 4 } }, yaxis: { type: log ? "log" : "linear" } }), CONFIG);
+  });
+}
+document.addEventListener("recolour", drawCurves);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("recolour")));
+if (byId("log-scale")) byId("log-scale").addEventListener("change", drawCurves);

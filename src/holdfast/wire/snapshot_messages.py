@@ -1,0 +1,71 @@
+"""What driver and agents say of snapshots in the memory of nodes.
+
+A snapshot is of one step of one attempt, and has pieces: ``shared``, which is the same on all ranks, and one for each
+rank, ``rank-3``.
+"""
+
+from __future__ import annotations
+
+from .message import Message
+
+# To the agent
+
+
+class PeerStore(Message, frozen=True, tag=True):
+    """Where a node takes and gives snapshots of the run."""
+
+    node: str
+    address: str
+    port: int
+    token: bytes
+
+
+class OpenStore(Message, frozen=True, tag=True):
+    """Let other nodes of the run bring and fetch snapshots; answered with ``StoreOpen``."""
+
+    address: str
+
+
+class Replicate(Message, frozen=True, tag=True):
+    """From now on, bring a copy of each snapshot to these nodes."""
+
+    to: list[PeerStore]
+    shared: bool  # also of what is the same on all ranks: too few nodes have it otherwise
+
+
+class Recall(Message, frozen=True, tag=True):
+    """Verify these pieces of a snapshot, and fetch those that are not here or are damaged; answered with
+    ``Recalled``."""
+
+    generation: int
+    step: int
+    pieces: list[str]
+    sources: dict[str, list[PeerStore]]  # of pieces that other nodes have
+
+
+# To the driver
+
+
+class StoreOpen(Message, frozen=True, tag=True):
+    port: int
+    token: bytes
+
+
+class SnapshotHeld(Message, frozen=True, tag=True):
+    """A rank's snapshot is in the node's memory, with a digest, and copies of it are on other nodes."""
+
+    generation: int
+    rank: int
+    step: int
+    reports: int
+    moves: bool
+    pieces: list[str]
+    copies: list[str]  # those nodes
+    final: bool  # no more copies will be made
+
+
+class Recalled(Message, frozen=True, tag=True):
+    generation: int
+    step: int
+    moved: bool = False  # something came from another node
+    error: str = ""

@@ -1,0 +1,1 @@
+"""Jobs that read datasets."""

@@ -1,0 +1,1 @@
+"""What the tests of searchers on other libraries share."""

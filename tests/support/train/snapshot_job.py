@@ -1,0 +1,66 @@
+"""A DDP training with a snapshot after each step, whose processes are killed at given steps, each once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from holdfast import train
+from holdfast.train.torch import TrainState, prepare_data_loader, prepare_model
+
+STEPS_PER_EPOCH = 8
+
+
+def train_fn(config: dict[str, Any]) -> str:
+    """``kill``: by step, the rank that is killed after its snapshot. ``marks``: where that is written down."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rank = train.get_context().get_world_rank()
+    x = torch.randn(64, 6)
+    loader = prepare_data_loader(DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4, shuffle=True))
+    layers = (torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+    model = prepare_model(torch.nn.Sequential(*layers))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    state = TrainState(model=model, optimizer=optimizer, loader=loader, loss=0.0)
+    state.resume()
+    for epoch in state.epochs(config["epochs"]):
+        for inputs, targets in loader:
+            loss = torch.nn.functional.mse_loss(model(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            state.loss = loss.item()  # an epoch may be resumed behind its last batch
+            state.snapshot()
+            note(config, rank, state.steps)
+            strike(config, rank, state.steps)
+            time.sleep(config.get("pause_s", 0.0))
+        state.report({"epoch": epoch, "loss": state.loss}, checkpoint=False)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.capture()["parts"]["model"].items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def note(config: dict[str, Any], rank: int, step: int) -> None:
+    with open(Path(config["marks"], f"steps-{rank}"), "a") as file:
+        file.write(f"{step}\n")
+
+
+def strike(config: dict[str, Any], rank: int, step: int) -> None:
+    if config.get("kill", {}).get(str(step)) != rank:
+        return
+    mark = Path(config["marks"], f"killed-{step}")
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def steps_of(marks: Path, rank: int) -> list[int]:
+    return [int(line) for line in (marks / f"steps-{rank}").read_text().split()]

@@ -1,0 +1,82 @@
+"""Shards of Parquet on an S3 server while workers are killed and nodes come and go: every row exactly once an epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import holdfast.data
+import holdfast.train as train
+from support.data.data_job import rows_by_epoch, train_fn
+from support.elastic.elastic_job import Scene
+
+ROWS, EPOCHS = 700, 2
+
+
+def dataset(bucket: str, kind: str) -> Any:
+    table = pa.table({"id": list(range(ROWS)), "text": [f"row {number}" for number in range(ROWS)]})
+    holdfast.data.from_arrow(table).write_parquet(bucket, min_rows_per_file=150, row_group_size=40)
+    found = holdfast.data.read_parquet(bucket)
+    if kind == "counted":
+        return found.map_batches(lambda batch: {"id": batch["id"]}, batch_size=16).random_shuffle(seed=5)
+    return found.filter(lambda row: row["id"] >= 0).randomize_block_order(seed=5)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["counted", "not counted"])
+def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucket: str) -> None:
+    """4 -> 2 -> 3 workers in the middle of an epoch, and a rank that is killed."""
+    data = dataset(bucket, kind)
+    nodes = [scene.cluster.add_node(cpus=1) for _ in range(4)]
+
+    def act() -> None:
+        scene.await_steps(4, world=4)
+        for node in nodes[:2]:
+            scene.cluster.remove_node(node)
+        scene.await_steps(4, world=2)
+        scene.cluster.add_node(cpus=1)
+        scene.await_steps(4, world=3)
+
+    config = {"epochs": EPOCHS, "shuffle": 20, "pause_s": 0.03, "fault": {"kind": "SIGKILL", "at": 2, "rank": 1}}
+    trainer = scene.trainer((2, 4), fn=train_fn, config=config, max_failures=10)
+    trainer.datasets = {"train": data}
+    with scene.meanwhile(act):
+        trainer.fit()
+    # The two nodes are lost one after the other, so an attempt with 3 workers may start in between.
+    worlds = iter(scene.worlds())
+    assert all(size in worlds for size in (4, 2, 3)), scene.worlds()
+    found = rows_by_epoch(scene)
+    assert set(found) == set(range(EPOCHS))
+    for epoch, rows in found.items():
+        assert rows == Counter(range(ROWS)), f"epoch {epoch}: {Counter(rows.values())}"
+
+
+def read_some() -> None:
+    shard, words = train.get_dataset_shard("train"), train.get_dataset_shard("words")
+    assert shard is train.get_dataset_shard("train"), "it counts epochs"
+    rows = [value for batch in shard.iter_torch_batches(batch_size=8) for value in batch["id"].tolist()]
+    train.report({"rows": rows, "words": sum(1 for _ in words.iter_rows()), "threads": shard.get_context().max_threads})
+
+
+def test_a_dataset_that_is_not_split_and_options(tmp_path: Any) -> None:
+    options = holdfast.data.ExecutionOptions(resource_limits=holdfast.data.ExecutionResources(cpu=1))
+    result = train.DataParallelTrainer(
+        read_some,
+        datasets={"train": holdfast.data.range(21), "words": holdfast.data.from_items(["hold", "fast"])},
+        dataset_config=train.DataConfig(datasets_to_split=["train"], execution_options=options),
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    assert result.metrics == {"rows": list(range(10)), "words": 2, "threads": 1}
+    with pytest.raises(ValueError, match="pass the run's datasets again: train, words"):
+        train.DataParallelTrainer.restore(str(tmp_path / "run"), train_loop_per_worker=read_some)
+    again = train.DataParallelTrainer.restore(
+        str(tmp_path / "run"),
+        train_loop_per_worker=read_some,
+        datasets={"train": holdfast.data.range(21), "words": holdfast.data.from_items(["hold", "fast"])},
+        dataset_config=train.DataConfig(datasets_to_split=["train"]),
+    )
+    assert sorted(again.datasets) == ["train", "words"]

@@ -1,0 +1,56 @@
+"""A rank of a DDP training is killed at any place of a step: it alone is replaced, and no step is done twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.run import events as ev
+from support.faults.live_training import (
+    PLACES,
+    Kill,
+    check_that_no_step_was_lost,
+    events_of,
+    steps_of,
+    trained,
+)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may be busy with other things."""
+    monkeypatch.setenv("HOLDFAST_REGROUP_TIMEOUT_S", "120")
+    monkeypatch.setenv("HOLDFAST_STOPPED_GRACE_S", "0.2")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    trained(directory, 3, [])
+    return directory
+
+
+def test_ranks_are_killed_at_every_place_of_a_step(tmp_path: Path, undisturbed: Path) -> None:
+    kills: list[Kill] = [(number % 3, 9 * number + 4, place) for number, place in enumerate(PLACES)]
+    kills += [(0, 70, "before"), (2, 70, "forward"), (1, 90, "backward"), (2, 90, "backward")]  # two of three
+    result = trained(tmp_path, 3, kills)
+    check_that_no_step_was_lost(tmp_path, 3, kills, undisturbed)
+    assert len(result.ledger.failures) == len(kills)
+    assert all(failure.live for failure in result.ledger.failures)
+
+
+def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path, undisturbed: Path) -> None:
+    kills: list[Kill] = [(1, 15, "backward")]
+    trained(tmp_path, 3, kills, signal=signal.SIGSTOP)
+    check_that_no_step_was_lost(tmp_path, 3, kills, undisturbed)
+
+
+def test_all_ranks_lost_is_a_restart_from_the_last_checkpoint(tmp_path: Path) -> None:
+    steps = steps_of(2)
+    kills: list[Kill] = [(rank, steps - 3, "forward") for rank in range(2)]
+    result = trained(tmp_path, 2, kills)
+    assert result.metrics is not None
+    assert result.metrics["steps"] == steps
+    assert [kind for kind, _ in events_of(tmp_path)].count(ev.GroupStarted.__name__) == 2

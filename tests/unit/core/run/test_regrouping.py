@@ -1,0 +1,56 @@
+"""Ranks are lost at every moment of a live recovery: it is decided for good, counted once, and the same in a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.core.run import events as ev
+from holdfast.core.run import failing, regrouping
+from holdfast.core.run.state import RunState
+from holdfast.core.run.turn import Turn
+from support.core.regroup_explorer import explore
+
+
+def test_thousands_of_stories() -> None:
+    assert explore(range(3000)) > 1000
+
+
+def _always_replaces(state: RunState, event: ev.WorkerFailed) -> bool:
+    return state.attempt is not None and state.attempt_lives and not event.evidence.exception
+
+
+def _forgets_to_wait(turn: Turn) -> None:
+    """The time-out does nothing."""
+
+
+def _does_not_count(turn: Turn, *_: Any) -> None:
+    turn.record(failure=failing.Failure(turn.state.generation, 0, failing.FailureKind.CRASH, ""))
+
+
+def _takes_anybody(turn: Turn) -> None:
+    attempt = turn.state.attempt
+    assert attempt is not None
+    assert attempt.regroup is not None
+    first = min(rank for rank, standing in attempt.regroup.asked.items() if not standing.joins)
+    where = (turn.state.generation, attempt.regroup.number, 0, first, 0, tuple(sorted(attempt.regroup.lost)))
+    turn.do(regrouping.do.Decide(ev.Regrouped(*where)))
+
+
+MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "a rank is replaced whoever survives": (regrouping, "may_replace", _always_replaces),
+    "nobody ends a wait": (regrouping, "is_late", _forgets_to_wait),
+    "what is replaced live is not counted": (failing, "count", _does_not_count),
+    "any survivor's state is taken": (regrouping, "_regroup", _takes_anybody),
+    "every failure follows from another": (regrouping, "_follows", lambda *_: True),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, attribute, mutant = MUTANTS[name]
+    monkeypatch.setattr(module, attribute, mutant)
+    with pytest.raises((AssertionError, KeyError)):
+        explore(range(3000))

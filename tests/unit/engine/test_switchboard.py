@@ -1,0 +1,145 @@
+"""One thread for the lines to all agents."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from holdfast.engine.agent_link import Link
+from holdfast.wire import messages as wire
+from holdfast.wire.channel import Unpacker, pack
+
+WITHIN_S = 30.0
+
+
+class Lines:
+    """Some links, and the agents' ends of them."""
+
+    def __init__(self, count: int) -> None:
+        self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        pairs = [socket.socketpair() for _ in range(count)]
+        self.agents = [theirs for _, theirs in pairs]
+        self.links = [Link(ours, WITHIN_S) for ours, _ in pairs]
+        self._threads: list[threading.Thread] = []
+
+    def serve(self, deliver: Callable[[int, wire.Message], None]) -> None:
+        for number, link in enumerate(self.links):
+            self._threads.append(threading.Thread(target=self._converse, args=(number, link, deliver)))
+            self._threads[-1].start()
+
+    def _converse(self, number: int, link: Link, deliver: Callable[[int, wire.Message], None]) -> None:
+        try:
+            link.converse(self.inbox, lambda message: deliver(number, message))
+        except Exception as error:
+            self.inbox.put((number, error))
+        else:
+            self.inbox.put((number, None))
+
+    def close(self) -> None:
+        for link in self.links:
+            link.hang_up()
+        for thread in self._threads:
+            thread.join(WITHIN_S)
+            assert not thread.is_alive()
+        for link, agent in zip(self.links, self.agents, strict=True):
+            link.close()
+            agent.close()
+
+
+@pytest.fixture
+def lines() -> Iterator[Callable[[int], Lines]]:
+    with ExitStack() as stack:
+
+        def make(count: int) -> Lines:
+            made = Lines(count)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+def said(number: int) -> bytes:
+    return pack(wire.WorkersGone(number))
+
+
+def test_many_lines_are_heard_by_one_thread(lines: Callable[[int], Lines]) -> None:
+    made, threads = lines(50), set()
+
+    def deliver(number: int, message: wire.Message) -> None:
+        threads.add(threading.current_thread().name)
+        made.inbox.put((number, message))
+
+    made.serve(deliver)
+    for number, agent in enumerate(made.agents):
+        agent.sendall(said(number) + said(number + 100))
+    heard = [made.inbox.get(timeout=WITHIN_S) for _ in range(100)]
+    assert {number: [m.generation for of, m in heard if of == number] for number in range(50)} == {
+        number: [number, number + 100] for number in range(50)
+    }
+    assert threads == {"holdfast-lines"}
+
+
+def test_what_an_agent_does_not_take_at_once_goes_when_it_does(lines: Callable[[int], Lines]) -> None:
+    made = lines(2)
+    made.serve(lambda number, message: made.inbox.put((number, message)))
+    body = b"x" * (8 << 20)  # more than a socket holds
+    made.links[0].send(wire.RunTask("large", body, None))
+    made.agents[1].sendall(said(7))  # the other line is served meanwhile
+    assert made.inbox.get(timeout=WITHIN_S) == (1, wire.WorkersGone(7))
+    made.agents[0].settimeout(WITHIN_S)
+    unpacker: Unpacker[Any] = Unpacker(wire.TO_AGENT)
+    orders: list[Any] = []
+    while not any(isinstance(order, wire.RunTask) for order in orders):
+        orders.extend(unpacker.feed(made.agents[0].recv(1 << 20)))
+    assert next(order for order in orders if isinstance(order, wire.RunTask)).payload == body
+
+
+def test_lines_whose_inbox_is_full_wait_and_lose_nothing(lines: Callable[[int], Lines]) -> None:
+    made = lines(3)
+    made.serve(lambda number, message: made.inbox.put((number, message)))
+    for number in range(2000):
+        for agent in made.agents:
+            agent.sendall(said(number))
+    heard: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for _ in range(6000):
+        of, message = made.inbox.get(timeout=WITHIN_S)
+        assert made.inbox.qsize() <= 1100
+        heard[of].append(message.generation)
+    assert heard == {of: list(range(2000)) for of in range(3)}
+
+
+def test_a_mistake_in_one_line_ends_that_line_alone(lines: Callable[[int], Lines]) -> None:
+    made = lines(2)
+
+    def deliver(number: int, message: wire.Message) -> None:
+        if number == 0:
+            raise ValueError("a mistake")
+        made.inbox.put((number, message))
+
+    made.serve(deliver)
+    made.agents[0].sendall(said(1))
+    number, error = made.inbox.get(timeout=WITHIN_S)
+    assert number == 0
+    assert isinstance(error, ValueError)
+    made.agents[1].sendall(said(2))
+    assert made.inbox.get(timeout=WITHIN_S) == (1, wire.WorkersGone(2))
+
+
+def test_the_thread_ends_with_the_last_line_and_comes_again(lines: Callable[[int], Lines]) -> None:
+    for _ in range(3):
+        made = lines(2)
+        made.serve(lambda *_: None)
+        made.agents[0].close()
+        assert made.inbox.get(timeout=WITHIN_S) == (0, None)
+        made.links[1].hang_up()
+        assert made.inbox.get(timeout=WITHIN_S) == (1, None)
+        thread = next((t for t in threading.enumerate() if t.name == "holdfast-lines"), None)
+        if thread is not None:
+            thread.join(WITHIN_S)
+            assert not thread.is_alive()

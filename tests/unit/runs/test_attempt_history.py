@@ -1,0 +1,93 @@
+"""Attempts as stretches of time: how each ended, what a failure cost, and how long a driver that was killed lived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core.failures import Evidence
+from holdfast.core.run import events as ev
+from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
+from holdfast.runs.attempt_history import FAILED, KILLED, PLANNED, RUNNING, attempt_history
+from holdfast.store.journal import Record
+
+SPEC = RunSpec(num_workers=2, max_failures=9)
+
+
+def records(*told: tuple[float, Any]) -> list[Record]:
+    return [
+        Record(number, time, "RunConfigured", event)
+        if isinstance(event, dict)
+        else Record(number, time, type(event).__name__, msgspec.to_builtins(event))
+        for number, (time, event) in enumerate(told, start=1)
+    ]
+
+
+def test_a_failure_says_what_it_cost_and_what_followed_from_it() -> None:
+    history = attempt_history(
+        records(
+            (0, ev.DriverStarted(1, SPEC)),
+            (1, ev.GroupStarted(1, 2, None, 0)),
+            (5, ev.Committed(CheckpointRecord("checkpoint_000004", 4), 1, 3)),
+            (8, ev.WorkerFailed(1, 1, Evidence(signal=9), "node-a", 7)),
+            (8.1, ev.WorkerFailed(1, 0, Evidence(exception="RuntimeError", message="connection closed"), "node-a", 7)),
+            (9, ev.GroupStarted(2, 2, "checkpoint_000004", 4)),
+            (12, ev.HandedOver(2, HandoverReason.RESIZE)),
+            (13, ev.GroupStarted(3, 1, "checkpoint_000004", 9)),
+            (20, ev.RunEnded(Outcome.FINISHED, "")),
+        )
+    )
+    (failure,) = history.failures
+    assert (failure.rank, failure.kind, failure.node, failure.lost) == (1, "crash", "node-a", 3)
+    assert failure.resumed_from == "checkpoint_000004"
+    assert [text for text in failure.knock_on if "connection closed" in text]
+    assert [(span.began, span.ended, span.outcome) for span in history.attempts] == [
+        (1, 8, FAILED),
+        (9, 12, PLANNED),
+        (13, 20, "ended"),
+    ]
+    assert history.resumed == {"checkpoint_000004"}
+
+
+def test_a_killed_driver_lived_until_its_last_record() -> None:
+    history = attempt_history(
+        records(
+            (0, ev.DriverStarted(1, SPEC)),
+            (1, ev.GroupStarted(1, 2, None, 0)),
+            (4, ev.Committed(CheckpointRecord("checkpoint_000004", 4), 1, 3)),
+            (60, {"name": "run"}),  # the next driver writes it before it says that it starts
+            (60, ev.DriverStarted(2, SPEC)),
+            (61, ev.GroupStarted(2, 2, "checkpoint_000004", 4)),
+        ),
+        now=70.0,
+    )
+    assert [(span.began, span.ended, span.outcome) for span in history.drivers] == [(0, 4, KILLED), (60, 70, RUNNING)]
+    assert [(span.ended, span.outcome) for span in history.attempts] == [(4, KILLED), (70, RUNNING)]
+
+
+def test_restarts_without_progress_and_stalls_are_seen() -> None:
+    told: list[tuple[float, Any]] = [(0, ev.DriverStarted(1, SPEC))]
+    for attempt in range(1, 5):
+        told.append((attempt * 10, ev.GroupStarted(attempt, 2, None, 0)))
+        if attempt < 4:
+            told.append((attempt * 10 + 5, ev.WorkerFailed(attempt, 0, Evidence(signal=9))))
+    told.append((42, ev.StorageLags(True, 2, 100, 3.0)))
+    history = attempt_history(records(*told), now=50.0)
+    assert history.restarts_without_progress == 3
+    assert history.is_stalled
+    assert history.stalls == [(42, 50.0)]
+
+
+def test_a_journal_with_lost_records_is_no_exception() -> None:
+    whole = records(
+        (0, ev.DriverStarted(1, SPEC)),
+        (1, ev.GroupStarted(1, 2, None, 0)),
+        (2, ev.WorkerFailed(1, 0, Evidence(signal=9))),
+        (3, ev.GroupStarted(2, 2, None, 0)),
+        (4, ev.RunEnded(Outcome.FAILED, "no")),
+    )
+    for start in range(len(whole)):
+        for end in range(start, len(whole) + 1):
+            attempt_history(whole[start:end])
+    attempt_history([Record(1, 1.0, "GroupStarted", {"nonsense": 1})])
