@@ -22,7 +22,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks horovod extras browser paint searchers storms docs benchmark clean
+.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks horovod extras browser paint searchers storms docs pictures benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ storms: setup ## every storage fault at every request, and a kill at each of the
 
 docs: setup ## the documentation as a site in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir site
+
+pictures: setup ## the pictures of README and docs: a recording of a kill (needs tmux), and the charts of docs/benchmarks.md
+	$(VENV)/bin/python docs/drawing/bar_charts.py
+	$(VENV)/bin/python docs/drawing/record_kill.py
 
 benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs/benchmarks.md (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)

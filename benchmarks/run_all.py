@@ -92,6 +92,8 @@ def write(page: Path, results: dict[str, dict[str, Any]]) -> None:
     for name, found in results.items():
         text = put(text, name, section(found))
     page.write_text(text)
+    if page == PAGE:
+        subprocess.run([sys.executable, str(PAGE.parent / "drawing" / "bar_charts.py")], timeout=60, check=True)
 
 
 def arguments() -> argparse.ArgumentParser:
