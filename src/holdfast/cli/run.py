@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=workers, default=1, metavar="N|MIN:MAX", help="how many (default: 1), or an elastic range"
     )
-    parser.add_argument("--name", help="of the run (default: one that is new)")
+    parser.add_argument("--name", help="name of the run (default: a new one)")
+    parser.add_argument(
+        "--fresh", action="store_true", help="start a new run, NAME-2 and so on, if a run with this name exists"
+    )
     parser.add_argument("--storage", metavar="PATH", help=f"where the run is kept: {paths.STORAGE_HELP}")
     parser.add_argument("--engine", metavar="NAME", help="where workers live (default: HOLDFAST_ENGINE, else local)")
     parser.add_argument(
@@ -47,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="restart the workers when one of them has made no report for so long",
     )
     parser.add_argument("--keep", type=int, metavar="N", help="how many checkpoints to keep (default: all)")
+    parser.add_argument(
+        "--rank-zero-only",
+        action="store_true",
+        help="only rank 0 calls report(), and its checkpoint holds the whole state, as with DDP",
+    )
     parser.add_argument("--gpus", type=float, default=0, metavar="N", help="for each worker (default: 0)")
     parser.add_argument(
         "--torch",
@@ -71,14 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
     home = os.getcwd() if arguments.module else os.path.dirname(os.path.abspath(arguments.script))
     sys.path[: 0 if getattr(sys.flags, "safe_path", False) else 1] = [home]
     trainer = _trainer(arguments, script.uses_torch)
-    location = trainer.run_config.location
     try:
         result: Result | None = trainer.fit()
         error = ""
     except TrainingFailedError as failed:
         result, error = None, str(failed)
     if arguments.json:
-        _print_json(str(location), result, error)
+        _print_json(str(trainer.run_config.location), result, error)
     elif error:
         output.note(f"holdfast: the run failed: {error}", lines=True)
     return 1 if error else 0
@@ -119,7 +126,8 @@ def _trainer(arguments: argparse.Namespace, uses_torch: bool) -> DataParallelTra
                 failure_config=FailureConfig(
                     max_failures=arguments.max_failures, hang_timeout_s=arguments.hang_timeout
                 ),
-                checkpoint_config=CheckpointConfig(num_to_keep=arguments.keep),
+                checkpoint_config=CheckpointConfig(num_to_keep=arguments.keep, rank_zero_only=arguments.rank_zero_only),
+                fresh=arguments.fresh,
                 verbose=0 if arguments.json else None,
             ),
         )
@@ -189,6 +197,7 @@ def _command(arguments: argparse.Namespace, name: str) -> str:
         if value not in (None, 0):
             text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
             words += [f"--{option.replace('_', '-')}", text]
+    words += ["--rank-zero-only"] if arguments.rank_zero_only else []
     words += ["--torch"] if arguments.torch else []
     words += ["-m"] if arguments.module else []
     return shlex.join([*words, arguments.script, *arguments.script_args])

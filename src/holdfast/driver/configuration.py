@@ -29,6 +29,7 @@ def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Config
         "scratch": str(scratch_root(settings.scratch_dir)) if storage else "",
         "preemption_grace_s": plan.preemption_grace_s or settings.preemption_grace_s,
         "lockstep": plan.lockstep,
+        "rank_zero_only": plan.spec.rank_zero_only,
     }
     if plan.like is not None and not plan.env:
         return structs.replace(plan.like, **own)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+log = logging.getLogger(__name__)
 
 
 class Display(Protocol):
@@ -44,7 +47,7 @@ class Display(Protocol):
 
 
 class OffDisplay:
-    """Shows nothing."""
+    """Shows nothing. Warnings go to the log: they are about work that may be lost."""
 
     def start(self, run_name: str, path: str, resumed: str | None) -> None: ...
     def state(self, name: str, detail: str = "") -> None: ...
@@ -54,6 +57,8 @@ class OffDisplay:
     def checkpoint(self, id: str, report: int) -> None: ...
     def pending(self, count: int, size: int = 0) -> None: ...
     def failure(self, text: str, action: str) -> None: ...
-    def warning(self, text: str) -> None: ...
     def output(self, rank: int, line: str) -> None: ...
     def finish(self, outcome: str, text: str) -> None: ...
+
+    def warning(self, text: str) -> None:
+        log.warning("%s", text)

@@ -87,7 +87,7 @@ class Outbound:
     def _start_attempt(self, command: do.StartAttempt) -> None:
         known = self._known
         known.accounts.begin(command.generation)
-        known.book.begin(command.generation, command.world_size, command.base)
+        known.book.begin(command.generation, command.world_size, command.base, known.run.spec.rank_zero_only)
         known.returned.clear()
         known.effects.append(ShowAttempt(command.generation, command.world_size))
         if known.attempts.start(command, known.snapshots.is_in_place, known.snapshots.taken_by()):

@@ -24,9 +24,12 @@ class ReportBook:
         self._emit, self._calls_back = emit, calls_back
         self._groups = deque([_AttemptReports(0, 0, 0, calls_back)])  # the last is the present one
 
-    def begin(self, generation: int, world_size: int, base: int) -> None:
+    def begin(self, generation: int, world_size: int, base: int, rank_zero_only: bool = False) -> None:
         """``base``: the reports of the run that it builds upon."""
-        self._groups.append(_AttemptReports(generation, world_size, base, self._calls_back))
+        attempt = _AttemptReports(generation, world_size, base, self._calls_back)
+        if rank_zero_only:
+            attempt.counts[1:] = [math.inf] * (world_size - 1)
+        self._groups.append(attempt)
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
@@ -99,7 +102,7 @@ class _AttemptReports:
         """``keeps_all``: the lines of all ranks, not rank 0's alone."""
         self.generation, self._base = generation, base
         self.lines: list[deque[bytes]] = [deque() for _ in range(world_size if keeps_all else min(1, world_size))]
-        self.counts: list[float] = [0] * world_size  # reports made; endless for a rank that has returned
+        self.counts: list[float] = [0] * world_size  # reports made; endless for a rank that makes no more
         self.checkpoints: dict[int, str] = {}  # committed ones that the callback is still to be told of
         self._first = [0] * len(self.lines)  # the index of each rank's first line that is kept
         self.told = 0  # reports already given to the callback

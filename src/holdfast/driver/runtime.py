@@ -314,6 +314,6 @@ def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
         return [
             f"Run {name!r} has already finished; it {since}. "
             + (f"Settings changed since then: {changed}. " if changed else "")
-            + "To train a new run instead, choose another RunConfig(name=...)."
+            + "To train a new run instead, choose another RunConfig(name=...) or set RunConfig(fresh=True)."
         ]
     return [f"Run {name!r} resumes with changed settings: {changed}."] if changed else []

@@ -83,8 +83,9 @@ class WorkerProcesses:
             if process is None:
                 return
             assignment = self._assignment(process, order.world_size, place, order.base, offer)
-            of_the_group = {"address": order.address, "lockstep": self._session.lockstep, "joins": order.joins}
-            process.send(structs.replace(assignment, **of_the_group, memory=memory))
+            own = {"lockstep": self._session.lockstep, "rank_zero_only": self._session.rank_zero_only}
+            of_the_attempt = {"address": order.address, "joins": order.joins, "memory": memory}
+            process.send(structs.replace(assignment, **own, **of_the_attempt))
             if self._pressure:
                 process.send(Pressure(True))
 

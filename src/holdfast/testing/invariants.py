@@ -263,7 +263,7 @@ class Judge:
     def adopts(self, manifest: Manifest) -> None:
         """A checkpoint of a driver that has died, from its nodes: judged by what the workers did."""
         group, invariant = self._workers.groups[manifest.generation], "1 a committed checkpoint is complete"
-        made = all(w.reports > manifest.index or w.status is Status.RETURNED for w in group.workers)
+        made = all(w.has_made(manifest.index) for w in group.workers)
         expect(made, invariant, f"not all ranks have made report {manifest.index}: {manifest.id}")
         ranks = {rank_of(entry.path) for entry in manifest.files}
         expect(ranks == group.staged[manifest.index], invariant, f"{ranks} of {group.staged[manifest.index]}")
@@ -276,7 +276,7 @@ class Judge:
     def takes_up(self, command: do.Commit) -> None:
         """The same on a disk that the driver reaches, by what nobody may have heard."""
         group, invariant = self._workers.groups[command.generation], "1 a committed checkpoint is complete"
-        made = all(w.reports > command.index or w.status is Status.RETURNED for w in group.workers)
+        made = all(w.has_made(command.index) for w in group.workers)
         expect(made, invariant, f"not all ranks have made report {command.index}: {command}")
         expect(set(command.ranks) == group.staged[command.index], invariant, f"ranks are missing: {command}")
         there = not any(group.lacks_shard(group.workers[rank], command.index) for rank in command.ranks)
@@ -324,7 +324,7 @@ class Judge:
         if past.state.spec.remote and not here:
             return
         for index in group.staged:
-            made = all(w.reports > index or w.status is Status.RETURNED for w in group.workers)
+            made = all(w.has_made(index) for w in group.workers)
             lacks = any(group.lacks_shard(group.workers[rank], index) for rank in group.staged[index])
             refused = (group.generation, index) in past.given_up or index in group.unsealable | group.clashing
             if made and not refused and not lacks:

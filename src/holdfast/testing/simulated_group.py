@@ -62,6 +62,8 @@ class Worker:
         self.rank, self.node = rank, node
         self.status = Status.STARTING
         self.reports = 0
+        self.never_reports = False  # only rank 0 reports
+        self.steps = 0  # that it made without a report
         self.stuck = False  # hung for good, or stopped until somebody lets it continue
         self.unsent: list[Report] = []  # made, and not said yet
         self.frozen = False  # stopped: it does not even listen
@@ -82,11 +84,15 @@ class Worker:
     def lives(self) -> bool:
         return self.status in (Status.STARTING, Status.TRAINING)
 
+    def has_made(self, index: int) -> bool:
+        """Whether nothing more comes of it for that report."""
+        return self.never_reports or self.reports > index or self.status is Status.RETURNED
+
     def has_reported(self, index: int) -> bool:
         """Whether the driver hears of that report, sooner or later."""
-        if self.is_silent and not self.is_logged:
+        if self.is_silent and not self.is_logged and not self.never_reports:
             return self.told > index
-        return self.reports > index or self.status is Status.RETURNED
+        return self.has_made(index)
 
 
 class Group:

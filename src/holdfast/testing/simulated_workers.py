@@ -114,6 +114,7 @@ class Workers:
         for place in order.places:
             worker = Worker(place.rank, node)
             worker.is_logged = self._are_logged
+            worker.never_reports = self._workload.rank_zero_only and place.rank > 0
             group.workers.append(worker)
             if not is_reached:
                 worker.is_silent, worker.status = True, Status.DEAD
@@ -241,12 +242,16 @@ class Workers:
         """One step of the train function: a fault, a report, or the return."""
         if not worker.lives or worker.stuck or self._meets_a_fault(group, worker):
             return
-        number = group.base + worker.reports + 1
+        number = group.base + worker.reports + worker.steps + 1
         if number > self._workload.totals[worker.rank]:
             self._say_reports(group, worker)
             worker.status = Status.RETURNED
             self._say(worker, wire.WorkerHasReturned(group.generation, worker.rank, b""))
             self._say_gone_if_so(group, worker.node)
+        elif worker.never_reports:
+            self._faults.count("a rank was silent")
+            worker.steps += 1
+            self._next_turn(group, worker)
         elif worker.noticed and worker.handover_at is None:
             worker.is_parked = True
         elif self._waits_for_storage(worker, number):
@@ -320,7 +325,7 @@ class Workers:
                     self._die(group, other, Death(signal=9))
         elif self._faults.hit("hang"):
             # A hang that no watch is set for is not the machine's to notice.
-            if self.hang_is_watched(all(w.told >= 3 for w in group.workers if w.lives)):
+            if self.hang_is_watched(all(w.never_reports or w.told >= 3 for w in group.workers if w.lives)):
                 self._faults.count("hang")
                 worker.stuck = True
         elif self._faults.hit("SIGSTOP"):

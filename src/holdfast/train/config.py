@@ -82,6 +82,8 @@ class CheckpointConfig:
 
     The latest, the best and the one that was resumed from are never deleted. ``checkpoint_frequency`` and
     ``checkpoint_at_end`` are for trainables that save by themselves; a train function decides with ``report()``.
+    ``rank_zero_only``: only rank 0 calls ``report()``, and the checkpoint that it brings holds the whole state, as with
+    DDP. Without it a checkpoint is saved when every rank has reported.
     """
 
     num_to_keep: int | None = None
@@ -89,6 +91,7 @@ class CheckpointConfig:
     checkpoint_score_order: Literal["max", "min"] = "max"
     checkpoint_frequency: int | None = 0
     checkpoint_at_end: bool | None = None
+    rank_zero_only: bool = False
 
     def __post_init__(self) -> None:
         if self.num_to_keep is not None:
@@ -108,6 +111,7 @@ class CheckpointConfig:
             check_int("CheckpointConfig(checkpoint_frequency", self.checkpoint_frequency, least=0)
         if self.checkpoint_at_end is not None:
             check_bool("CheckpointConfig(checkpoint_at_end", self.checkpoint_at_end)
+        check_bool("CheckpointConfig(rank_zero_only", self.rank_zero_only)
 
 
 @dataclass
@@ -254,7 +258,9 @@ class RunConfig:
     ``storage_filesystem``. ``verbose=0`` shows nothing. ``stop`` and ``progress_reporter`` are for tuning.
     ``worker_runtime_env={"env_vars": {...}}`` sets variables of the workers. ``engine`` is "local", "ray" or an engine;
     None takes the setting's, then the local one. ``preload`` names modules that workers need and that take long to
-    import: they are imported once for all workers and all their restarts."""
+    import: they are imported once for all workers and all their restarts. ``fresh=True`` never resumes: if the name is
+    taken, the run is stored beside it as NAME-2, NAME-3 and so on, and what is there stays. A script that is restarted
+    after a crash then starts again too; to resume it, leave ``fresh`` out."""
 
     name: str = None  # type: ignore[assignment]  # None: a unique one is made
     storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)
@@ -271,9 +277,11 @@ class RunConfig:
     log_to_file: bool | str | tuple[str, str] = False
     engine: Any = None
     preload: Sequence[str] = ()
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         self._fill_defaults()
+        self.chosen_name = self.name  # without the number that a fresh start adds
         self._check_name()
         given = Location.parse("RunConfig(storage_path", self.storage_path, self.storage_filesystem)
         self._storage = wrapper.in_force().storage(given)
@@ -290,6 +298,7 @@ class RunConfig:
         if self.stop is not None and not isinstance(self.stop, Mapping) and not callable(self.stop):
             raise TypeError(f'RunConfig(stop={self.stop!r}): pass a dict, as in {{"epoch": 10}}, or a callable')
         self._check_log_to_file()
+        check_bool("RunConfig(fresh", self.fresh)
         if isinstance(self.preload, str) or not all(isinstance(name, str) for name in self.preload):
             raise TypeError(f'RunConfig(preload={self.preload!r}): pass a list of module names, as in ["transformers"]')
 

@@ -31,6 +31,7 @@ from holdfast.train import record
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_plain
 from holdfast.train.config import BackendConfig, DataConfig, RunConfig
+from holdfast.train.fresh_start import check_not_fresh, start_fresh
 from holdfast.train.integrations import imported_integrations
 from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
 from holdfast.train.payload import Payload, TrainEntry, TrainFn, Validation
@@ -86,6 +87,7 @@ class DataParallelTrainer:
         world = self._launched()
         if world is not None and world.rank > 0:
             return follow(world, self._payload(world), self.train_loop_config)
+        start_fresh(self.run_config, "run")
         location = self.run_config.location
         in_force = settings.load()
         wanted = self.run_config.engine or in_force.engine
@@ -150,6 +152,7 @@ class DataParallelTrainer:
         passed again; what else is not passed again comes from the run's own record, or is asked for if it could not be
         stored: datasets, a validation function, ``worker_runtime_env`` (it may hold secrets). A ``run_config`` takes
         the place of the whole one that was. ``more``: the other arguments of the trainer."""
+        check_not_fresh(run_config, f"{cls.__name__}.restore")
         location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
         identity = record.read(location)
         if train_loop_per_worker is None:
@@ -255,9 +258,10 @@ class DataParallelTrainer:
         return Splits(datasets, whole, config.execution_options, config.enable_shard_locality)
 
     def _how_to_resume(self, location: Location) -> str:
-        if self.run_config.has_own_name and hasattr(sys, "ps1"):  # a notebook, or Python's prompt
+        is_found_again = self.run_config.has_own_name and not self.run_config.fresh
+        if is_found_again and hasattr(sys, "ps1"):  # a notebook, or Python's prompt
             return "call fit() again"
-        if self.run_config.has_own_name:
+        if is_found_again:
             return f"run the same command again: {shlex.join(sys.orig_argv)}"
         return f"use {type(self).__name__}.restore({str(location)!r}, train_loop_per_worker=...)"
 
@@ -355,6 +359,7 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         num_to_keep=checkpoint.num_to_keep,
         scored=checkpoint.checkpoint_score_attribute is not None,
         score_order=checkpoint.checkpoint_score_order,
+        rank_zero_only=checkpoint.rank_zero_only,
         backoff_s=failure.backoff_s,
         max_backoff_s=failure.max_backoff_s,
         start_timeout_s=in_force.start_timeout_s,

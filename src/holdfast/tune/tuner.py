@@ -18,6 +18,7 @@ from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.trackers.notification import notifying
 from holdfast.train.config import RunConfig
+from holdfast.train.fresh_start import check_not_fresh, start_fresh
 from holdfast.train.trainer import DataParallelTrainer
 from holdfast.tune.analysis import ExperimentAnalysis
 from holdfast.tune.experiment.code_fingerprint import fingerprint
@@ -76,6 +77,7 @@ class Tuner:
         """Run all trials to their ends. A trial that fails has its error in the results; see ``FailureConfig`` for
         ``fail_fast``."""
         check_refs(self._definition.param_space)
+        start_fresh(self._definition.run_config, "experiment")
         location = self._definition.run_config.location
         in_force = settings.load()
         what = (self._trainable, self._definition, location, in_force, self._resumption)
@@ -99,7 +101,7 @@ class Tuner:
             except Exception as met:
                 if not open_files.is_at_limit(met):
                     raise
-                raise TuneError(f"{met}. {open_files.remedy(met)}. {_how_to_resume(location)}") from met
+                raise TuneError(f"{met}. {open_files.remedy(met)}. {self._how_to_resume()}") from met
             notify(outcome, "")
         self._results = session.results()
         if session.failed_fast is not None and self._definition.run_config.failure_config.fail_fast:
@@ -110,7 +112,7 @@ class Tuner:
         if outcome == "stopped":
             if session.signal not in (None, signal.SIGINT):
                 raise SystemExit(128 + int(session.signal or 0))
-            raise KeyboardInterrupt(f"the experiment was stopped. {_how_to_resume(location)}")
+            raise KeyboardInterrupt(f"the experiment was stopped. {self._how_to_resume()}")
         return self._results
 
     def get_results(self) -> ResultGrid:
@@ -123,6 +125,11 @@ class Tuner:
         session = ExperimentSession(self._trainable, self._definition, location, settings.load(), self._resumption)
         session.read()
         return session.results()
+
+    def _how_to_resume(self) -> str:
+        run = self._definition.run_config
+        again = "" if run.fresh else "run the same command again, or "
+        return f"To resume, {again}use Tuner.restore({str(run.location)!r}, trainable=...)"
 
     def _analysis(self) -> ExperimentAnalysis:
         """What ``tune.run`` returns of the last ``fit()``."""
@@ -150,6 +157,7 @@ class Tuner:
         """The tuner of an existing experiment, to resume it. User code is never stored, so the trainable is passed
         again. What is passed in ``tune_config`` and ``run_config`` takes the place of what was: more samples, another
         stop criterion, another concurrency."""
+        check_not_fresh(run_config, "Tuner.restore")
         location = Location.parse("Tuner.restore(path", path, storage_filesystem)
         identity = _identity(location)
         if resume_errored and restart_errored:
@@ -190,10 +198,6 @@ class Tuner:
         except StorageError:
             return False
         return True
-
-
-def _how_to_resume(location: Location) -> str:
-    return f"To resume, run the same command again, or use Tuner.restore({str(location)!r}, trainable=...)"
 
 
 _KINDS = ("unfinished", "errored", "finished")

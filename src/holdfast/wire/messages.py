@@ -76,6 +76,7 @@ class Configure(Message, frozen=True, tag=True):
     preemption_grace_s: float = 30.0  # from a SIGTERM to the agent until it ends
     node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
+    rank_zero_only: bool = False  # the other ranks may not report
     imported: tuple[str, ...] = ()  # modules of the script, which a zygote imports if that leaves it safe to fork
 
 

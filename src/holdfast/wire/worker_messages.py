@@ -69,6 +69,7 @@ class Assignment(Message, frozen=True, tag=True):
     mark: str  # of the temporary files, beside the pid
     address: str = "127.0.0.1"
     lockstep: bool = False
+    rank_zero_only: bool = False
     joins: int = 0  # it takes the place of a rank that was lost: the number of that
     memory: Memory | None = None
 

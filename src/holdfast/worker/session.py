@@ -139,6 +139,7 @@ class Session:
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
         self._kept = -1  # the newest step of which the snapshot is complete on all ranks
         self._lockstep = assignment.lockstep
+        self._may_report = self.rank == 0 or not assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
         self._notice: Notice | None = None  # the group is about to end
         self._handover_at: int | None = None  # from this report on; None until all ranks know of it
@@ -164,6 +165,11 @@ class Session:
             raise RuntimeError(
                 "report() was called by a signal handler that had interrupted report(): "
                 "set a flag in the handler, and report from the training loop"
+            )
+        if not self._may_report:
+            raise RuntimeError(
+                f"rank {self.rank} called report(), but the run has CheckpointConfig(rank_zero_only=True). "
+                "Report on rank 0 only, or remove rank_zero_only to save the files of every rank."
             )
         with self._report_lock, self._as_reporter():
             self._await_handover_point()

@@ -25,12 +25,14 @@ def fails(config: dict[str, Any]) -> dict[str, Any]:
     raise ValueError(config["x"])
 
 
-def search(storage: Path, trainable: Any = squares, xs: Any = (1, 2), callbacks: Any = None, **config: Any) -> Any:
+def search(
+    storage: Path, trainable: Any = squares, xs: Any = (1, 2), callbacks: Any = None, fresh: bool = False, **config: Any
+) -> Any:
     return tune.Tuner(
         trainable,
         param_space={"x": tune.grid_search(list(xs))},
         tune_config=tune.TuneConfig(max_concurrent_trials=1, **config),
-        run_config=tune.RunConfig(storage_path=str(storage), name="named", verbose=0, callbacks=callbacks),
+        run_config=tune.RunConfig(storage_path=str(storage), name="named", verbose=0, callbacks=callbacks, fresh=fresh),
     )
 
 
@@ -53,8 +55,22 @@ def test_a_finished_one_is_not_run_again_and_says_so(tmp_path: Path, capfd: pyte
     assert capfd.readouterr().err == ""
     assert values(search(tmp_path).fit()) == [1, 4]
     said = capfd.readouterr().err
-    assert "experiment 'named' has already finished (2 trials): nothing was run" in said
-    assert "RunConfig(name=...)" in said
+    assert "Experiment 'named' has already finished (2 trials). Nothing was run" in said
+    assert "RunConfig(name=...) or set RunConfig(fresh=True)" in said
+
+
+def test_a_fresh_one_is_stored_beside_the_old_ones(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    search(tmp_path).fit()
+    other = search(tmp_path, cubes, fresh=True)
+    assert values(other.fit()) == [1, 8]
+    assert "experiment 'named' already exists and is kept. fresh=True starts a new one: 'named-2'" in (
+        capfd.readouterr().err
+    )
+    assert values(other.fit()) == [1, 8]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["named", "named-2", "named-3"]
+    assert values(search(tmp_path).fit()) == [1, 4]
+    with pytest.raises(ValueError, match="Remove fresh=True"):
+        tune.Tuner.restore(str(tmp_path / "named"), squares, run_config=tune.RunConfig(fresh=True))
 
 
 def test_what_failed_in_it_can_be_retried_as_the_message_says(
@@ -116,7 +132,7 @@ def test_other_settings_are_named_when_it_resumes(tmp_path: Path, capfd: pytest.
     again = search(tmp_path, num_samples=2)
     again._definition.run_config.verbose = 1
     assert values(again.fit()) == [1, 4, 1, 4]
-    assert "resumes with other settings: num_samples: 1 -> 2" in capfd.readouterr().err
+    assert "resumes with changed settings: num_samples: 1 -> 2" in capfd.readouterr().err
 
 
 def test_a_restore_may_change_the_search(tmp_path: Path) -> None:

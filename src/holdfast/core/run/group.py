@@ -8,6 +8,7 @@ from holdfast.core.run import checkpointing, hanging, memory, regrouping, scalin
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_attempt, move
+from holdfast.core.run.ranks import in_words
 from holdfast.core.run.state import Attempt, Phase, Rank, Ranks, RankStatus
 from holdfast.core.run.turn import Turn
 
@@ -16,7 +17,7 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     known = {"generation": event.generation, "resume": event.resume, "base": event.base}
     leases = dict.fromkeys(event.leased, turn.state.spec.lease_s)
     turn.record(**known, group_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
-    attempt = Attempt(Ranks.alike(Rank(seen=turn.now), event.world_size), started=turn.now)
+    attempt = Attempt(_new_ranks(turn, event.world_size), started=turn.now)
     turn.change(attempt=attempt, lacking=False, doubted=frozenset())
     memory.group_started(turn, event)
     turn.jump(Phase.STARTING)
@@ -25,6 +26,13 @@ def started(turn: Turn, event: ev.GroupStarted) -> str:
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
     checkpointing.retire(turn)  # what the group before had resumed from
     return f"attempt {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
+
+
+def _new_ranks(turn: Turn, count: int) -> Ranks:
+    rank = Rank(seen=turn.now)
+    if not turn.state.spec.rank_zero_only:
+        return Ranks.alike(rank, count)
+    return Ranks([rank, *[replace(rank, silent=True)] * (count - 1)])
 
 
 def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
@@ -51,7 +59,7 @@ def progressed(turn: Turn, event: ev.Progressed) -> str:
 def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
     if not turn.is_current(event.generation):
         return "an attempt that is gone"
-    turn.set_rank(event.rank, status=RankStatus.RETURNED)
+    turn.set_rank(event.rank, status=RankStatus.RETURNED, seen=turn.now)
     regrouping.rank_returned(turn, event.rank)
     _leave_if_all_returned(turn)
     return f"rank {event.rank} returned"
@@ -79,11 +87,18 @@ def warn_of_missing(turn: Turn, index: int) -> None:
     missing = turn.state.ranks.behind(index)
     if not missing:
         return
-    pending, ranks = turn.state.pending[index], ", ".join(map(str, missing))
+    pending, number = turn.state.pending[index], index + 1
     turn.do(
         do.Warn(
-            f"{pending.id} is not saved yet: it waits for report number {index + 1} of rank {ranks}. "
-            "Call train.report() on every rank; a rank without files passes checkpoint=None."
+            f"{pending.id} is not saved yet: {in_words(missing)} called train.report() fewer than {number} "
+            f"time{'s' if number > 1 else ''}. Call it on every rank; a rank without files passes checkpoint=None."
+            + (_IF_REPLICATED if list(pending.staged) == [0] else "")
         ),
         do.SetTimer(timers.missing(index), turn.state.spec.missing_warning_s),
     )
+
+
+_IF_REPLICATED = (
+    " If rank 0's checkpoint holds the whole state, as with DDP, report on rank 0 only and set "
+    "RunConfig(checkpoint_config=CheckpointConfig(rank_zero_only=True)), or pass --rank-zero-only to holdfast run."
+)

@@ -37,20 +37,23 @@ def _hang_limit(state: RunState) -> float:
     """A run's own pace tells what is long for it, when every rank has made some reports."""
     if state.spec.hang_timeout_s > 0 or not state.spec.learns_hangs:
         return state.spec.hang_timeout_s
-    known = all(rank.reports >= _LEARNT_FROM or rank.status is RankStatus.RETURNED for rank in state.ranks)
+    known = all(
+        rank.reports >= _LEARNT_FROM or rank.silent or rank.status is RankStatus.RETURNED for rank in state.ranks
+    )
     return max(_LEAST_LEARNT_S, _LEARNT_FACTOR * state.longest_gap) if known else 0.0
 
 
 def _slowest(turn: Turn) -> tuple[int, float]:
-    """The rank that has made no report for longest, and for how long. To wait for storage is no hang, nor is it one to
-    wait where the group is handed over."""
+    """The rank that has made no report for longest, and for how long. Waiting for storage is not a hang, and neither is
+    waiting where the attempt is handed over. A rank that never reports moves with rank 0."""
     state = turn.state
     waiting = {rank for pending in state.pending.values() for rank in pending.awaited_by}
     if state.handover is not None and state.handover.index is not None:
         waiting.update(r for i, pending in state.pending.items() if i >= state.handover.index for r in pending.staged)
-    running = [r for r, k in enumerate(state.ranks) if k.status is RankStatus.RUNNING and r not in waiting]
-    slowest = min(running, key=lambda r: state.ranks[r].seen, default=0)
-    return slowest, 0.0 if state.stalled or not running else turn.now - state.ranks[slowest].seen
+    shown_by = {r: 0 if k.silent else r for r, k in enumerate(state.ranks) if k.status is RankStatus.RUNNING}
+    running = [rank for rank, by in shown_by.items() if by not in waiting]
+    slowest = min(running, key=lambda r: state.ranks[shown_by[r]].seen, default=0)
+    return slowest, 0.0 if state.stalled or not running else turn.now - state.ranks[shown_by[slowest]].seen
 
 
 def _suspect(turn: Turn, rank: int) -> None:

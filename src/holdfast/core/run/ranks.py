@@ -29,6 +29,7 @@ class Rank(Struct, frozen=True):
     seen: float = 0.0  # when it last made progress
     stopped: bool = False
     armed: bool = False  # it can do its step again when a peer is lost
+    silent: bool = False  # it never reports: rank 0 alone does
 
 
 class Ranks:
@@ -97,7 +98,7 @@ class Ranks:
         return self.statuses.get(RankStatus.RETURNED, 0) == self._size
 
     def have_made(self, index: int) -> bool:
-        """Whether every rank has made its report ``index``, or has returned."""
+        """Whether every rank that reports has made its report ``index``, or has returned."""
         return not self._reports or min(self._reports) > index
 
     def behind(self, index: int) -> list[int]:
@@ -106,7 +107,7 @@ class Ranks:
 
 
 def _may_report(rank: Rank) -> bool:
-    return rank.status is not RankStatus.RETURNED
+    return rank.status is not RankStatus.RETURNED and not rank.silent
 
 
 def _moved(counts: Mapping[Any, int], before: Any, after: Any) -> dict[Any, int]:
@@ -145,3 +146,15 @@ class RankSet(Struct, frozen=True):
     def __iter__(self) -> Iterator[int]:
         """In order."""
         return (rank for rank, bit in enumerate(reversed(bin(self.bits)[2:])) if bit == "1")
+
+
+def in_words(ranks: Iterable[int]) -> str:
+    """As in "rank 3" and "ranks 1-3, 7"."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    listed = ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans)
+    return f"rank{'' if len(spans) == 1 and spans[0][0] == spans[0][1] else 's'} {listed}"

@@ -32,16 +32,17 @@ def committable(
 ) -> list[do.Commit]:
     """The checkpoints of the last attempt that all its ranks had staged, beyond the newest that is known, by report.
 
-    ``logs`` has every rank's. A checkpoint is complete when every rank has made that report or has returned, as it is
-    for a living driver. What an earlier driver gave up stays given up. ``stored``: ids that storage has, also of what
-    is yet to be deleted.
+    ``logs`` has every rank's. A checkpoint is complete when every rank that reports has made that report or has
+    returned, as it is for a living driver. What an earlier driver gave up stays given up. ``stored``: ids that storage
+    has, also of what is yet to be deleted.
     """
     newest = durable.newest.report if durable.newest is not None else 0
     names = set(stored)
+    reporters = logs[:1] if durable.spec.rank_zero_only else logs
     found: list[do.Commit] = []
     for index in sorted({index for log in logs for index in log.staged}):
         report = durable.base + index + 1
-        if not all(log.reports > index or log.returned for log in logs):
+        if not all(log.reports > index or log.returned for log in reporters):
             break  # and so for all later ones
         unusable = (durable.generation, index) in given_up or any(index in log.lost for log in logs)
         if report <= newest or unusable:

@@ -69,6 +69,7 @@ class RunSpec(Struct, frozen=True):
     regroup_timeout_s: float = 0.0  # for the survivors of a lost rank and its replacement to be one group again
     missing_warning_s: float = 30.0
     remote: bool = False  # storage is remote: checkpoints are uploaded behind training before they are committed
+    rank_zero_only: bool = False  # only rank 0 reports, and what it saves is the whole state
     sync_period_s: float = 0.0  # how long a whole checkpoint may wait for its upload
     lease_s: float = 0.0  # how long workers across a network may live on after their driver
 
@@ -355,5 +356,5 @@ class RunState(Struct, frozen=True):
         return pending.is_sealed and (not of_the_group or self.complete(pending.index))
 
     def complete(self, index: int) -> bool:
-        """Whether every rank has made its report ``index``, or has returned."""
+        """Whether every rank that reports has made its report ``index``, or has returned."""
         return self.ranks.have_made(index)

@@ -47,8 +47,8 @@ def check_same(
         state = "finished" if is_over else "unfinished"
         raise TuneError(
             f"{where} holds a different experiment, which is {state}. It differs in {_listed(searched)}. "
-            "To start a new one, choose another RunConfig(name=...), or delete that directory. To continue the stored "
-            f"one with this script, use Tuner.restore({where!r}, trainable=...)"
+            "To start a new one, choose another RunConfig(name=...) or set RunConfig(fresh=True). To resume the stored "
+            f"one with this script, use Tuner.restore({where!r}, trainable=...)."
         )
     return constants + others
 
@@ -73,15 +73,15 @@ def keys_of(space: Mapping[str, Any], prefix: str = "") -> set[str]:
 
 
 def resumed_text(name: str, differences: list[SettingDifference]) -> str:
-    return f"experiment {name!r} resumes with other settings: {_listed(differences)}"
+    return f"Experiment {name!r} resumes with changed settings: {_listed(differences)}"
 
 
 def finished_text(name: str, where: str, finished: int, failed: int) -> str:
     ended = f"{finished} trial{'s' if finished != 1 else ''}{f', {failed} failed' if failed else ''}"
     again = f" Tuner.restore({where!r}, trainable=..., resume_errored=True) retries what failed." if failed else ""
     return (
-        f"experiment {name!r} has already finished ({ended}): nothing was run, and these are its results. Choose "
-        f"another RunConfig(name=...) to search again.{again}"
+        f"Experiment {name!r} has already finished ({ended}). Nothing was run; these are its results. To search again, "
+        f"choose another RunConfig(name=...) or set RunConfig(fresh=True).{again}"
     )
 
 

@@ -132,9 +132,41 @@ def test_a_warning_names_the_ranks_whose_report_is_missing() -> None:
     first = machine.feed(ev.ShardStaged(1, 1, 0))
     assert only(do.SetTimer, first).after_s < 30.0, "where only one rank ever reports, the user hears of it soon"
     asked = machine.feed(ev.TimerFired(timers.missing(0)))
-    assert "checkpoint_000001 is not saved yet: it waits for report number 1 of rank 0, 2." in only(do.Warn, asked).text
+    text = only(do.Warn, asked).text
+    assert text.startswith("checkpoint_000001 is not saved yet: ranks 0, 2 called train.report() fewer than 1 time.")
+    assert "rank_zero_only" not in text
     assert do.SetTimer(timers.missing(0), 30.0) in asked
     assert do.SetTimer(timers.missing(1), 30.0) in machine.feed(ev.ShardStaged(1, 1, 1))
+
+
+def test_a_script_in_which_only_rank_0_reports_hears_of_the_setting_for_it() -> None:
+    machine = Machine(num_workers=5, missing_warning_s=30.0).training()
+    machine.feed(ev.ShardStaged(1, 0, 0))
+    text = only(do.Warn, machine.feed(ev.TimerFired(timers.missing(0)))).text
+    assert "ranks 1-4 called" in text
+    assert "CheckpointConfig(rank_zero_only=True)" in text
+
+
+def test_with_that_setting_the_checkpoint_of_rank_0_is_whole() -> None:
+    machine = Machine(num_workers=3, rank_zero_only=True, missing_warning_s=30.0).training()
+    machine.feed(ev.ShardStaged(1, 0, 0))
+    commit = only(do.Commit, machine.feed(ev.ShardSealed(1, 0, 0)))
+    assert (commit.world_size, commit.ranks) == (3, (0,))
+
+
+def test_a_rank_that_never_reports_does_not_hang_while_rank_0_reports() -> None:
+    machine = Machine(num_workers=2, rank_zero_only=True, hang_timeout_s=10.0).training()
+    machine.now = 6.0
+    machine.feed(ev.Progressed(1, 0, 1))
+    machine.now = 10.0
+    assert machine.feed(ev.TimerFired(timers.HANG)) == [do.SetTimer(timers.HANG, 6.0)]
+    machine.now = 12.0
+    machine.feed(ev.WorkerReturned(1, 0))
+    machine.now = 22.0
+    machine.feed(ev.TimerFired(timers.HANG))
+    machine.feed(ev.StacksTaken(1, -1))
+    assert machine.state.failure is not None
+    assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.HANG)
 
 
 def test_what_an_older_group_says_is_not_acted_on() -> None:

@@ -35,6 +35,12 @@ def test_a_rank_that_has_not_reported_holds_up_all_that_follows() -> None:
     assert ids(log(3, 0, 1, 2), log(0)) == []
 
 
+def test_where_only_rank_0_reports_the_others_hold_up_nothing() -> None:
+    state = Durable(spec=RunSpec(rank_zero_only=True), generation=3, base=10)
+    assert ids(log(2, 0, 1), log(0), state=state) == ["checkpoint_000011", "checkpoint_000012"]
+    assert ids(log(2, 0, 1), log(0)) == []
+
+
 def test_a_rank_that_has_returned_does_not() -> None:
     assert ids(log(2, 1), log(1, returned=True)) == ["checkpoint_000012"]
 
