@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.driver.remote_storage import RemoteStorage
@@ -45,7 +43,7 @@ def record(report: int) -> ev.Committed:
 
 
 def journalled(*events: ev.Event) -> list[tuple[str, dict[str, Any]]]:
-    return [(type(event).__name__, msgspec.to_builtins(event)) for event in events]
+    return [ev.journalled(event) for event in events]
 
 
 def put_file(objects: ObjectStore, report: int) -> None:
@@ -60,7 +58,7 @@ class PastRun:
         objects = location.open(PATIENCE_S)
         journal, _, _ = RemoteJournal.open(objects, "past")
         began = ev.DriverStarted(1, RunSpec(remote=True, num_to_keep=kept))
-        journal.append(journalled(began, ev.GroupStarted(1, 1, None, 0)), 0.0)
+        journal.append(journalled(began, ev.AttemptStarted(1, 1, None, 0)), 0.0)
 
         def add(report: int) -> None:
             put_file(objects, report)

@@ -44,7 +44,7 @@ class StandIn:
         self.line = CountingConnection(driver, world.selector, self._obey)
         self.line.world = world
         self._run = RunConnection(self.line, None)
-        self.node, self.generation, self.ranks, self.reports = "", 0, [], 0
+        self.node, self.attempt_number, self.ranks, self.reports = "", 0, [], 0
         self.stopped_at = 0.0
 
     def say(self, message: Any) -> None:
@@ -56,20 +56,20 @@ class StandIn:
             case wire.Configure():
                 self.node, world.layout = order.node_id, RunLayout(Path(order.run_dir))
                 self.say(wire.NodeReady(self.node, os.getpid(), 1))
-            case wire.StartWorkers(generation=generation, places=places):
-                self.generation, self.ranks, self.reports = generation, [place.rank for place in places], 0
-                world.begins(generation, order.world_size)
+            case wire.StartWorkers(attempt_number=attempt_number, places=places):
+                self.attempt_number, self.ranks, self.reports = attempt_number, [place.rank for place in places], 0
+                world.begins(attempt_number, order.world_size)
                 for rank in self.ranks:
-                    self.say(wire.WorkerStarted(generation, rank, os.getpid(), ""))
-                    self.say(wire.WorkerIsReady(generation, rank))
-            case wire.StopWorkers(generation):
+                    self.say(wire.WorkerStarted(attempt_number, rank, os.getpid(), ""))
+                    self.say(wire.WorkerIsReady(attempt_number, rank))
+            case wire.StopWorkers(attempt_number):
                 if self.ranks:
                     self.stopped_at = time.time()
                 self.ranks = []
-                self.say(wire.WorkersGone(generation))
-            case wire.Seal(generation, ranks, index):
+                self.say(wire.WorkersGone(attempt_number))
+            case wire.Seal(attempt_number, ranks, index):
                 files = {rank: [(f"shard-{rank}", len(CONTENT), world.digest, "")] for rank in ranks}
-                self.say(wire.NodeNews([wire.Sealed(generation, rank, index, files[rank]) for rank in ranks]))
+                self.say(wire.NodeNews([wire.Sealed(attempt_number, rank, index, files[rank]) for rank in ranks]))
             case Durable():
                 world.durable_at.setdefault(order.id, []).append(time.time())
             case wire.Probe():
@@ -83,7 +83,9 @@ class StandIn:
         """All its workers, one after the other, as those of one job do."""
         for rank in self.ranks:
             line = metrics.line(self.reports, time.time(), {"loss": 0.5, "step": self.reports})
-            self._run.report(wire.Reports(self.generation, rank, [Report(self.reports, line, staged)]), len(self.ranks))
+            self._run.report(
+                wire.Reports(self.attempt_number, rank, [Report(self.reports, line, staged)]), len(self.ranks)
+            )
             self._world.reported += 1
         self.reports += 1
 
@@ -91,7 +93,7 @@ class StandIn:
         """What the workers would have saved before that report."""
         assert self._world.layout is not None
         for rank in self.ranks:
-            directory = self._world.layout.shard_dir(self.generation, self.reports, rank)
+            directory = self._world.layout.shard_dir(self.attempt_number, self.reports, rank)
             directory.mkdir(parents=True)
             (directory / f"shard-{rank}").write_bytes(CONTENT)
 
@@ -103,7 +105,7 @@ class World:
         self.digest = digest
         self.layout: RunLayout | None = None
         self.said = self.reported = 0
-        self.generation = self.world_size = 0
+        self.attempt_number = self.world_size = 0
         self.durable_at: dict[str, list[float]] = {}
         self._expected = agents
         self._door = socket.socket(socket.AF_UNIX)
@@ -118,8 +120,8 @@ class World:
                 sock, _ = self._door.accept()
                 self.agents[sock] = StandIn(self, sock)
 
-    def begins(self, generation: int, world_size: int) -> None:
-        self.generation, self.world_size = generation, world_size
+    def begins(self, attempt_number: int, world_size: int) -> None:
+        self.attempt_number, self.world_size = attempt_number, world_size
 
     @property
     def living(self) -> list[StandIn]:
@@ -148,10 +150,10 @@ class World:
             self.pump(time.time() + 0.002)
         return time.time()
 
-    def all_train(self, generation: int) -> bool:
+    def all_train(self, attempt_number: int) -> bool:
         """Whether every rank of the group that is due has been started."""
-        ranks = sum(len(agent.ranks) for agent in self.agents.values() if agent.generation == self.generation)
-        return self.generation >= generation and 0 < ranks == self.world_size
+        ranks = sum(len(agent.ranks) for agent in self.agents.values() if agent.attempt_number == self.attempt_number)
+        return self.attempt_number >= attempt_number and 0 < ranks == self.world_size
 
     def train(self, seconds: float, every_s: float = 1.0, staged: bool = False) -> dict[str, float]:
         """Every worker makes a report each ``every_s``; the agents take turns, so that the load is even."""
@@ -193,8 +195,8 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     world.train(between)
     victim = world.living[agents // 2]
     killed = time.time()
-    victim.say(wire.WorkerHasFailed(victim.generation, victim.ranks[0], None, None, 9, True, False, []))
-    world.await_(lambda: all(not agent.ranks or agent.generation > 1 for agent in world.living), "a stop")
+    victim.say(wire.WorkerHasFailed(victim.attempt_number, victim.ranks[0], None, None, 9, True, False, []))
+    world.await_(lambda: all(not agent.ranks or agent.attempt_number > 1 for agent in world.living), "a stop")
     yield "kill_told_s", max(agent.stopped_at for agent in world.living) - killed
     world.await_(lambda: world.all_train(2), "the second attempt")
     yield "kill_recovered_s", time.time() - killed
@@ -208,9 +210,9 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     world.train(between)
     for agent in world.living:
         for rank in agent.ranks:
-            agent.say(wire.WorkerHasReturned(agent.generation, rank, b"\x80\x04N."))
+            agent.say(wire.WorkerHasReturned(agent.attempt_number, rank, b"\x80\x04N."))
     world.await_(lambda: not world.agents, "the end")
-    yield "attempts", world.generation
+    yield "attempts", world.attempt_number
 
 
 def main() -> None:

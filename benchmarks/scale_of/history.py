@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
@@ -37,10 +35,10 @@ def events(workers: int, nodes: int, stall_s: float, reports: dict[int, list[tup
     per_checkpoint = round(CHECKPOINT_EVERY_S / REPORT_EVERY_S)
     now, base, resume = 0.0, 0, None
     yield now, ev.DriverStarted(1, RunSpec(num_workers=workers, max_failures=-1, num_to_keep=2, lease_s=12.0))
-    for generation, fails in enumerate([*failures, end], start=1):
-        now = max(now, min(fails, now + stall_s)) if generation == 1 else now + stall_s
-        yield now, ev.GroupStarted(generation, workers, resume, base, leased)
-        made = reports.setdefault(generation, [])
+    for attempt_number, fails in enumerate([*failures, end], start=1):
+        now = max(now, min(fails, now + stall_s)) if attempt_number == 1 else now + stall_s
+        yield now, ev.AttemptStarted(attempt_number, workers, resume, base, leased)
+        made = reports.setdefault(attempt_number, [])
         began, index = base, 0
         while now + REPORT_EVERY_S <= fails:
             now += REPORT_EVERY_S
@@ -48,11 +46,11 @@ def events(workers: int, nodes: int, stall_s: float, reports: dict[int, list[tup
             index += 1
             if index % per_checkpoint == 0:
                 base, resume = began + index, f"checkpoint_{began + index:06d}"
-                yield now, ev.Committed(CheckpointRecord(resume, base), generation, index - 1)
+                yield now, ev.Committed(CheckpointRecord(resume, base), attempt_number, index - 1)
         now = max(now, fails)
         if fails < end:
             rank = rng.randrange(workers)
-            yield now, ev.WorkerFailed(generation, rank, Evidence(signal=9), f"node-{rank * nodes // workers:04d}")
+            yield now, ev.WorkerFailed(attempt_number, rank, Evidence(signal=9), f"node-{rank * nodes // workers:04d}")
 
 
 def replay(workers: int, nodes: int, work: Path, stalls: dict[str, float]) -> dict[str, Any]:
@@ -62,13 +60,13 @@ def replay(workers: int, nodes: int, work: Path, stalls: dict[str, float]) -> di
         layout.root.mkdir()
         writer = JournalFile.open(layout, 1)[0]
         for at, event in events(workers, nodes, stall_s, reports):
-            writer.append([(type(event).__name__, msgspec.to_builtins(event))], at, sync=False)
+            writer.append([ev.journalled(event)], at, sync=False)
         writer.close()
         began = time.process_time()
         records = journal.read(layout)[0]
         past = read_past(records)
         found["replay_s"] = time.process_time() - began
-        assert len(past.groups) == INTERRUPTIONS + 1
+        assert len(past.attempts) == INTERRUPTIONS + 1
         found["replay_records"] = len(records)
         found["replay_mb"] = sum(f.stat().st_size for f in layout.root.rglob("*") if f.is_file()) / 1e6
         account = ledger.account(records, reports)

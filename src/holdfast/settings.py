@@ -13,14 +13,14 @@ class Settings:
     prefork: bool = True  # keep a snapshot of the freshly imported script to fork workers from
     start_method: str = "fork"  # how workers start: "fork" from a warm zygote, or "spawn"
     display: str = "auto"  # "auto", "live", "plain" or "off"
-    start_timeout_s: float = 300.0  # a group that is not training by then failed to start
+    start_timeout_s: float = 300.0  # an attempt that is not training by then failed to start
     regroup_timeout_s: float = 10.0  # for the survivors of a lost rank to meet its replacement; 0: all start again
     stopped_grace_s: float = 2.0  # how long a worker may stay stopped (SIGSTOP) before it counts as hung
     missing_report_warning_s: float = 30.0  # a report that some ranks have made and others not: warn after this
     storage_patience_s: float = 600.0  # how long remote storage may not answer before the run ends for it
     scratch_dir: str = ""  # the nodes' files of runs on object stores, in holdfast-<uid>; empty: temporary directory
     staging_limit_gb: float = 0.0  # of what waits for storage, above which reports wait too; 0: half of the free space
-    bad_node_failures: int = 3  # a node on which so many groups failed is left alone for a time; 0: never
+    bad_node_failures: int = 3  # a node on which so many attempts failed is left alone for a time; 0: never
     bad_node_rest_s: float = 600.0
     preemption_grace_s: float = 30.0  # from a SIGTERM to a node's agent until it ends
     node_timeout_s: float = 10.0  # a node that has not answered for so long is lost

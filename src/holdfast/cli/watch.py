@@ -48,7 +48,7 @@ class View:
         return sum(moment.kind == "failure" for moment in self.told)
 
     def as_json(self) -> dict[str, Any]:
-        groups, newest = self.found.past.groups, self.found.past.state.newest
+        attempts, newest = self.found.past.attempts, self.found.past.state.newest
         last = self.told[-1] if self.told else None
         return {
             "time": output.iso_time(self.now),
@@ -56,8 +56,8 @@ class View:
             "reports": self.reports,
             "rate": self.rate,
             "metrics": self.metrics,
-            "attempt": groups[-1].generation if groups else 0,
-            "world_size": groups[-1].world_size if groups else 0,
+            "attempt": attempts[-1].attempt_number if attempts else 0,
+            "world_size": attempts[-1].world_size if attempts else 0,
             "last_checkpoint": newest and newest.id,
             "failures": self.failures,
             "last_event": last and {**last._asdict(), "time": output.iso_time(last.time)},
@@ -152,9 +152,9 @@ def _picture(view: View) -> list[str]:
     found = view.found
     driver = found.driver
     who = f" (process {driver.pid} on {driver.host})" if driver is not None and driver.pid else ""
-    groups, newest = found.past.groups, found.past.state.newest
+    attempts, newest = found.past.attempts, found.past.state.newest
     saved = f"{newest.id}, report {newest.report:,}" if newest else "none yet"
-    attempt = f"{groups[-1].generation}, world size {groups[-1].world_size}" if groups else "none yet"
+    attempt = f"{attempts[-1].attempt_number}, world size {attempts[-1].world_size}" if attempts else "none yet"
     changed = found.last_change
     lines = [
         ("run", f"{found.run.location}"),

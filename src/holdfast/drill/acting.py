@@ -70,9 +70,9 @@ class Director:
         self._facts = {"hang_timeout": ends_hangs, "cannot": ground.cannot}
         self._bases: dict[int, int] = {}
 
-    def group_starts(self, order: wire.StartWorkers) -> None:
-        self._bases[order.generation] = order.base
-        self._stage.note_group(self._run, order.generation, {**self._facts, "base": order.base})
+    def attempt_starts(self, order: wire.StartWorkers) -> None:
+        self._bases[order.attempt_number] = order.base
+        self._stage.note_attempt(self._run, order.attempt_number, {**self._facts, "base": order.base})
 
     def hear(self, node: str, message: wire.Message) -> None:
         fault = self._stage.fault
@@ -81,10 +81,10 @@ class Director:
                 self.hear(node, one)
         if fault is None or not isinstance(message, wire.Reports) or fault.kind.where == "worker":
             return
-        step = self._bases[message.generation] + message.reports[-1].index + 1
+        step = self._bases[message.attempt_number] + message.reports[-1].index + 1
         if fault.point != "report" or message.rank != fault.rank or step < fault.step:
             return
-        if self._stage.strike(step, message.generation):
+        if self._stage.strike(step, message.attempt_number):
             print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
             if fault.name == "driver-kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -121,7 +121,7 @@ class StagedSession:
 
     def send(self, node_id: str, message: wire.Message) -> None:
         if isinstance(message, wire.StartWorkers):
-            self._director.group_starts(message)
+            self._director.attempt_starts(message)
         self._session.send(node_id, message)
 
     def close(self) -> None:

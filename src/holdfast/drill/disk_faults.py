@@ -95,6 +95,6 @@ class _DyingDriver:
             setattr(owner, name, instead)
 
     def _come_to(self, point: str, manifest: Manifest) -> None:
-        if point == self._fault.point and self._stage.strike(manifest.report, manifest.generation):
+        if point == self._fault.point and self._stage.strike(manifest.report, manifest.attempt_number):
             print(f"holdfast drill: {self._fault} strikes", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from holdfast.drill.content import shown
 from holdfast.drill.faults import Fault
-from holdfast.drill.outcome import RunOutcome, SeenGroup
+from holdfast.drill.outcome import RunOutcome, SeenAttempt
 from holdfast.drill.run_comparison import Differences, Point, counterparts, restored
 from holdfast.drill.running import Take
 
@@ -85,8 +85,8 @@ def _of_the_end(seen: Seen) -> Iterator[Finding]:
 def _of_the_restore(seen: Seen) -> Iterator[Finding]:
     differences = seen.differences
     pairs = list(zip(seen.expected, counterparts(seen.expected, seen.found), strict=True))
-    ignored = [group for _, run in pairs for group in restored(run) if not _asked(run, group)]
-    unread = [group for _, run in pairs for group in restored(run) if not _opened(run, group)]
+    ignored = [attempt for _, run in pairs for attempt in restored(run) if not _asked(run, attempt)]
+    unread = [attempt for _, run in pairs for attempt in restored(run) if not _opened(run, attempt)]
     if ignored or (unread and not differences.is_none):
         yield _never_read((ignored or unread)[0], asked=not ignored)
         return
@@ -96,28 +96,28 @@ def _of_the_restore(seen: Seen) -> Iterator[Finding]:
     yield from named or [_unexplained(differences)]
 
 
-def _asked(run: RunOutcome, group: SeenGroup) -> bool:
-    return _is_noted(run, group, "asked")
+def _asked(run: RunOutcome, attempt: SeenAttempt) -> bool:
+    return _is_noted(run, attempt, "asked")
 
 
-def _opened(run: RunOutcome, group: SeenGroup) -> bool:
-    return _is_noted(run, group, "opened")
+def _opened(run: RunOutcome, attempt: SeenAttempt) -> bool:
+    return _is_noted(run, attempt, "opened")
 
 
-def _is_noted(run: RunOutcome, group: SeenGroup, what: str) -> bool:
-    """Whether any rank did so; true if none of the group's reports are in the history, as nothing is known then."""
+def _is_noted(run: RunOutcome, attempt: SeenAttempt, what: str) -> bool:
+    """Whether any rank did so; true if none of the attempt's reports are in the history, as nothing is known then."""
     notes = [note for by_step in run.records.values() for note in by_step.values()]
-    notes = [note for note in notes if note["generation"] == group.generation]
+    notes = [note for note in notes if note["attempt"] == attempt.attempt_number]
     return not notes or any(note[what] for note in notes)
 
 
-def _never_read(group: SeenGroup, asked: bool) -> Finding:
+def _never_read(attempt: SeenAttempt, asked: bool) -> Finding:
     how = "was asked for, but none of its files was opened" if asked else "was never read"
     return Finding(
         "checkpoint-ignored",
         PROBLEM,
         f"an offered checkpoint {how}: after the restore, training began again from nothing, "
-        f"and {group.base} steps of work were lost",
+        f"and {attempt.base} steps of work were lost",
         "call train.get_checkpoint() at the start of the train function, and load what it holds",
     )
 
@@ -222,7 +222,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
             "the fault struck before a checkpoint was durable, so the run began again, and no restore was rehearsed",
             f"give a later step: --fault {seen.fault.name}@step={(seen.struck or {}).get('step', 1) + 5}",
         )
-    if seen.fault.kind.where == "nodes" and all(len(run.groups) <= 1 for run in seen.found):
+    if seen.fault.kind.where == "nodes" and all(len(run.attempts) <= 1 for run in seen.found):
         yield Finding(
             "ended-first",
             ADVICE,
@@ -230,7 +230,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
             f"let it take longer, or give an earlier step: --fault {seen.fault.name}@step=2",
         )
     for run in seen.found:
-        fell = [group for group in run.groups[1:] if group.resumed is None and group.base == 0]
+        fell = [attempt for attempt in run.attempts[1:] if attempt.resumed is None and attempt.base == 0]
         if fell and run.quarantined:
             yield Finding(
                 "from-the-beginning",
@@ -243,7 +243,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
 
 def _restored_nothing(seen: Seen) -> bool:
     """Whether a fault was no test of restoring, though there would have been something to restore."""
-    groups = [group for run in seen.found for group in run.groups[1:]]
+    attempts = [attempt for run in seen.found for attempt in run.attempts[1:]]
     saves = any(run.checkpoint_steps for run in seen.expected)
     set_aside = any(run.quarantined for run in seen.found)
-    return saves and bool(groups) and not set_aside and all(group.resumed is None for group in groups)
+    return saves and bool(attempts) and not set_aside and all(attempt.resumed is None for attempt in attempts)

@@ -137,9 +137,9 @@ def _recoveries(report: DrillReport) -> Iterator[str]:
 
 
 def _walk(run: RunOutcome) -> list[list[Point]]:
-    """The reports of each group of workers, with their seconds since the first of all."""
+    """The reports of each attempt, with their seconds since the first of all."""
     first = min((times[0] for times in run.times.values() if times), default=0.0)
-    made = [(group.base, run.times.get(group.generation, [])) for group in run.groups]
+    made = [(attempt.base, run.times.get(attempt.attempt_number, [])) for attempt in run.attempts]
     return [[(time - first, float(base + n)) for n, time in enumerate(times, 1)] for base, times in made if times]
 
 

@@ -20,8 +20,8 @@ PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
-class SeenGroup:
-    generation: int
+class SeenAttempt:
+    attempt_number: int
     base: int
     world_size: int
     resumed: str | None
@@ -35,9 +35,9 @@ class RunOutcome:
     began: float
     finished: bool
     reason: str
-    groups: list[SeenGroup]
+    attempts: list[SeenAttempt]
     rows: list[dict[str, Any]]  # rank 0's reports in the surviving history
-    times: dict[int, list[float]]  # of rank 0's reports, by generation
+    times: dict[int, list[float]]  # of rank 0's reports, by attempt
     records: dict[int, dict[int, Record]]  # rank -> step -> what was noted, in the surviving history
     checkpoint: Path | None  # the last one
     checkpoint_steps: list[int]  # of all that were ever committed
@@ -49,7 +49,7 @@ class RunOutcome:
 
     @property
     def world_sizes(self) -> list[int]:
-        return [group.world_size for group in self.groups]
+        return [attempt.world_size for attempt in self.attempts]
 
     @property
     def changes_size(self) -> bool:
@@ -58,15 +58,15 @@ class RunOutcome:
 
     @property
     def lost(self) -> int:
-        """How many reports were made that a later group made again."""
-        made = [len(self.times.get(group.generation, ())) for group in self.groups]
-        pairs = zip(self.groups, made, self.groups[1:], strict=False)
-        return sum(max(0, group.base + count - after.base) for group, count, after in pairs)
+        """How many reports were made that a later attempt made again."""
+        made = [len(self.times.get(attempt.attempt_number, ())) for attempt in self.attempts]
+        pairs = zip(self.attempts, made, self.attempts[1:], strict=False)
+        return sum(max(0, attempt.base + count - after.base) for attempt, count, after in pairs)
 
     def next_report(self, struck: dict[str, Any]) -> float | None:
-        """Seconds from the strike to the first report that was made after it, by another group if there is one."""
-        moment, generation = struck["time"], struck["generation"]
-        later = [t for g, times in self.times.items() if g > generation for t in times if t > moment]
+        """Seconds from the strike to the first report that was made after it, by another attempt if there is one."""
+        moment, attempt_number = struck["time"], struck["attempt"]
+        later = [t for g, times in self.times.items() if g > attempt_number for t in times if t > moment]
         found = later or [t for times in self.times.values() for t in times if t > moment]
         return min(found) - moment if found else None
 
@@ -81,42 +81,42 @@ def read(stage: Stage) -> list[RunOutcome]:
 
 def _read_run(stage: Stage, found: Reading) -> RunOutcome:
     past, name = found.past, found.run.location.name
-    groups = [SeenGroup(g.generation, g.base, g.world_size, g.resume) for g in past.groups]
+    attempts = [SeenAttempt(g.attempt_number, g.base, g.world_size, g.resume) for g in past.attempts]
     return RunOutcome(
         name=name,
         began=found.records[0].time,
         finished=past.ended is not None and past.ended.outcome is Ended.FINISHED,
         reason=_reason(past),
-        groups=groups,
+        attempts=attempts,
         rows=found.rows,
-        times={generation: [report["time"] for report in made] for generation, made in found.reports.items()},
-        records=_surviving(stage, name, groups),
+        times={attempt_number: [report["time"] for report in made] for attempt_number, made in found.reports.items()},
+        records=_surviving(stage, name, attempts),
         checkpoint=stage.storage_dir / name / "checkpoints" / found.manifests[-1].id if found.manifests else None,
         checkpoint_steps=sorted({r.body["record"]["report"] for r in found.records if r.kind == "Committed"}),
         quarantined=sorted(past.state.damaged),
         history=attempt_history(found.records),
         ledger=found.ledger,
         identity=past.identity or {},
-        cannot=stage.group(name, groups[0].generation)["cannot"] if groups else {},
+        cannot=stage.attempt(name, attempts[0].attempt_number)["cannot"] if attempts else {},
     )
 
 
 def _reason(past: Past) -> str:
     if past.ended is not None:
         return past.ended.reason
-    return "its last driver was killed" if past.groups else "it never began"
+    return "its last driver was killed" if past.attempts else "it never began"
 
 
-def _surviving(stage: Stage, run: str, groups: list[SeenGroup]) -> dict[int, dict[int, Record]]:
-    """Each group's notes, cut where the next one started from."""
+def _surviving(stage: Stage, run: str, attempts: list[SeenAttempt]) -> dict[int, dict[int, Record]]:
+    """Each attempt's notes, cut where the next one started from."""
     notes: dict[int, dict[int, Record]] = {}
-    for group in groups:
+    for attempt in attempts:
         for by_step in notes.values():
-            for step in [step for step in by_step if step > group.base]:
+            for step in [step for step in by_step if step > attempt.base]:
                 del by_step[step]
-        for rank in range(group.world_size):
-            for record in _read_records(stage.record_file(run, group.generation, rank)):
-                notes.setdefault(rank, {})[record["step"]] = record | {"generation": group.generation}
+        for rank in range(attempt.world_size):
+            for record in _read_records(stage.record_file(run, attempt.attempt_number, rank)):
+                notes.setdefault(rank, {})[record["step"]] = record | {"attempt": attempt.attempt_number}
     return notes
 
 

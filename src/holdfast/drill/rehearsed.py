@@ -37,8 +37,8 @@ class Rehearsed:
 class RehearsedSession:
     def __init__(self, stage: Stage, session: Session) -> None:
         self._stage, self._session = stage, session
-        group = stage.group(session.run_name, session.generation)
-        self._base, self._has_hang_timeout = int(group["base"]), bool(group["hang_timeout"])
+        attempt = stage.attempt(session.run_name, session.attempt_number)
+        self._base, self._has_hang_timeout = int(attempt["base"]), bool(attempt["hang_timeout"])
         self._watch = Watch()
         self._asked = False
         self._opened = False
@@ -46,7 +46,7 @@ class RehearsedSession:
 
     def begin(self) -> None:
         session = self._session
-        path = self._stage.record_file(session.run_name, session.generation, session.rank)
+        path = self._stage.record_file(session.run_name, session.attempt_number, session.rank)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "a", buffering=1)
         self._watch.install()
@@ -113,6 +113,6 @@ class RehearsedSession:
         newest = session._newest
         if fault.name == "corruption" and (newest is None or not newest.directory):
             return  # at the first report for which there is one
-        if self._stage.strike(self._step, session.generation):
+        if self._stage.strike(self._step, session.attempt_number):
             print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
             strikes.strike(fault, self._stage, newest.directory if newest else "", self._has_hang_timeout)

@@ -1,6 +1,6 @@
 """A run under a fault, compared with the undisturbed one. What differs is said with the step where it begins.
 
-A step's notes are those of the group that the history has for it; so each of the two runs has one note for each rank
+A step's notes are those of the attempt that the history has for it; so each of the two runs has one note for each rank
 and step, and with equal world sizes they must be equal. What differs between two undisturbed runs too is noise.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.drill import content
 from holdfast.drill.content import Difference
-from holdfast.drill.outcome import Record, RunOutcome, SeenGroup
+from holdfast.drill.outcome import Record, RunOutcome, SeenAttempt
 
 
 class Point(NamedTuple):
@@ -117,10 +117,10 @@ def noise_before(expected: RunOutcome, found: RunOutcome) -> Differences | None:
 
     Where checkpoints and batches were the same up to there, the script repeats itself, and later differences count.
     """
-    if not found.groups or set(found.world_sizes) != set(expected.world_sizes):
+    if not found.attempts or set(found.world_sizes) != set(expected.world_sizes):
         return None
-    first = found.groups[0].generation
-    notes = [note for note in _notes(expected, found) if note[3]["generation"] == first]
+    first = found.attempts[0].attempt_number
+    notes = [note for note in _notes(expected, found) if note[3]["attempt"] == first]
     saved = [note for note in notes if note[2]["files"]]
     if not saved or any(before[what] != after[what] for _, _, before, after in notes for what in ("files", "batches")):
         return None
@@ -163,6 +163,6 @@ def _is_drawn_from(run: RunOutcome, rank: int, name: str) -> bool:
     return len({record["random"].get(name) for record in run.records[rank].values()}) > 1
 
 
-def restored(run: RunOutcome) -> Iterable[SeenGroup]:
-    """The groups that were offered a checkpoint."""
-    return (group for group in run.groups if group.resumed is not None)
+def restored(run: RunOutcome) -> Iterable[SeenAttempt]:
+    """The attempts that were offered a checkpoint."""
+    return (attempt for attempt in run.attempts if attempt.resumed is not None)

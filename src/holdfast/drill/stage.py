@@ -45,7 +45,7 @@ class Stage:
     @classmethod
     def build(cls, directory: Path, fault: Fault | None) -> Stage:
         stage = cls(directory)
-        for path in (directory, stage.storage_dir, stage.records_dir, stage.groups_dir, stage.temporary_dir):
+        for path in (directory, stage.storage_dir, stage.records_dir, stage.attempts_dir, stage.temporary_dir):
             path.mkdir(parents=True)
         (directory / "stage.json").write_bytes(msgspec.json.encode(_Script(fault)))
         return stage
@@ -68,8 +68,8 @@ class Stage:
         return self.directory / "records"
 
     @property
-    def groups_dir(self) -> Path:
-        return self.directory / "groups"
+    def attempts_dir(self) -> Path:
+        return self.directory / "attempts"
 
     @property
     def temporary_dir(self) -> Path:
@@ -88,14 +88,14 @@ class Stage:
             return FarLocation.at(self.storage_dir, self.directory)
         return Location.parse("(drill", self.storage_dir)
 
-    def strike(self, step: int, generation: int) -> bool:
+    def strike(self, step: int, attempt_number: int) -> bool:
         """Whether the fault strikes now: the first time that anybody asks."""
         try:
             fd = os.open(self._strike_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
         except FileExistsError:
             return False
         with open(fd, "w") as file:
-            json.dump({"time": time.time(), "step": step, "generation": generation}, file)
+            json.dump({"time": time.time(), "step": step, "attempt": attempt_number}, file)
         return True
 
     @property
@@ -167,23 +167,23 @@ class Stage:
         half.write_text(text)
         half.rename(self.directory / name)
 
-    def note_group(self, run: str, generation: int, facts: dict[str, Any]) -> None:
-        """Called before the group's processes start."""
-        self._group_file(run, generation).write_text(json.dumps(facts))
+    def note_attempt(self, run: str, attempt_number: int, facts: dict[str, Any]) -> None:
+        """Called before the attempt's processes start."""
+        self._attempt_file(run, attempt_number).write_text(json.dumps(facts))
 
-    def group(self, run: str, generation: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._group_file(run, generation).read_text())
+    def attempt(self, run: str, attempt_number: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._attempt_file(run, attempt_number).read_text())
         return found
 
-    def _group_file(self, run: str, generation: int) -> Path:
-        return self.groups_dir / f"{run}-{generation}.json"
+    def _attempt_file(self, run: str, attempt_number: int) -> Path:
+        return self.attempts_dir / f"{run}-{attempt_number}.json"
 
-    def record_file(self, run: str, generation: int, rank: int) -> Path:
-        return self.records_dir / run / f"{generation:04d}-{rank}.jsonl"
+    def record_file(self, run: str, attempt_number: int, rank: int) -> Path:
+        return self.records_dir / run / f"{attempt_number:04d}-{rank}.jsonl"
 
-    def note_memory_group(self, group: Path) -> None:
+    def note_memory_group(self, attempt: Path) -> None:
         """A control group that a worker made for itself, and that somebody has to remove."""
-        (self.directory / "memory-group").write_text(str(group))
+        (self.directory / "memory-group").write_text(str(attempt))
 
     def remove_memory_group(self) -> None:
         note = self.directory / "memory-group"

@@ -40,20 +40,20 @@ def evidence_of(message: WorkerHasFailed) -> Evidence:
 
 @dataclass
 class Accounts:
-    """The failures of the current group, in the order in which they were seen."""
+    """The failures of the current attempt, in the order in which they were seen."""
 
-    log_address: Callable[[int, int], str]  # of a generation and a rank
-    generation: int = 0
+    log_address: Callable[[int, int], str]  # of an attempt and a rank
+    attempt_number: int = 0
 
     def __post_init__(self) -> None:
         self._seen: dict[int, tuple[Exception, str]] = {}
 
-    def begin(self, generation: int) -> None:
-        self.generation = generation
+    def begin(self, attempt_number: int) -> None:
+        self.attempt_number = attempt_number
         self._seen = {}
 
     def add(self, message: WorkerHasFailed) -> None:
-        if message.generation == self.generation and message.rank not in self._seen:
+        if message.attempt_number == self.attempt_number and message.rank not in self._seen:
             self._seen[message.rank] = (self._exception(message), self._detail(message))
 
     def exceptions(self) -> dict[int, Exception]:
@@ -71,7 +71,7 @@ class Accounts:
         return WorkerDiedError(describe(message.rank, evidence_of(message)))
 
     def _detail(self, message: WorkerHasFailed) -> str:
-        log = self.log_address(message.generation, message.rank)
+        log = self.log_address(message.attempt_number, message.rank)
         if message.raised is not None:
             return f"{message.raised.traceback.rstrip()}\n(its whole output: {log})"
         lines = [f"  {line}" for line in message.last_lines[-_SHOWN_LINES:]]
@@ -98,7 +98,7 @@ class Accounts:
 
 def _preemption_error(failure: Failure, notice: Notice | None, remedy: str) -> PreemptionError:
     info = PreemptionInfo(notice.deadline_ms, dict(notice.nodes)) if notice else PreemptionInfo(None, {})
-    error = PreemptionError(info, drain_timed_out=failure.rank >= 0)  # else the whole group had handed over
+    error = PreemptionError(info, drain_timed_out=failure.rank >= 0)  # else the whole attempt had handed over
     error.remedy = f"{failure.text} [{failure.kind.value}]\n{remedy}"
     return error
 

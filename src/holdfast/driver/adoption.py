@@ -70,7 +70,7 @@ class Adoption:
             except CheckpointDamagedError:
                 continue  # half written: it was never whole
             if manifest.id in stored:
-                self._shards.note_durable(manifest.generation, manifest.index, manifest.id)
+                self._shards.note_durable(manifest.attempt_number, manifest.index, manifest.id)
             elif self._is_wanted(manifest):
                 self._bring(manifest, {node})
             else:
@@ -79,11 +79,11 @@ class Adoption:
         self._finish_if_idle()
 
     def _is_wanted(self, manifest: Manifest) -> bool:
-        record, where = CheckpointRecord(manifest.id, manifest.report), (manifest.generation, manifest.index)
+        record, where = CheckpointRecord(manifest.id, manifest.report), (manifest.attempt_number, manifest.index)
         return is_adoptable(self._state, record, where, self._past.given_up, self._past.valid_until)
 
     def _bring(self, manifest: Manifest, nodes: set[str]) -> _Left:
-        left = self._open.setdefault((manifest.generation, manifest.index), _Left(manifest))
+        left = self._open.setdefault((manifest.attempt_number, manifest.index), _Left(manifest))
         left.uploading |= nodes
         left.lacks = ()
         for node in sorted(nodes):
@@ -103,9 +103,9 @@ class Adoption:
             self._finish_if_idle()
         return known
 
-    def uploaded(self, node: str, generation: int, index: int, error: str) -> bool:
+    def uploaded(self, node: str, attempt_number: int, index: int, error: str) -> bool:
         """Whether it was one of these."""
-        left = self._open.get((generation, index))
+        left = self._open.get((attempt_number, index))
         if left is None:
             return False
         if error:
@@ -145,19 +145,19 @@ class Adoption:
 
     def _look(self, left: _Left) -> None:
         left.is_looked_at, left.is_looked_at_too_early = True, False
-        of_last_attempt = left.manifest.generation == self._state.generation
+        of_last_attempt = left.manifest.attempt_number == self._state.attempt_number
         reports = self._late.reports if of_last_attempt else []
         self._emit(Adopt(left.manifest, reports))
 
     def take_committed(self, event: ev.Committed, manifest: Manifest) -> None:
-        del self._open[manifest.generation, manifest.index]
+        del self._open[manifest.attempt_number, manifest.index]
         self._done.append(event)
         self._adopted.append(manifest)
-        self._shards.note_durable(manifest.generation, manifest.index, manifest.id)
+        self._shards.note_durable(manifest.attempt_number, manifest.index, manifest.id)
         self._finish_if_idle()
 
     def take_lacking(self, manifest: Manifest, paths: Sequence[str]) -> None:
-        left = self._open[manifest.generation, manifest.index]
+        left = self._open[manifest.attempt_number, manifest.index]
         left.is_looked_at = False
         if left.uploading:
             return
@@ -167,7 +167,7 @@ class Adoption:
         left.lacks = paths
         if left.lost:
             self._warn(f"{left.name} is given up: {left.lost}")
-            del self._open[manifest.generation, manifest.index]
+            del self._open[manifest.attempt_number, manifest.index]
             self._shards.forget(manifest)
         self._finish_if_idle()
 

@@ -20,14 +20,14 @@ class Attempts:
     def __init__(self, nodes: NodeRegistry, outbox: Outbox, site: Site) -> None:
         self._nodes, self._outbox, self._site = nodes, outbox, site
         self._waiting: do.StartAttempt | None = None  # for a node
-        self._homes: dict[int, dict[int, str]] = {}  # generation -> rank -> node
+        self._homes: dict[int, dict[int, str]] = {}  # attempt -> rank -> node
         self._started: do.StartAttempt | None = None  # the last one
         self._places: dict[int, Place] = {}  # of its ranks
         self._busy: set[str] = set()  # nodes on which processes of the last one may live
         self.is_being_read = False  # the logs of its ranks are: it is not gone before that
 
     @property
-    def generation(self) -> int:
+    def attempt_number(self) -> int:
         """Of the last one that was started."""
         return max(self._homes, default=0)
 
@@ -43,60 +43,60 @@ class Attempts:
             self._waiting = None if self._site.grows else command
             return not self._site.grows
         self._waiting = None
-        self._homes[command.generation] = {place.rank: node for node, places in placed.items() for place in places}
+        self._homes[command.attempt_number] = {place.rank: node for node, places in placed.items() for place in places}
         self._started, self._busy = command, set(placed)
         self._places = {place.rank: place for places in placed.values() for place in places}
         for node, places in placed.items():
-            what = (command.generation, command.world_size, command.base, command.resume, places)
+            what = (command.attempt_number, command.world_size, command.base, command.resume, places)
             start = wire.StartWorkers(*what, self._nodes.address(node), 0, command.snapshot, taken_by)
             self._outbox.send(node, start)
         return True
 
-    def replace(self, generation: int, rank: int, number: int) -> None:
+    def replace(self, attempt_number: int, rank: int, number: int) -> None:
         """Start another process in the place of a rank, where the lost one was."""
-        command, node = self._started, self.node_of(generation, rank)
-        if command is None or command.generation != generation or node not in self._nodes.ids:
+        command, node = self._started, self.node_of(attempt_number, rank)
+        if command is None or command.attempt_number != attempt_number or node not in self._nodes.ids:
             return  # the node's loss is heard next
         self._busy.add(node)
-        what = (generation, command.world_size, command.base, command.resume, [self._places[rank]])
+        what = (attempt_number, command.world_size, command.base, command.resume, [self._places[rank]])
         self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
 
     def node_ready(self) -> None:
         if self._waiting is not None:
             self.start(self._waiting)
 
-    def stop(self, generation: int, graceful: bool) -> bool:
+    def stop(self, attempt_number: int, graceful: bool) -> bool:
         """True if no node has heard of it yet, and so none will."""
-        if self._waiting is not None or generation not in self._homes:
+        if self._waiting is not None or attempt_number not in self._homes:
             self._waiting = None
             return True
         for node in sorted(self._busy):
-            self._outbox.send(node, wire.StopWorkers(generation, graceful))
+            self._outbox.send(node, wire.StopWorkers(attempt_number, graceful))
         return not self._busy and not self.is_being_read
 
     def node_lost(self, node: str) -> list[int]:
         """The ranks of the last attempt that were on it."""
         self._busy.discard(node)
-        return [rank for rank, home in self._homes.get(self.generation, {}).items() if home == node]
+        return [rank for rank, home in self._homes.get(self.attempt_number, {}).items() if home == node]
 
-    def take_gone(self, node: str, generation: int) -> bool:
+    def take_gone(self, node: str, attempt_number: int) -> bool:
         """A node has no process of the attempt any more; whether that was the last one."""
-        if generation != self.generation:
+        if attempt_number != self.attempt_number:
             return False
         self._busy.discard(node)
         return not self._busy and not self.is_being_read
 
-    def is_well_placed(self, generation: int) -> bool:
+    def is_well_placed(self, attempt_number: int) -> bool:
         """Whether it has only nodes that the next one would be on, too."""
-        return set(self._homes.get(generation, {}).values()) <= set(self._nodes.usable())
+        return set(self._homes.get(attempt_number, {}).values()) <= set(self._nodes.usable())
 
-    def node_of(self, generation: int, rank: int) -> str:
-        return self._homes.get(generation, {}).get(rank, "")
+    def node_of(self, attempt_number: int, rank: int) -> str:
+        return self._homes.get(attempt_number, {}).get(rank, "")
 
-    def ranks_on(self, generation: int, nodes: Iterable[str]) -> dict[str, list[int]]:
-        homes = self._homes.get(generation, {})
+    def ranks_on(self, attempt_number: int, nodes: Iterable[str]) -> dict[str, list[int]]:
+        homes = self._homes.get(attempt_number, {})
         return {node: sorted(rank for rank, home in homes.items() if home == node) for node in nodes}
 
-    def report_log(self, generation: int, rank: int) -> Path | None:
+    def report_log(self, attempt_number: int, rank: int) -> Path | None:
         """Where the rank logs its reports, if this machine has that."""
-        return self._site.report_log(generation, rank, self.node_of(generation, rank))
+        return self._site.report_log(attempt_number, rank, self.node_of(attempt_number, rank))

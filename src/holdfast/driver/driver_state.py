@@ -40,7 +40,7 @@ class DriverState:
         self.effects: list[Effect] = []  # of the inputs that are being handled
         self.queue: deque[ev.Event] = deque()  # what the machine has to step next
         self.timers: dict[Timer | str, float] = {}  # when they are due, by the monotonic clock
-        self.arguments: dict[tuple[int, int], Any] = {}  # of validations, by (generation, index)
+        self.arguments: dict[tuple[int, int], Any] = {}  # of validations, by (attempt, index)
         self.returned: dict[int, bytes] = {}
         self.stacks = AttemptStacks()
         layout, emit = RunLayout(site.run_dir), self.emit

@@ -57,7 +57,7 @@ class Journal(Effect, frozen=True):
 
 
 class WriteReports(Effect, frozen=True):
-    generation: int
+    attempt_number: int
     rank: int
     lines: bytes
 
@@ -65,14 +65,14 @@ class WriteReports(Effect, frozen=True):
 class ReadLogs(Effect, frozen=True):
     """Read what these ranks logged; answer ``LogsRead`` before any other input."""
 
-    generation: int
+    attempt_number: int
     paths: Mapping[int, Path]  # by rank
 
 
 class WriteStacks(Effect, frozen=True):
-    """Write down what the ranks of a hung group are doing, and show it in brief."""
+    """Write down what the ranks of a hung attempt are doing, and show it in brief."""
 
-    generation: int
+    attempt_number: int
     text: str
     summary: Sequence[str]
 
@@ -109,7 +109,7 @@ class Quarantine(Effect, frozen=True):
 class DiscardStaged(Effect, frozen=True):
     """Remove what ranks staged for a report on the disk of the run."""
 
-    generation: int
+    attempt_number: int
     index: int
     world_size: int
 
@@ -186,7 +186,7 @@ class ShowOutput(Effect, frozen=True):
 
 
 class ShowAttempt(Effect, frozen=True):
-    generation: int
+    attempt_number: int
     world_size: int
 
 
@@ -214,7 +214,7 @@ class Journalled(NamedTuple):
 
 
 class LogsRead(NamedTuple):
-    generation: int
+    attempt_number: int
     logs: Mapping[int, RankReports]
 
 

@@ -63,8 +63,8 @@ class Executor:
 
     def show_workers(self, state: RunState) -> None:
         """As they are now, if that is not what was shown last: once for all that was acted on together."""
-        if state.attempt is not None and (state.generation, state.ranks.statuses) != self._shown:
-            self._shown = state.generation, state.ranks.statuses
+        if state.attempt is not None and (state.attempt_number, state.ranks.statuses) != self._shown:
+            self._shown = state.attempt_number, state.ranks.statuses
             self._display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})
 
     # Nodes
@@ -85,15 +85,15 @@ class Executor:
     def _write_reports(self, effect: fx.WriteReports) -> None:
         if self._writer is None:
             self._writer = MetricsWriter(self._storage.home)
-        self._writer.append(effect.generation, effect.rank, effect.lines)
+        self._writer.append(effect.attempt_number, effect.rank, effect.lines)
 
     def _read_logs(self, effect: fx.ReadLogs) -> None:
         report_log.await_writers(effect.paths.values(), _WRITERS_END_WITHIN_S)
         read = {rank: report_log.parse(report_log.read(path, any_boot=True)) for rank, path in effect.paths.items()}
-        self.answers.append(fx.LogsRead(effect.generation, read))
+        self.answers.append(fx.LogsRead(effect.attempt_number, read))
 
     def _write_stacks(self, effect: fx.WriteStacks) -> None:
-        path = self._storage.home.stacks_file(effect.generation)
+        path = self._storage.home.stacks_file(effect.attempt_number)
         with contextlib.suppress(OSError):  # they are shown all the same
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(effect.text)
@@ -121,7 +121,7 @@ class Executor:
         self._storage.verify(effect.id, lambda line: self.answers.append(fx.ManifestFound(effect.id, line)))
 
     def _discard(self, effect: fx.DiscardStaged) -> None:
-        self._storage.discard(effect.generation, effect.index, effect.world_size)
+        self._storage.discard(effect.attempt_number, effect.index, effect.world_size)
 
     def _collect(self, effect: fx.Collect) -> None:
         self._storage.collect(effect.keep)
@@ -161,7 +161,7 @@ class Executor:
         name, lost = cloudpickle.loads(asked.request.body)
         try:
             assert self._plan.shards is not None
-            shard = self._plan.shards.shard(name, asked.generation, asked.rank, effect.nodes, lost)
+            shard = self._plan.shards.shard(name, asked.attempt_number, asked.rank, effect.nodes, lost)
         except Exception as error:
             text = f"dataset {name!r} cannot be split: {type(error).__name__}: {message_of(error)}"
             self.answers.append(fx.Answered(asked, b"", text))
@@ -211,7 +211,7 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[Executor, Any], None]] = {
     fx.CallBack: Executor._call_back,
     fx.ShowProgress: Executor._show_progress,
     fx.ShowOutput: Executor._show_output,
-    fx.ShowAttempt: lambda executor, effect: executor._display.group(effect.generation, effect.world_size),
+    fx.ShowAttempt: lambda executor, effect: executor._display.attempt(effect.attempt_number, effect.world_size),
     fx.ShowBackoff: Executor._show_backoff,
     fx.Warn: lambda executor, effect: executor.warn(effect.text),
 }

@@ -20,26 +20,28 @@ class HandoverNotices:
         self.notice: Notice | None = None  # the last one
         self._number = 0
         self._reports: dict[int, int] = {}  # that each rank had made when it heard of it
-        self._generation = 0  # whose end is open; else 0
+        self._attempt_number = 0  # whose end is open; else 0
 
     def ask(self, command: do.AskHandover, wall: float) -> None:
-        self._reports, self._number, self._generation = {}, command.number, command.generation
+        self._reports, self._number, self._attempt_number = {}, command.number, command.attempt_number
         deadline_ms = None if command.deadline_s is None else int((wall + command.deadline_s) * 1000)
         nodes = command.nodes if command.reason is HandoverReason.PREEMPTION else ()
         if command.reason is HandoverReason.STOP:
             nodes = tuple(self._nodes.ids)
-        self.notice = Notice(command.generation, deadline_ms, self._attempts.ranks_on(command.generation, nodes))
+        self.notice = Notice(
+            command.attempt_number, deadline_ms, self._attempts.ranks_on(command.attempt_number, nodes)
+        )
         self._outbox.tell(self.notice)
 
     def take_noticed(self, message: wire.WorkerNoticed, state: RunState) -> None:
-        if message.generation == self._generation == state.generation:
+        if message.attempt_number == self._attempt_number == state.attempt_number:
             self._reports[message.rank] = message.reports
 
     def settle(self, state: RunState) -> ev.HandoverSet | None:
         """Fix the point as soon as all ranks know."""
-        index = handover_point(state, self._reports) if self._generation == state.generation else None
+        index = handover_point(state, self._reports) if self._attempt_number == state.attempt_number else None
         if index is None:
             return None
-        self._generation = 0
-        self._outbox.tell(HandoverAt(state.generation, index))
-        return ev.HandoverSet(state.generation, index, self._number)
+        self._attempt_number = 0
+        self._outbox.tell(HandoverAt(state.attempt_number, index))
+        return ev.HandoverSet(state.attempt_number, index, self._number)

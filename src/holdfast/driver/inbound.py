@@ -29,7 +29,7 @@ class Inbound:
         """``work_off`` steps all that has been heard so far."""
         self._known, self._startup, self._work_off = known, startup, work_off
         self.has_uploaded = False  # since this was last looked at
-        self._unheard: set[tuple[int, int]] = set()  # (generation, rank) of ranks whose node was lost
+        self._unheard: set[tuple[int, int]] = set()  # (attempt, rank) of ranks whose node was lost
 
     def hear(self, node: str, message: wire.Message) -> None:
         known = self._known
@@ -43,26 +43,26 @@ class Inbound:
                         self._hear_sealed(one)
             case wire.Sealed():
                 self._hear_sealed(message)
-            case wire.WorkerIsArmed(generation, rank):
-                known.queue.append(ev.WorkerArmed(generation, rank))
-            case wire.WorkerIsReady(generation, rank):
-                known.queue.append(ev.WorkerReady(generation, rank))
-            case wire.WorkerHasReturned(generation, rank, body):
+            case wire.WorkerIsArmed(attempt_number, rank):
+                known.queue.append(ev.WorkerArmed(attempt_number, rank))
+            case wire.WorkerIsReady(attempt_number, rank):
+                known.queue.append(ev.WorkerReady(attempt_number, rank))
+            case wire.WorkerHasReturned(attempt_number, rank, body):
                 known.returned[rank] = body
-                if generation == known.run.generation:
+                if attempt_number == known.run.attempt_number:
                     known.book.returned(rank)
-                known.queue.append(ev.WorkerReturned(generation, rank))
+                known.queue.append(ev.WorkerReturned(attempt_number, rank))
             case wire.WorkerHasFailed():
                 self._work_off()  # the reports before it tell where it failed
                 known.accounts.add(message)
-                self._worker_failed(message.generation, message.rank, evidence_of(message))
-            case wire.WorkerIsStopped(generation, rank, stopped):
-                known.queue.append(ev.WorkerStopped(generation, rank, stopped))
-            case wire.WorkersGone(generation):
-                if self._may_be_replaced(generation):
-                    pass  # its successors are on their way; when the group ends, the node says it again
-                elif known.attempts.take_gone(node, generation):
-                    self._hear_attempt_end(generation)
+                self._worker_failed(message.attempt_number, message.rank, evidence_of(message))
+            case wire.WorkerIsStopped(attempt_number, rank, stopped):
+                known.queue.append(ev.WorkerStopped(attempt_number, rank, stopped))
+            case wire.WorkersGone(attempt_number):
+                if self._may_be_replaced(attempt_number):
+                    pass  # its successors are on their way; when the attempt ends, the node says it again
+                elif known.attempts.take_gone(node, attempt_number):
+                    self._hear_attempt_end(attempt_number)
             case wire.WorkerNoticed():
                 known.handover.take_noticed(message, known.run)
                 known.queue.extend(filter(None, [known.handover.settle(known.run)]))
@@ -92,10 +92,10 @@ class Inbound:
             case wire.NodeJoining() | wire.NodeReady() | wire.NodeSeats() | wire.NodeDraining() | wire.NodeLost():
                 self._hear_of_node(message)
 
-    def _may_be_replaced(self, generation: int) -> bool:
-        """Whether processes of the group may follow those that a node has no more."""
+    def _may_be_replaced(self, attempt_number: int) -> bool:
+        """Whether processes of the attempt may follow those that a node has no more."""
         run = self._known.run
-        return generation == run.generation and run.attempt_lives and any(rank.armed for rank in run.ranks)
+        return attempt_number == run.attempt_number and run.attempt_lives and any(rank.armed for rank in run.ranks)
 
     def _hear_of_node(
         self, message: wire.NodeJoining | wire.NodeReady | wire.NodeSeats | wire.NodeDraining | wire.NodeLost
@@ -114,7 +114,7 @@ class Inbound:
             case wire.NodeDraining(_, deadline_s):
                 nodes.drain(node)
                 known.warn(f"{node} will be taken away in {deadline_s:.0f} s")
-                ranks = tuple(known.attempts.ranks_on(known.run.generation, [node])[node])
+                ranks = tuple(known.attempts.ranks_on(known.run.attempt_number, [node])[node])
                 known.queue.append(ev.NodeDrains(node, deadline_s, ranks))
             case wire.NodeLost():
                 self._node_lost(node)
@@ -147,29 +147,29 @@ class Inbound:
         staged: dict[tuple[int, int], list[int]] = {}  # by report, the ranks whose files are to be sealed
         for reports in of_ranks:
             self._hear_rank(reports, staged)
-        for (generation, index), ranks in staged.items():
-            self._known.shards.seal(node, generation, ranks, index)
+        for (attempt_number, index), ranks in staged.items():
+            self._known.shards.seal(node, attempt_number, ranks, index)
 
     def _hear_rank(self, message: wire.Reports, staged: dict[tuple[int, int], list[int]]) -> None:
         known = self._known
         newest = known.book.add(message)
-        generation, rank = message.generation, message.rank
+        attempt_number, rank = message.attempt_number, message.rank
         for report in message.reports:
             if report.staged:
                 arguments = values.decode(report.validation) if report.validation else None
                 validate = arguments is not None and known.plan.validation is not None
                 if validate:
-                    known.arguments[generation, report.index] = arguments
-                where = (generation, rank, report.index)
+                    known.arguments[attempt_number, report.index] = arguments
+                where = (attempt_number, rank, report.index)
                 known.queue.append(ev.ShardStaged(*where, report.name, validate, report.urgent))
                 if report.elsewhere:
                     self._hear_sealed(wire.Sealed(*where, report.elsewhere))
                 else:
-                    staged.setdefault((generation, report.index), []).append(rank)
+                    staged.setdefault((attempt_number, report.index), []).append(rank)
         last = message.reports[-1]
         if not last.staged:
-            known.queue.append(ev.Progressed(generation, rank, last.index + 1))
-        if newest is not None and generation == known.run.generation:
+            known.queue.append(ev.Progressed(attempt_number, rank, last.index + 1))
+        if newest is not None and attempt_number == known.run.attempt_number:
             known.effects.append(ShowProgress(known.run.base + last.index + 1, newest))
 
     def _hear_sealed(self, message: wire.Sealed) -> None:
@@ -177,7 +177,7 @@ class Inbound:
         known.shards.take_sealed(message)
         if self._startup.sealed(message):
             return
-        where = (message.generation, message.rank, message.index)
+        where = (message.attempt_number, message.rank, message.index)
         known.queue.append(ev.ShardFailed(*where, message.error) if message.error else ev.ShardSealed(*where))
 
     def _hear_storage(self, node: str, message: wire.Uploaded | wire.Fetched | wire.StagedLost) -> None:
@@ -186,16 +186,16 @@ class Inbound:
             case wire.StagedLost(id, why):
                 if not self._startup.staged_lost(node, id, why):
                     known.queue.append(ev.StagedLost(id, why))
-            case wire.Uploaded(generation, index, ranks, error):
+            case wire.Uploaded(attempt_number, index, ranks, error):
                 known.shards.take_uploaded(node, message)
-                if self._startup.uploaded(node, generation, index, error):
+                if self._startup.uploaded(node, attempt_number, index, error):
                     pass
                 elif error:
                     # Else it was given up meanwhile, with a node that had another part of it.
-                    if any((p.generation, p.index) == (generation, index) for p in known.run.unsaved):
-                        known.queue.append(ev.UploadFailed(generation, index, error))
+                    if any((p.attempt_number, p.index) == (attempt_number, index) for p in known.run.unsaved):
+                        known.queue.append(ev.UploadFailed(attempt_number, index, error))
                 else:
-                    known.queue.extend(ev.ShardUploaded(generation, rank, index) for rank in ranks)
+                    known.queue.extend(ev.ShardUploaded(attempt_number, rank, index) for rank in ranks)
                     self.has_uploaded = True
             case wire.Fetched():
                 known.queue.extend(filter(None, [known.verification.take_fetched(node, message)]))
@@ -219,12 +219,12 @@ class Inbound:
         score = score_of(metrics, known.plan.score_attribute)
         known.queue.append(ev.Validated(message.task, ValidationStatus.DONE, score, metrics))
 
-    def _worker_failed(self, generation: int, rank: int, evidence: Evidence) -> None:
+    def _worker_failed(self, attempt_number: int, rank: int, evidence: Evidence) -> None:
         known = self._known
-        node = known.attempts.node_of(generation, rank)
-        ranks = known.run.ranks if generation == known.run.generation else ()
+        node = known.attempts.node_of(attempt_number, rank)
+        ranks = known.run.ranks if attempt_number == known.run.attempt_number else ()
         at = known.run.base + ranks[rank].reports if rank < len(ranks) else -1
-        known.queue.append(ev.WorkerFailed(generation, rank, evidence, node, at))
+        known.queue.append(ev.WorkerFailed(attempt_number, rank, evidence, node, at))
 
     def _node_lost(self, node: str) -> None:
         """Its processes are gone with it."""
@@ -235,47 +235,49 @@ class Inbound:
         known.peers.lost(node)
         ranks, left_with = known.attempts.node_lost(node), known.outbox.node_lost(node)
         self._startup.node_lost(node)
-        generation = known.attempts.generation
+        attempt_number = known.attempts.attempt_number
         if ranks and known.run.minds_lost_nodes:
-            self._worker_failed(generation, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
-        self._tell_of_room()  # before the next group is decided
+            self._worker_failed(attempt_number, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
+        self._tell_of_room()  # before the next attempt is decided
         known.queue.extend(known.snapshots.node_lost(node, known.run))
-        self._unheard |= {(generation, rank) for rank in ranks}
-        if ranks and known.attempts.take_gone(node, generation):
-            self._hear_attempt_end(generation)
+        self._unheard |= {(attempt_number, rank) for rank in ranks}
+        if ranks and known.attempts.take_gone(node, attempt_number):
+            self._hear_attempt_end(attempt_number)
         for pending in known.run.unsaved:
-            if (pending.generation, pending.index) in left_with and not pending.is_uploaded:
+            if (pending.attempt_number, pending.index) in left_with and not pending.is_uploaded:
                 known.queue.append(ev.StagedLost(pending.id, f"{node} was lost before it was in storage"))
 
-    def _hear_attempt_end(self, generation: int) -> None:
+    def _hear_attempt_end(self, attempt_number: int) -> None:
         """What ranks had reported when their agent was killed, and it did not pass on, is in their logs."""
         known = self._known
-        ranks, self._unheard = sorted(rank for of, rank in self._unheard if of == generation), set()
-        logs = {rank: log for rank in ranks if (log := known.attempts.report_log(generation, rank)) is not None}
+        ranks, self._unheard = sorted(rank for of, rank in self._unheard if of == attempt_number), set()
+        logs = {rank: log for rank in ranks if (log := known.attempts.report_log(attempt_number, rank)) is not None}
         if logs:
             known.attempts.is_being_read = True
-            known.effects.append(ReadLogs(generation, logs))
+            known.effects.append(ReadLogs(attempt_number, logs))
         else:
-            self.take_logs(generation, {})
+            self.take_logs(attempt_number, {})
 
-    def take_logs(self, generation: int, logs: Mapping[int, RankReports]) -> None:
+    def take_logs(self, attempt_number: int, logs: Mapping[int, RankReports]) -> None:
         known = self._known
         known.attempts.is_being_read = False
         for rank, logged in logs.items():
-            first = known.book.count(generation, rank)
+            first = known.book.count(attempt_number, rank)
             unheard = [report for report in as_said(logged) if report.index >= first]
             if unheard:
-                self._hear_reports(known.attempts.node_of(generation, rank), [wire.Reports(generation, rank, unheard)])
+                self._hear_reports(
+                    known.attempts.node_of(attempt_number, rank), [wire.Reports(attempt_number, rank, unheard)]
+                )
             if logged.returned:
                 known.book.returned(rank)
-                known.queue.append(ev.WorkerReturned(generation, rank))
-        known.queue.append(ev.AttemptGone(generation))
+                known.queue.append(ev.WorkerReturned(attempt_number, rank))
+        known.queue.append(ev.AttemptGone(attempt_number))
 
     def _hear_stacks(self, message: wire.Stacks) -> None:
         known = self._known
         if known.stacks.add(message, known.run):
-            known.effects.append(WriteStacks(message.generation, known.stacks.text(), known.stacks.summary()))
-            known.queue.append(ev.StacksTaken(message.generation, known.stacks.culprit()))
+            known.effects.append(WriteStacks(message.attempt_number, known.stacks.text(), known.stacks.summary()))
+            known.queue.append(ev.StacksTaken(message.attempt_number, known.stacks.culprit()))
 
     def _hear_probe(self, node: str, ok: bool, findings: list[str]) -> None:
         known = self._known
@@ -295,5 +297,5 @@ class Inbound:
         known = self._known
         known.queue.append(ev.Capacity(known.slots()))
         self._work_off()  # what was reported before counts
-        again = place_again(known.run, known.attempts.is_well_placed(known.run.generation))
+        again = place_again(known.run, known.attempts.is_well_placed(known.run.attempt_number))
         known.queue.extend(filter(None, [again]))

@@ -121,7 +121,7 @@ class Kernel:
         known.effects = []
         index = report - known.run.base - 1
         for rank in range(len(known.run.ranks)):
-            known.outbox.tell(GoOn(known.run.generation, rank, index))
+            known.outbox.tell(GoOn(known.run.attempt_number, rank, index))
         return known.effects
 
     def _take_event(self, event: ev.Event) -> None:
@@ -190,16 +190,16 @@ class Kernel:
                 self._step(self._located(command.event), turns)
 
     def _located(self, event: ev.Event) -> ev.Event:
-        """The core knows ranks alone; a group that it starts, a failure that it declares, is on nodes all the same."""
-        if isinstance(event, ev.GroupStarted):
+        """The core knows ranks alone: the nodes of an attempt that it starts, or of its failure, are added."""
+        if isinstance(event, ev.AttemptStarted):
             leased, redone = tuple(self.known.nodes.leased(event.world_size)), self.known.snapshots.redone(event)
             return msgspec.structs.replace(event, leased=leased, redone=redone)
         if not isinstance(event, ev.WorkerFailed):
             return event
-        return msgspec.structs.replace(event, node=self.known.attempts.node_of(event.generation, event.rank))
+        return msgspec.structs.replace(event, node=self.known.attempts.node_of(event.attempt_number, event.rank))
 
     def _journal(self, turns: list[StepTaken]) -> None:
-        entries = [journalled(turn.event) for turn in turns if turn.event.durable]
+        entries = [ev.journalled(turn.event) for turn in turns if turn.event.durable]
         if entries:
             self._asked += 1
             self.known.effects.append(fx.Journal(self._asked, entries))
@@ -229,11 +229,11 @@ class Kernel:
         known.effects.append(fx.Stepped(turn.event, turn.before, turn.after, known.lag.behind, action, failures))
 
     def _first_on_their_way(self, acted_on: RunState) -> dict[int, int]:
-        """By generation, the first report whose checkpoint is pending. The state acted on may be older than the present
+        """By attempt, the first report whose checkpoint is pending. The state acted on may be older than the present
         one, because remote storage writes the journal behind the loop, and reports may wait to be stepped."""
         known = self.known
-        queued = [(e.generation, e.index) for e in known.queue if isinstance(e, ev.ShardStaged)]
-        unsaved = [(p.generation, p.index) for p in (*acted_on.unsaved, *known.run.unsaved)]
+        queued = [(e.attempt_number, e.index) for e in known.queue if isinstance(e, ev.ShardStaged)]
+        unsaved = [(p.attempt_number, p.index) for p in (*acted_on.unsaved, *known.run.unsaved)]
         return dict(sorted({*queued, *unsaved}, reverse=True))
 
     def _note_durable(self, event: ev.Committed) -> None:
@@ -242,15 +242,15 @@ class Kernel:
             known.past.validations[event.record.id] = event.validation
         if event.index < 0:
             return
-        known.shards.note_durable(event.generation, event.index, event.record.id)
-        known.book.committed(event.generation, event.index, event.record.id)
+        known.shards.note_durable(event.attempt_number, event.index, event.record.id)
+        known.book.committed(event.attempt_number, event.index, event.record.id)
 
 
 _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
     fx.Begin: lambda kernel, _: kernel._startup.begin(),
     fx.NodesAnnounced: lambda kernel, _: kernel._startup.nodes_announced(),
     fx.Journalled: Kernel._take_journalled,
-    fx.LogsRead: lambda kernel, answer: kernel._inbound.take_logs(answer.generation, answer.logs),
+    fx.LogsRead: lambda kernel, answer: kernel._inbound.take_logs(answer.attempt_number, answer.logs),
     fx.DiskMeasured: Kernel._take_measured,
     fx.ManifestFound: lambda kernel, answer: kernel.known.verification.take_manifest(answer.id, answer.line),
     fx.AdoptedHere: lambda kernel, answer: kernel._startup.take_adopted(answer),
@@ -260,7 +260,7 @@ _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
 
 
 def _next(queue: deque[ev.Event]) -> ev.Event:
-    """What workers did one after the other is one step: in a large group that is much."""
+    """What workers did one after the other is one step: in a large attempt that is much."""
     event = queue.popleft()
     if not isinstance(event, _DONE_BY_WORKERS):
         return event
@@ -268,7 +268,3 @@ def _next(queue: deque[ev.Event]) -> ev.Event:
     while queue and isinstance(queue[0], _DONE_BY_WORKERS):
         several.append(queue.popleft())
     return ev.Several(tuple(several)) if len(several) > 1 else event
-
-
-def journalled(event: ev.Event) -> tuple[str, dict[str, Any]]:
-    return type(event).__name__, msgspec.to_builtins(event)

@@ -39,23 +39,23 @@ class LateReport(NamedTuple):
 
 def take_up(past: Past, state: Durable, store: CheckpointStore, layout: RunLayout) -> list[Manifest]:
     """Commit what the last attempt's ranks had all staged. ``state``: the past one, with what was found in storage."""
-    group = past.last_group
-    if group is None:
+    attempt = past.last_attempt
+    if attempt is None:
         return []
-    paths = [layout.report_log(group.generation, rank) for rank in range(group.world_size)]
+    paths = [layout.report_log(attempt.attempt_number, rank) for rank in range(attempt.world_size)]
     if not any(path.exists() for path in paths):
         return []
     report_log.await_writers(paths, _WRITERS_END_WITHIN_S)
-    elsewhere = bool(group.leased)  # on the machines of a cluster
+    elsewhere = bool(attempt.leased)  # on the machines of a cluster
     ranks = [report_log.parse(report_log.read(path, any_boot=elsewhere)) for path in paths]
     taken: list[Manifest] = []
     for command in committable(state, [log_of(reports) for reports in ranks], past.given_up, store.ids()):
         for rank in command.ranks:
             files = ranks[rank].staged[command.index].files
-            store.take_back(command.generation, command.index, rank, files)
+            store.take_back(command.attempt_number, command.index, rank, files)
         shards = _shards(command, ranks, store, layout)
         if shards is not None:
-            append_missing(layout, command.generation, ranks, command.index)
+            append_missing(layout, command.attempt_number, ranks, command.index)
             taken.append(store.commit(manifest_of(command, ranks, time.time()), shards))
     return taken
 
@@ -87,7 +87,7 @@ def _shards(
     shards: list[Shard] = []
     for rank in command.ranks:
         expected = ranks[rank].staged[command.index].files
-        directory = layout.shard_dir(command.generation, command.index, rank)
+        directory = layout.shard_dir(command.attempt_number, command.index, rank)
         problem = ranks[rank].damage(command.index, directory) if expected else "it staged no files"
         stored = (staging.difference(layout.root / entry.at, entry) for entry in expected if entry.at)
         problem = problem or next(filter(None, stored), None)
@@ -106,7 +106,7 @@ def _shards(
 
 def manifest_of(command: do.Commit, ranks: Sequence[RankReports], created: float) -> Manifest:
     """Of a checkpoint that was reported and not heard of, without its files."""
-    where = (command.id, command.generation, command.index, command.report, command.world_size)
+    where = (command.id, command.attempt_number, command.index, command.report, command.world_size)
     asked = (ranks[rank].staged[command.index].validation for rank in command.ranks)
     validation = next((arguments for arguments in asked if arguments is not None), None)
     metrics = metrics_of(ranks[0], command.index)
@@ -118,16 +118,16 @@ def metrics_of(reports: RankReports, index: int) -> dict[str, Any]:
     return parsed["metrics"] if parsed else {}
 
 
-def append_missing(layout: RunLayout, generation: int, ranks: Sequence[RankReports], last: int) -> None:
+def append_missing(layout: RunLayout, attempt_number: int, ranks: Sequence[RankReports], last: int) -> None:
     """The metrics of every report up to that one, durable."""
     writer = MetricsWriter(layout)
     try:
         for rank, reports in enumerate(ranks):
-            row = read_last_metrics(layout, generation, rank)
+            row = read_last_metrics(layout, attempt_number, rank)
             known = row["index"] if row is not None else -1
             lines = [reports.lines[index] for index in sorted(reports.lines) if known < index <= last]
             if lines:
-                writer.append(generation, rank, b"".join(lines))
+                writer.append(attempt_number, rank, b"".join(lines))
     finally:
         writer.close()
 
@@ -137,7 +137,7 @@ def late_reports(layout: RunLayout, taken: Sequence[Manifest], newest: int) -> l
     found: list[LateReport] = []
     for manifest in sorted(taken, key=lambda manifest: manifest.report):
         base = manifest.report - manifest.index - 1
-        ranks = [_metrics_by_number(layout, manifest.generation, rank, base) for rank in range(manifest.world_size)]
+        ranks = [_metrics_by_number(layout, manifest.attempt_number, rank, base) for rank in range(manifest.world_size)]
         for number in range(newest + 1, manifest.report + 1):
             if number in ranks[0]:
                 metrics = [by_number.get(number, {}) for by_number in ranks]
@@ -146,6 +146,6 @@ def late_reports(layout: RunLayout, taken: Sequence[Manifest], newest: int) -> l
     return found
 
 
-def _metrics_by_number(layout: RunLayout, generation: int, rank: int, base: int) -> dict[int, dict[str, Any]]:
-    rows, _ = read_metrics(layout, generation, rank)
+def _metrics_by_number(layout: RunLayout, attempt_number: int, rank: int, base: int) -> dict[int, dict[str, Any]]:
+    rows, _ = read_metrics(layout, attempt_number, rank)
     return {base + row["index"] + 1: row["metrics"] for row in rows}

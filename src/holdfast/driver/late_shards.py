@@ -55,23 +55,27 @@ class LateShards:
     @property
     def reports(self) -> list[RankReports]:
         """Of every rank; none if not all of them are known."""
-        group = self._past.last_group
-        if group is None or len(self._left) < group.world_size:
+        attempt = self._past.last_attempt
+        if attempt is None or len(self._left) < attempt.world_size:
             return []
-        return [report_log.parse(self._left[rank][1].log) for rank in range(group.world_size)]
+        return [report_log.parse(self._left[rank][1].log) for rank in range(attempt.world_size)]
 
     def add(self, node: str, left: Sequence[wire.LeftReports], manifests: Sequence[Manifest]) -> None:
         """What a node has; ``manifests``: what nodes have gathered that is not in storage."""
-        group = self._past.last_group
+        attempt = self._past.last_attempt
         for reports in left:
-            if group is not None and reports.generation == group.generation and reports.rank < group.world_size:
+            if (
+                attempt is not None
+                and reports.attempt_number == attempt.attempt_number
+                and reports.rank < attempt.world_size
+            ):
                 self._left[reports.rank] = (node, reports)
         ranks = self.reports
         if not ranks:
             return
         for manifest in manifests:
             self._complete(manifest, ranks)
-        self._take_up(ranks, {m.index for m in manifests if m.generation == self._state.generation})
+        self._take_up(ranks, {m.index for m in manifests if m.attempt_number == self._state.attempt_number})
 
     def _take_up(self, ranks: list[RankReports], gathered: set[int]) -> None:
         """Have hashed what all ranks had staged."""
@@ -86,13 +90,13 @@ class LateShards:
                 if stored:
                     self._sealing[command.index].shards[rank] = Shard(rank, "", stored)
                 else:
-                    self._shards.seal(self._left[rank][0], command.generation, [rank], command.index)
+                    self._shards.seal(self._left[rank][0], command.attempt_number, [rank], command.index)
             self._gather_if_sealed(command.index)
 
     def sealed(self, message: wire.Sealed) -> bool:
         """Whether it was one of these."""
         sealing = self._sealing.get(message.index)
-        if sealing is None or sealing.command.generation != message.generation:
+        if sealing is None or sealing.command.attempt_number != message.attempt_number:
             return False
         if message.error:
             self._give_up(message.index, message.error)
@@ -128,7 +132,7 @@ class LateShards:
 
     def _complete(self, manifest: Manifest, ranks: list[RankReports]) -> None:
         """The driver died after some nodes had gathered it, and others not."""
-        if manifest.generation != self._state.generation or manifest.index in self._taken:
+        if manifest.attempt_number != self._state.attempt_number or manifest.index in self._taken:
             return
         owners: dict[str, int] = {}
         for rank, reports in enumerate(ranks):

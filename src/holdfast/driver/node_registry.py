@@ -97,7 +97,7 @@ class NodeRegistry:
         self._clear.update(places)
 
     def leased(self, world_size: int) -> list[str]:
-        """The places across a network that a group would take."""
+        """The places across a network that an attempt would take."""
         return [place for id in self.place(world_size) if (place := self._nodes[id].place)]
 
     def place(self, world_size: int, leased: Collection[str] | None = None) -> dict[str, list[Place]]:

@@ -29,40 +29,40 @@ class Outbound:
         match command:
             case do.StartAttempt():
                 self._start_attempt(command)
-            case do.ReplaceRank(generation, rank, number):
-                known.attempts.replace(generation, rank, number)
-            case do.TellPeersLost(generation, number):
-                known.outbox.tell(PeersLost(generation, number))
+            case do.ReplaceRank(attempt_number, rank, number):
+                known.attempts.replace(attempt_number, rank, number)
+            case do.TellPeersLost(attempt_number, number):
+                known.outbox.tell(PeersLost(attempt_number, number))
             case do.RegroupRanks():
-                known.accounts.begin(command.generation)
+                known.accounts.begin(command.attempt_number)
                 for rank in command.replaced:
-                    known.book.skip(command.generation, rank, command.reports)
+                    known.book.skip(command.attempt_number, rank, command.reports)
                 known.regroups.answer(command)
             case do.AskHandover():
                 known.handover.ask(command, known.now.wall)
-            case do.DumpStacks(generation):
+            case do.DumpStacks(attempt_number):
                 known.stacks = AttemptStacks()
-                known.outbox.tell(wire.DumpStacks(generation))
+                known.outbox.tell(wire.DumpStacks(attempt_number))
             case do.Rest(node, on):
                 known.nodes.rest(node, on)
                 if self._startup.is_over:
                     known.tell_of_room()
-            case do.StopAttempt(generation, graceful):
-                if known.attempts.stop(generation, graceful):
-                    known.queue.append(ev.AttemptGone(generation))
+            case do.StopAttempt(attempt_number, graceful):
+                if known.attempts.stop(attempt_number, graceful):
+                    known.queue.append(ev.AttemptGone(attempt_number))
             case do.Commit():
                 self._commit(command)
             case do.Gather():
                 self._gather(command)
             case do.Stall(on):
                 known.outbox.stall(on)
-            case do.Upload(generation, index, id, ranks):
+            case do.Upload(attempt_number, index, id, ranks):
                 manifest = known.shards.manifest_of(id)
                 if manifest is not None:  # else it could not be gathered, and the machine hears of it
                     known.shards.upload(manifest, ranks)
-            case do.Discard(generation, index):
-                known.shards.discard(generation, index)
-                known.effects.append(DiscardStaged(generation, index, known.plan.spec.num_workers))
+            case do.Discard(attempt_number, index):
+                known.shards.discard(attempt_number, index)
+                known.effects.append(DiscardStaged(attempt_number, index, known.plan.spec.num_workers))
             case do.Delete(id):
                 known.effects.append(Delete(id))
             case do.Recall(snapshot, world_size):
@@ -86,15 +86,15 @@ class Outbound:
 
     def _start_attempt(self, command: do.StartAttempt) -> None:
         known = self._known
-        known.accounts.begin(command.generation)
-        known.book.begin(command.generation, command.world_size, command.base, known.run.spec.rank_zero_only)
+        known.accounts.begin(command.attempt_number)
+        known.book.begin(command.attempt_number, command.world_size, command.base, known.run.spec.rank_zero_only)
         known.returned.clear()
-        known.effects.append(ShowAttempt(command.generation, command.world_size))
+        known.effects.append(ShowAttempt(command.attempt_number, command.world_size))
         if known.attempts.start(command, known.snapshots.is_in_place, known.snapshots.taken_by()):
-            known.snapshots.group_started(command.snapshot)
+            known.snapshots.attempt_started(command.snapshot)
         else:
             known.queue.append(ev.Capacity(known.slots()))
-            known.queue.append(not_started(command.generation))
+            known.queue.append(not_started(command.attempt_number))
 
     def _gather(self, command: do.Gather) -> None:
         known = self._known
@@ -107,11 +107,11 @@ class Outbound:
         try:
             known.shards.gather(command, manifest)
         except StorageError as error:  # the ranks' files do not go together
-            known.queue.append(ev.CommitFailed(command.generation, command.index, str(error)))
+            known.queue.append(ev.CommitFailed(command.attempt_number, command.index, str(error)))
 
     def _commit(self, command: do.Commit) -> None:
         known = self._known
-        gathered = known.shards.gathered(command.generation, command.index)
+        gathered = known.shards.gathered(command.attempt_number, command.index)
         if gathered is not None:
             known.effects.append(Commit(gathered, ()))
         else:
@@ -134,9 +134,9 @@ class Outbound:
     def _manifest(self, command: do.Commit | do.Gather) -> Manifest:
         """As far as it is known before the files are put together."""
         known = self._known
-        metrics = known.book.metrics_of(command.generation, command.index)
-        arguments = known.arguments.pop((command.generation, command.index), None)
-        where = (command.id, command.generation, command.index, command.report, command.world_size)
+        metrics = known.book.metrics_of(command.attempt_number, command.index)
+        arguments = known.arguments.pop((command.attempt_number, command.index), None)
+        where = (command.id, command.attempt_number, command.index, command.report, command.world_size)
         return Manifest(FORMAT, *where, known.now.wall, metrics, [], arguments)
 
     def _validate(self, id: str) -> None:

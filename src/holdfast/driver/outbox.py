@@ -16,12 +16,12 @@ from holdfast.wire.worker_messages import Pressure
 from .effects import Effect, Send
 from .node_registry import NodeRegistry
 
-Report = tuple[int, int]  # (generation, index)
+Report = tuple[int, int]  # (attempt, index)
 _NOBODY = ""  # the node of an order that any node may carry out, and none is there
 
 
 class Kind(Enum):
-    SEAL = "seal"  # about (generation, rank, index)
+    SEAL = "seal"  # about (attempt, rank, index)
     GATHER = "gather"  # about a report
     UPLOAD = "upload"  # about a report
     FETCH = "fetch"  # about a checkpoint's id

@@ -20,8 +20,8 @@ Validator = Callable[[str, dict[str, Any]], tuple[bytes, float | None]]
 class ShardSource(Protocol):
     """Where workers' parts of datasets come from that only the driver has."""
 
-    def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
-        """For a rank of the group whose ranks are on these nodes. ``lost``: what it was given, and cannot be used."""
+    def shard(self, name: str, attempt_number: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
+        """For a rank of the attempt whose ranks are on these nodes. ``lost``: what it was given, and cannot be used."""
 
     def close(self) -> None: ...
 

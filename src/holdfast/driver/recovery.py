@@ -39,7 +39,7 @@ def stored_of(manifest: Manifest, score_attribute: str | None) -> Stored:
 def committed(manifest: Manifest, score_attribute: str | None, index: int) -> ev.Committed:
     status = ValidationStatus.NONE if manifest.validation is None else ValidationStatus.PENDING
     record = CheckpointRecord(manifest.id, manifest.report, score_of(manifest.metrics, score_attribute), status)
-    return ev.Committed(record, manifest.generation, index, manifest.validation)
+    return ev.Committed(record, manifest.attempt_number, index, manifest.validation)
 
 
 def score_of(metrics: Any, attribute: str | None) -> float | None:

@@ -24,7 +24,7 @@ class Regroups:
         body = cloudpickle.loads(asked.request.body)
         self._waiting[asked.rank] = asked, body
         standing = RankStanding(body["steps"], asked.request.index, body["joins"])
-        return ev.RegroupAsked(asked.generation, asked.rank, standing)
+        return ev.RegroupAsked(asked.attempt_number, asked.rank, standing)
 
     def answer(self, command: do.RegroupRanks) -> None:
         """The first replacement serves the store over which the new group forms."""
@@ -41,5 +41,5 @@ class Regroups:
             }
         )
         for rank, (asked, _) in self._waiting.items():
-            self._outbox.tell(Reply(command.generation, rank, asked.request.request, body))
+            self._outbox.tell(Reply(command.attempt_number, rank, asked.request.request, body))
         self._waiting = {}

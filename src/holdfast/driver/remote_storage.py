@@ -169,12 +169,12 @@ class RemoteStorage(Storage):
             self._manifests[id] = self._checkpoints.read_manifest(id)
         return self._manifests[id]
 
-    def report_log(self, generation: int, rank: int, node: str) -> Path | None:
+    def report_log(self, attempt_number: int, rank: int, node: str) -> Path | None:
         """Nodes of other machines have nothing below this path."""
-        return RunLayout(self.run_dir / node).report_log(generation, rank)
+        return RunLayout(self.run_dir / node).report_log(attempt_number, rank)
 
-    def has_reports_of(self, generations: Iterable[int]) -> bool:
-        return all(self.home.metrics_file(generation, 0).exists() for generation in generations)
+    def has_reports_of(self, attempt_numbers: Iterable[int]) -> bool:
+        return all(self.home.metrics_file(attempt_number, 0).exists() for attempt_number in attempt_numbers)
 
     def verify(self, id: str, fetch: Callable[[bytes], None]) -> None:
         def job() -> Outcome:
@@ -195,9 +195,9 @@ class RemoteStorage(Storage):
             try:
                 return committed(self._commit(manifest), self._score_attribute, manifest.index)
             except StorageUnavailableError as error:
-                return ev.UploadFailed(manifest.generation, manifest.index, str(error))
+                return ev.UploadFailed(manifest.attempt_number, manifest.index, str(error))
             except Exception as error:
-                return ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
+                return ev.CommitFailed(manifest.attempt_number, manifest.index, str(error) or repr(error))
 
         self._submit(self._pool, job)
 
@@ -224,12 +224,12 @@ class RemoteStorage(Storage):
     def _write_down(self, manifest: Manifest, ranks: Sequence[RankReports]) -> None:
         """The metrics of all reports up to that checkpoint's, behind those that storage has already."""
         for rank in range(len(ranks)):
-            path = self.home.metrics_file(manifest.generation, rank)
+            path = self.home.metrics_file(manifest.attempt_number, rank)
             stored = b"" if path.exists() else fetch(self._objects, self.home.relative(path))
             if stored:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(stored)
-        append_missing(self.home, manifest.generation, ranks, manifest.index)
+        append_missing(self.home, manifest.attempt_number, ranks, manifest.index)
 
     def _commit(self, manifest: Manifest) -> Manifest:
         self.save_reports()  # the history up to a checkpoint is as durable as the checkpoint
@@ -251,8 +251,8 @@ class RemoteStorage(Storage):
     def address(self, id: str) -> str:
         return str(self._location / "checkpoints" / id)
 
-    def log_address(self, generation: int, rank: int) -> str:
-        return f"{self._location}/{self.home.relative(self.home.log_file(generation, rank))}"
+    def log_address(self, attempt_number: int, rank: int) -> str:
+        return f"{self._location}/{self.home.relative(self.home.log_file(attempt_number, rank))}"
 
     def save_reports(self) -> None:
         with self._reports_lock:

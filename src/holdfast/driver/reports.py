@@ -17,90 +17,90 @@ Callback = Callable[[int, list[dict[str, Any]], str | None], None]
 
 
 class ReportBook:
-    """Keeps a rank's lines only as long as a checkpoint or a callback may still need them: beyond the end of its group,
-    if a checkpoint of it is still on its way then."""
+    """Keeps a rank's lines only as long as a checkpoint or a callback may still need them: beyond the end of its
+    attempt, if a checkpoint of it is still on its way then."""
 
     def __init__(self, emit: Callable[[Effect], None], calls_back: bool) -> None:
         self._emit, self._calls_back = emit, calls_back
-        self._groups = deque([_AttemptReports(0, 0, 0, calls_back)])  # the last is the present one
+        self._attempts = deque([_AttemptReports(0, 0, 0, calls_back)])  # the last is the present one
 
-    def begin(self, generation: int, world_size: int, base: int, rank_zero_only: bool = False) -> None:
+    def begin(self, attempt_number: int, world_size: int, base: int, rank_zero_only: bool = False) -> None:
         """``base``: the reports of the run that it builds upon."""
-        attempt = _AttemptReports(generation, world_size, base, self._calls_back)
+        attempt = _AttemptReports(attempt_number, world_size, base, self._calls_back)
         if rank_zero_only:
             attempt.counts[1:] = [math.inf] * (world_size - 1)
-        self._groups.append(attempt)
+        self._attempts.append(attempt)
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
         lines = b"".join([r.line for r in reports.reports])
-        self._emit(WriteReports(reports.generation, reports.rank, lines))
-        rank, group = reports.rank, self._groups[-1]
-        if reports.generation != group.generation:
+        self._emit(WriteReports(reports.attempt_number, reports.rank, lines))
+        rank, attempt = reports.rank, self._attempts[-1]
+        if reports.attempt_number != attempt.attempt_number:
             return None
-        group.counts[rank] = reports.reports[-1].index + 1
+        attempt.counts[rank] = reports.reports[-1].index + 1
         if rank == 0 or self._calls_back:
-            group.lines[rank].extend(r.line for r in reports.reports)
+            attempt.lines[rank].extend(r.line for r in reports.reports)
         return reports.reports[-1].line if rank == 0 else None
 
-    def skip(self, generation: int, rank: int, reports: int) -> None:
+    def skip(self, attempt_number: int, rank: int, reports: int) -> None:
         """The rank continues behind so many reports, some of which it may not have made."""
-        group = self._group(generation)
-        missing = 0 if group is None else reports - int(group.counts[rank])
-        if group is not None and missing > 0:
-            group.counts[rank] = reports
+        attempt = self._attempt(attempt_number)
+        missing = 0 if attempt is None else reports - int(attempt.counts[rank])
+        if attempt is not None and missing > 0:
+            attempt.counts[rank] = reports
             if rank == 0 or self._calls_back:
-                group.lines[rank].extend([b""] * missing)
+                attempt.lines[rank].extend([b""] * missing)
 
-    def count(self, generation: int, rank: int) -> float:
-        """How many reports of the rank are written down; endless if it has returned, or if its group is long gone."""
-        group = self._groups[-1]
-        return group.counts[rank] if group.generation == generation else math.inf
+    def count(self, attempt_number: int, rank: int) -> float:
+        """How many reports of the rank are written down; endless if it has returned, or if its attempt is long gone."""
+        attempt = self._attempts[-1]
+        return attempt.counts[rank] if attempt.attempt_number == attempt_number else math.inf
 
     def returned(self, rank: int) -> None:
-        self._groups[-1].counts[rank] = math.inf
+        self._attempts[-1].counts[rank] = math.inf
 
-    def metrics_of(self, generation: int, index: int) -> dict[str, Any]:
+    def metrics_of(self, attempt_number: int, index: int) -> dict[str, Any]:
         """Rank 0's metrics of a report: the ones that a checkpoint carries."""
-        group = self._group(generation)
-        return {} if group is None else group.metrics(0, index)
+        attempt = self._attempt(attempt_number)
+        return {} if attempt is None else attempt.metrics(0, index)
 
-    def committed(self, generation: int, index: int, id: str) -> None:
-        group = self._group(generation)
-        if group is not None and self._calls_back:
-            group.checkpoints[index] = id
+    def committed(self, attempt_number: int, index: int, id: str) -> None:
+        attempt = self._attempt(attempt_number)
+        if attempt is not None and self._calls_back:
+            attempt.checkpoints[index] = id
 
     def call_back(self, first_pending: Mapping[int, int]) -> None:
         """Tell the callback, in order, of each report that all ranks made and whose checkpoint, if any, is durable.
-        ``first_pending``: by generation, the first report whose checkpoint is on its way."""
-        while len(self._groups) > 1:
-            group = self._groups[0]
-            self._tell(group, first_pending.get(group.generation, math.inf))
-            if group.generation in first_pending:
+        ``first_pending``: by attempt, the first report whose checkpoint is on its way."""
+        while len(self._attempts) > 1:
+            attempt = self._attempts[0]
+            self._tell(attempt, first_pending.get(attempt.attempt_number, math.inf))
+            if attempt.attempt_number in first_pending:
                 return
-            self._groups.popleft()
-        group = self._groups[-1]
-        self._tell(group, first_pending.get(group.generation, math.inf))
+            self._attempts.popleft()
+        attempt = self._attempts[-1]
+        self._tell(attempt, first_pending.get(attempt.attempt_number, math.inf))
 
-    def _tell(self, group: _AttemptReports, first_pending: float) -> None:
+    def _tell(self, attempt: _AttemptReports, first_pending: float) -> None:
         """All that is ready; then forget what nobody needs any more."""
         told = math.inf
         if self._calls_back:
-            for number, metrics, id in group.ready(first_pending):
+            for number, metrics, id in attempt.ready(first_pending):
                 self._emit(CallBack(number, metrics, id))
-            told = group.told
-        group.forget(min(first_pending, told))
+            told = attempt.told
+        attempt.forget(min(first_pending, told))
 
-    def _group(self, generation: int) -> _AttemptReports | None:
-        return next((group for group in self._groups if group.generation == generation), None)
+    def _attempt(self, attempt_number: int) -> _AttemptReports | None:
+        return next((attempt for attempt in self._attempts if attempt.attempt_number == attempt_number), None)
 
 
 class _AttemptReports:
-    """What is known of the reports of one group of workers."""
+    """What is known of the reports of one attempt."""
 
-    def __init__(self, generation: int, world_size: int, base: int, keeps_all: bool) -> None:
+    def __init__(self, attempt_number: int, world_size: int, base: int, keeps_all: bool) -> None:
         """``keeps_all``: the lines of all ranks, not rank 0's alone."""
-        self.generation, self._base = generation, base
+        self.attempt_number, self._base = attempt_number, base
         self.lines: list[deque[bytes]] = [deque() for _ in range(world_size if keeps_all else min(1, world_size))]
         self.counts: list[float] = [0] * world_size  # reports made; endless for a rank that makes no more
         self.checkpoints: dict[int, str] = {}  # committed ones that the callback is still to be told of

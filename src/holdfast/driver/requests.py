@@ -42,11 +42,11 @@ class Requests:
         self._outbox, self._emit, self._node_of, self._validated = outbox, emit, node_of, validated
         self._collective: dict[int, Asked] = {}  # by rank
         self._waiting: list[_Waiting] = []
-        self._generation = 0
+        self._attempt_number = 0
 
     def add(self, asked: Asked) -> None:
-        if asked.generation != self._generation:
-            self._generation = asked.generation
+        if asked.attempt_number != self._attempt_number:
+            self._attempt_number = asked.attempt_number
             self._collective, self._waiting = {}, []
         kind = asked.request.kind
         if kind in _COLLECTIVES:
@@ -60,7 +60,7 @@ class Requests:
     def settle(self, state: RunState, is_written: bool) -> None:
         """Answer what can be answered now. ``is_written``: the journal has all that led to this state. Until then
         nothing counts as durable, and the workers have not been told of it either."""
-        if self._generation != state.generation or state.attempt is None:
+        if self._attempt_number != state.attempt_number or state.attempt is None:
             return
         if self._collective:
             self._settle_collective(state)
@@ -89,7 +89,7 @@ class Requests:
     def _settled(self, waiting: _Waiting, state: RunState, is_written: bool) -> bool:
         asked = waiting.asked
         if asked.request.kind == "shard":
-            nodes = [self._node_of(asked.generation, rank) for rank in range(len(state.ranks))]
+            nodes = [self._node_of(asked.attempt_number, rank) for rank in range(len(state.ranks))]
             self._emit(GiveShard(asked, nodes))
             return True
         if _waits_for_storage(asked, state) or (asked.request.kind in _ABOUT_STORAGE and not is_written):
@@ -106,7 +106,7 @@ class Requests:
         return True
 
     def answer(self, asked: Asked, body: bytes, error: str = "") -> None:
-        self._outbox.tell(Reply(asked.generation, asked.rank, asked.request.request, body, error))
+        self._outbox.tell(Reply(asked.attempt_number, asked.rank, asked.request.request, body, error))
 
 
 def _waits_for_storage(asked: Asked, state: RunState) -> bool:
@@ -122,5 +122,5 @@ def _waits_for_storage(asked: Asked, state: RunState) -> bool:
 def _not_durable(asked: Asked, state: RunState) -> str:
     index = asked.request.index - 1
     missed, given_up = (state.attempt.missed, state.attempt.given_up) if state.attempt is not None else (None, ())
-    lost = missed is not None and (missed.generation, missed.index) == (asked.generation, index)
+    lost = missed is not None and (missed.attempt_number, missed.index) == (asked.attempt_number, index)
     return "the checkpoint could not be made durable" if lost or index in given_up else ""

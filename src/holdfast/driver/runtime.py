@@ -35,7 +35,7 @@ from . import effects as fx
 from .configuration import configuration, configured_for
 from .display import Display, OffDisplay
 from .executor import Executor
-from .kernel import Kernel, journalled
+from .kernel import Kernel
 from .plan import Ending, Plan
 from .showing import closing_words
 from .site import Site
@@ -197,7 +197,7 @@ class Driver:
     def _account(self) -> str:
         """Where the time went, unless the reports of an earlier driver would have to be fetched for that."""
         storage = self._storage
-        known = storage.has_reports_of(group.generation for group in self._past.groups)
+        known = storage.has_reports_of(attempt.attempt_number for attempt in self._past.attempts)
         return closing_account(storage.records(), storage.home) if known else ""
 
     def _identify(self) -> None:
@@ -232,7 +232,7 @@ class Driver:
     def _record_end(self, reason: str) -> None:
         """Best effort: the driver is failing, maybe because it cannot write."""
         try:
-            self._storage.write_last([journalled(ev.RunEnded(Outcome.FAILED, reason))])
+            self._storage.write_last([ev.journalled(ev.RunEnded(Outcome.FAILED, reason))])
         except Exception as error:
             if str(error) != reason:  # else the run is lost, which is why it ends
                 log.warning("the end of the run could not be journalled: %s", error)
@@ -306,7 +306,7 @@ def _had_finished(past: Past) -> bool:
 
 def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
     """Nobody should take an old run's result for that of new settings."""
-    if not past.groups:
+    if not past.attempts:
         return []
     newest = past.state.newest
     if _had_finished(past):

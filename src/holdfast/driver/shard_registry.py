@@ -35,37 +35,39 @@ class ShardRegistry:
         self._sizes: dict[Report, int] = {}  # bytes of those: asked for at every turn, of ten thousand ranks
         self._gathered: dict[Report, Manifest] = {}  # whole, and not known to be in storage
 
-    def seal(self, node: str, generation: int, ranks: Sequence[int], index: int) -> None:
+    def seal(self, node: str, attempt_number: int, ranks: Sequence[int], index: int) -> None:
         """Have staged shards hashed, and forced to disk where that makes them durable."""
-        orders: dict[Any, wire.Message] = {(generation, r, index): wire.Seal(generation, [r], index) for r in ranks}
+        orders: dict[Any, wire.Message] = {
+            (attempt_number, r, index): wire.Seal(attempt_number, [r], index) for r in ranks
+        }
         if not self._site.nodes_hold_files and node not in self._nodes.ids:
             for about, order in orders.items():
                 self._outbox.order_any(Kind.SEAL, about, order)
         else:
-            self._outbox.order_together(node, Kind.SEAL, orders, wire.Seal(generation, list(ranks), index))
+            self._outbox.order_together(node, Kind.SEAL, orders, wire.Seal(attempt_number, list(ranks), index))
 
     def take_sealed(self, message: wire.Sealed) -> None:
-        generation, rank, index = message.generation, message.rank, message.index
-        self._outbox.finish(Kind.SEAL, (generation, rank, index))
+        attempt_number, rank, index = message.attempt_number, message.rank, message.index
+        self._outbox.finish(Kind.SEAL, (attempt_number, rank, index))
         if not message.error:
-            directory = self._layout.shard_path(generation, index, rank)
+            directory = self._layout.shard_path(attempt_number, index, rank)
             shard = Shard(rank, directory, [FileEntry(*entry) for entry in message.files])
-            shards = self._shards.setdefault((generation, index), {})
+            shards = self._shards.setdefault((attempt_number, index), {})
             added = _size(shard) - (_size(shards[rank]) if rank in shards else 0)
-            self._sizes[generation, index] = self._sizes.get((generation, index), 0) + added
+            self._sizes[attempt_number, index] = self._sizes.get((attempt_number, index), 0) + added
             shards[rank] = shard
 
     def shards(self, command: do.Commit | do.Gather) -> list[Shard]:
-        found = self._shards[command.generation, command.index]
+        found = self._shards[command.attempt_number, command.index]
         return [found[rank] for rank in command.ranks]
 
-    def size(self, generation: int, index: int) -> int:
+    def size(self, attempt_number: int, index: int) -> int:
         """How many bytes are staged for that report, as far as they are counted."""
-        return self._sizes.get((generation, index), 0)
+        return self._sizes.get((attempt_number, index), 0)
 
     def lost_with(self, command: do.Gather) -> str | None:
         """A node that had a part of it, and was lost before it was asked to gather that."""
-        homes = {self._attempts.node_of(command.generation, rank) for rank in command.ranks}
+        homes = {self._attempts.node_of(command.attempt_number, rank) for rank in command.ranks}
         return None if self._site.keeps_files else next(iter(sorted(homes - set(self._nodes.ids))), None)
 
     def gather(self, command: do.Gather, manifest: Manifest) -> None:
@@ -74,36 +76,36 @@ class ShardRegistry:
         manifest = with_files(manifest, [entry for entry, _ in chosen])
         parts: dict[str, dict[int, list[str]]] = {}
         for rank in command.ranks:
-            parts.setdefault(self._attempts.node_of(command.generation, rank), {})[rank] = []
+            parts.setdefault(self._attempts.node_of(command.attempt_number, rank), {})[rank] = []
         for entry, shard in chosen:
             if not entry.at:  # else it is in storage already
-                parts[self._attempts.node_of(command.generation, shard.rank)][shard.rank].append(entry.path)
-        self._gathered[command.generation, command.index] = manifest
+                parts[self._attempts.node_of(command.attempt_number, shard.rank)][shard.rank].append(entry.path)
+        self._gathered[command.attempt_number, command.index] = manifest
         for node, by_rank in parts.items():
             self.gather_on(node, manifest, by_rank)
 
     def gather_on(self, node: str, manifest: Manifest, parts: Mapping[int, list[str]]) -> None:
         """``parts``: by rank, the files that this node is to put together."""
-        report = manifest.generation, manifest.index
+        report = manifest.attempt_number, manifest.index
         order = wire.Gather(manifest.id, *report, manifest_line(manifest), list(parts.items()))
         self._outbox.order(node, Kind.GATHER, report, order)
 
-    def gathered(self, generation: int, index: int) -> Manifest | None:
+    def gathered(self, attempt_number: int, index: int) -> Manifest | None:
         """Of a checkpoint that nodes have put together and brought to storage."""
-        return self._gathered.get((generation, index))
+        return self._gathered.get((attempt_number, index))
 
     def manifest_of(self, id: str) -> Manifest | None:
         """Of a checkpoint that is on its way to storage."""
         return next((manifest for manifest in self._gathered.values() if manifest.id == id), None)
 
-    def is_at_hand(self, generation: int, index: int) -> bool:
+    def is_at_hand(self, attempt_number: int, index: int) -> bool:
         """Whether all of a gathered checkpoint is on the only node that the next attempt can be on."""
-        holders = self._outbox.holders(Kind.GATHER, (generation, index))
+        holders = self._outbox.holders(Kind.GATHER, (attempt_number, index))
         return len(holders) == 1 and (not self._site.grows or holders == set(self._nodes.usable()))
 
     def upload(self, manifest: Manifest, ranks: Sequence[int]) -> None:
-        homes = {self._attempts.node_of(manifest.generation, rank) for rank in ranks}
-        for node, there in self._attempts.ranks_on(manifest.generation, sorted(homes)).items():
+        homes = {self._attempts.node_of(manifest.attempt_number, rank) for rank in ranks}
+        for node, there in self._attempts.ranks_on(manifest.attempt_number, sorted(homes)).items():
             self._upload(node, manifest, [rank for rank in there if rank in ranks])
 
     def upload_from(self, node: str, manifest: Manifest) -> None:
@@ -111,28 +113,28 @@ class ShardRegistry:
         self._upload(node, manifest, [])
 
     def _upload(self, node: str, manifest: Manifest, ranks: list[int]) -> None:
-        report = manifest.generation, manifest.index
+        report = manifest.attempt_number, manifest.index
         self._outbox.order(node, Kind.UPLOAD, report, wire.Upload(manifest.id, *report, ranks))
 
     def take_uploaded(self, node: str, message: wire.Uploaded) -> None:
-        self._outbox.finish(Kind.UPLOAD, (message.generation, message.index), node)
+        self._outbox.finish(Kind.UPLOAD, (message.attempt_number, message.index), node)
 
     # The end of a checkpoint's way
 
-    def note_durable(self, generation: int, index: int, id: str) -> None:
+    def note_durable(self, attempt_number: int, index: int, id: str) -> None:
         """It is committed."""
-        self._drop(generation, index)
-        self._outbox.tell(Durable(generation, id, index))
+        self._drop(attempt_number, index)
+        self._outbox.tell(Durable(attempt_number, id, index))
 
     def forget(self, manifest: Manifest) -> None:
-        self._outbox.tell(wire.Forget(manifest.generation, manifest.index, manifest.id))
+        self._outbox.tell(wire.Forget(manifest.attempt_number, manifest.index, manifest.id))
 
-    def discard(self, generation: int, index: int) -> None:
+    def discard(self, attempt_number: int, index: int) -> None:
         """Nobody wants that report's files any more."""
-        manifest = self._gathered.get((generation, index))
-        self._drop(generation, index)
+        manifest = self._gathered.get((attempt_number, index))
+        self._drop(attempt_number, index)
         if self._site.nodes_hold_files:
-            self._outbox.tell(wire.Forget(generation, index, manifest.id if manifest else ""))
+            self._outbox.tell(wire.Forget(attempt_number, index, manifest.id if manifest else ""))
 
     def sort_out(self, unsaved: Sequence[bytes], stored: Collection[str]) -> None:
         """What a node that was lost has not heard: which of its checkpoints are in storage, and which are given up."""
@@ -142,12 +144,12 @@ class ShardRegistry:
             except CheckpointDamagedError:
                 continue  # half written: it is gathered again
             if manifest.id in stored:
-                self.note_durable(manifest.generation, manifest.index, manifest.id)
-            elif (manifest.generation, manifest.index) not in self._gathered:
+                self.note_durable(manifest.attempt_number, manifest.index, manifest.id)
+            elif (manifest.attempt_number, manifest.index) not in self._gathered:
                 self.forget(manifest)
 
-    def _drop(self, generation: int, index: int) -> None:
-        report = generation, index
+    def _drop(self, attempt_number: int, index: int) -> None:
+        report = attempt_number, index
         self._shards.pop(report, None)
         self._sizes.pop(report, None)
         self._gathered.pop(report, None)

@@ -13,8 +13,8 @@ class Site:
     keeps_files: bool  # a node that is lost comes back with its files, which are on this machine
     nodes_hold_files: bool  # what their workers staged, and bring it to storage; else all reach it
     run_dir: Path  # of the run, or with remote storage where nodes have theirs for it; nothing is read or written here
-    log_address: Callable[[int, int], str]  # of a generation and a rank
-    report_log: Callable[[int, int, str], Path | None]  # of a generation and a rank on a node, if this machine has it
+    log_address: Callable[[int, int], str]  # of an attempt and a rank
+    report_log: Callable[[int, int, str], Path | None]  # of an attempt and a rank on a node, if this machine has it
     lease_s: float = 0.0  # how long workers across a network may live when their driver has died
     staging_limit_gb: float = 0.0  # 0: half of the free space
     most_waiting: int = 64  # checkpoints that may wait for storage before workers do

@@ -1,6 +1,6 @@
 """Which nodes have which pieces of which snapshots in memory, and what is under way to bring them where needed.
 
-Nothing is decided here: which snapshot a group resumes from, and which nodes keep copies, is decided in
+Nothing is decided here: which snapshot an attempt resumes from, and which nodes keep copies, is decided in
 ``core/run/memory``.
 """
 
@@ -72,10 +72,10 @@ class SnapshotRegistry:
                 yield from self._hear_recalled(node, message)
 
     def _hear_held(self, node: str, message: wire.SnapshotHeld, state: RunState) -> Iterator[ev.Event]:
-        if message.generation != state.generation or state.attempt is None:
+        if message.attempt_number != state.attempt_number or state.attempt is None:
             return
         self._open_stores(state)
-        taken = self._taken.setdefault((message.generation, message.step), _Taken(message.moves))
+        taken = self._taken.setdefault((message.attempt_number, message.step), _Taken(message.moves))
         taken.reports[message.rank] = message.reports
         taken.moves = taken.moves and message.moves
         for piece in message.pieces:
@@ -94,16 +94,16 @@ class SnapshotRegistry:
             self._steps[report] = message.step
             for old in list(self._steps)[:-_KNOWN_STEPS]:
                 del self._steps[old]
-            which = (message.generation, message.step)
+            which = (message.attempt_number, message.step)
             taken.snapshot = Snapshot(*which, report, world_size, taken.moves)
             yield ev.SnapshotTaken(taken.snapshot)
         if len(taken.final) == world_size:
-            self._drop_before(message.generation, message.step)
-            self._outbox.tell(SnapshotKept(message.generation, message.step))
+            self._drop_before(message.attempt_number, message.step)
+            self._outbox.tell(SnapshotKept(message.attempt_number, message.step))
 
-    def _drop_before(self, generation: int, step: int) -> None:
+    def _drop_before(self, attempt_number: int, step: int) -> None:
         """Their memory may be overwritten from now on."""
-        self._taken = {key: taken for key, taken in self._taken.items() if key >= (generation, step)}
+        self._taken = {key: taken for key, taken in self._taken.items() if key >= (attempt_number, step)}
 
     # Copies on other nodes
 
@@ -142,7 +142,7 @@ class SnapshotRegistry:
             instead = max(
                 (t.snapshot for t in self._taken.values() if self._is_usable(t, newest)), default=None, key=_age
             )
-            yield ev.SnapshotLost(newest.generation, newest.step, f"{node} was lost with it", instead)
+            yield ev.SnapshotLost(newest.attempt_number, newest.step, f"{node} was lost with it", instead)
         if self._recall is not None and node in self._recall.asked:
             self.recall(self._recall.snapshot, self._recall.world_size)
 
@@ -154,7 +154,7 @@ class SnapshotRegistry:
         self._told.pop(node, None)
 
     def _is_there(self, snapshot: Snapshot) -> bool:
-        taken = self._taken.get((snapshot.generation, snapshot.step))
+        taken = self._taken.get((snapshot.attempt_number, snapshot.step))
         return taken is not None and taken.is_on(self._nodes.ids)
 
     def _is_usable(self, taken: _Taken, instead_of: Snapshot) -> bool:
@@ -165,7 +165,7 @@ class SnapshotRegistry:
 
     def recall(self, snapshot: Snapshot, world_size: int) -> None:
         """Have each node verify and fetch what the workers need that would be placed there now."""
-        taken = self._taken.get((snapshot.generation, snapshot.step))
+        taken = self._taken.get((snapshot.attempt_number, snapshot.step))
         homes = taken.homes if taken is not None else {}
         placed = self._nodes.place(world_size)
         asked = {
@@ -180,15 +180,19 @@ class SnapshotRegistry:
         for node, pieces in asked.items():
             sources = {piece: self._stores_of(homes.get(piece, set()) - {node}) for piece in pieces}
             given = {piece: stores for piece, stores in sources.items() if stores}
-            self._outbox.send(node, wire.Recall(snapshot.generation, snapshot.step, pieces, given))
+            self._outbox.send(node, wire.Recall(snapshot.attempt_number, snapshot.step, pieces, given))
 
     def _stores_of(self, nodes: set[str]) -> list[wire.PeerStore]:
         return [self._stores[node] for node in sorted(nodes) if node in self._stores]
 
     def _hear_recalled(self, node: str, message: wire.Recalled) -> Iterator[ev.Event]:
         recall = self._recall
-        which = (message.generation, message.step)
-        if recall is None or which != (recall.snapshot.generation, recall.snapshot.step) or node not in recall.waiting:
+        which = (message.attempt_number, message.step)
+        if (
+            recall is None
+            or which != (recall.snapshot.attempt_number, recall.snapshot.step)
+            or node not in recall.waiting
+        ):
             return
         if message.error:
             self._recall = None
@@ -203,7 +207,7 @@ class SnapshotRegistry:
     def is_in_place(self, snapshot: tuple[int, int], placed: Mapping[str, Sequence[Place]], world_size: int) -> bool:
         """Whether each node has verified what its workers need."""
         recall = self._recall
-        if recall is None or recall.waiting or snapshot != (recall.snapshot.generation, recall.snapshot.step):
+        if recall is None or recall.waiting or snapshot != (recall.snapshot.attempt_number, recall.snapshot.step):
             return False
         return all(
             set(memory.pieces_of(recall.snapshot, (place.rank for place in places), world_size))
@@ -215,12 +219,12 @@ class SnapshotRegistry:
         """How many workers the attempt had that took what was recalled."""
         return 0 if self._recall is None else self._recall.snapshot.world_size
 
-    def redone(self, event: ev.GroupStarted) -> int:
-        """How many steps that ranks had completed the group does again, as far as they are known."""
+    def redone(self, event: ev.AttemptStarted) -> int:
+        """How many steps that ranks had completed the attempt does again, as far as they are known."""
         step = event.snapshot[1] if event.snapshot is not None else self._steps.get(event.base - 1, self._newest)
         return max(0, self._newest - step)
 
-    def group_started(self, event_snapshot: tuple[int, int] | None) -> None:
+    def attempt_started(self, event_snapshot: tuple[int, int] | None) -> None:
         """What it did not start from no longer belongs to the run."""
         if event_snapshot is None:
             self._taken.clear()
@@ -233,4 +237,4 @@ class SnapshotRegistry:
 
 def _age(snapshot: Snapshot | None) -> tuple[int, int]:
     assert snapshot is not None
-    return snapshot.generation, snapshot.step
+    return snapshot.attempt_number, snapshot.step

@@ -1,4 +1,4 @@
-"""What the ranks of a hung group were doing: written down in full, shown in brief, and judged for the cause.
+"""What the ranks of a hung attempt were doing: written down in full, shown in brief, and judged for the cause.
 
 A rank that hangs makes its peers wait in a collective. So the cause is the one that does not wait there.
 """
@@ -27,14 +27,14 @@ _COLLECTIVES = (
 
 
 class AttemptStacks:
-    """Of one group, as its nodes tell them."""
+    """Of one attempt, as its nodes tell them."""
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}  # by rank
 
     def add(self, message: wire.Stacks, state: RunState) -> bool:
         """Whether those of all ranks are known now."""
-        if message.generation != state.generation or state.attempt is None:
+        if message.attempt_number != state.attempt_number or state.attempt is None:
             return False
         self._texts.update(message.texts)
         running = {rank for rank, known in enumerate(state.ranks) if known.status is not RankStatus.RETURNED}

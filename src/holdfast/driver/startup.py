@@ -59,9 +59,9 @@ class Startup:
         """Whether it was something that an earlier driver left."""
         return self._adoption is not None and self._adoption.sealed(message)
 
-    def uploaded(self, node: str, generation: int, index: int, error: str) -> bool:
+    def uploaded(self, node: str, attempt_number: int, index: int, error: str) -> bool:
         """Whether it was something that an earlier driver left."""
-        return self._adoption is not None and self._adoption.uploaded(node, generation, index, error)
+        return self._adoption is not None and self._adoption.uploaded(node, attempt_number, index, error)
 
     def staged_lost(self, node: str, id: str, why: str) -> bool:
         """Whether it was something that an earlier driver left."""
@@ -104,7 +104,7 @@ class Startup:
         known.effects.append(TellLateReports())  # before an attempt of this driver makes others
         known.effects.append(Collect(known.stored()))
         if known.site.nodes_hold_files and not self.left_on_nodes:
-            known.outbox.tell(wire.Sweep(known.run.generation))
+            known.outbox.tell(wire.Sweep(known.run.attempt_number))
         known.tell_of_room()
         spec = structs.replace(known.plan.spec, lease_s=known.site.lease_s)
         clear = tuple(known.nodes.clear_among(known.run.durable.leases))

@@ -75,10 +75,10 @@ class Storage(ABC):
         """The run's directory; with remote storage, where nodes have theirs for it in this epoch."""
 
     @abstractmethod
-    def report_log(self, generation: int, rank: int, node: str) -> Path | None:
+    def report_log(self, attempt_number: int, rank: int, node: str) -> Path | None:
         """Where a rank on that node logs its reports, if that is on this machine."""
 
-    def has_reports_of(self, generations: Iterable[int]) -> bool:
+    def has_reports_of(self, attempt_numbers: Iterable[int]) -> bool:
         """Whether what those attempts reported can be read without fetching it."""
         return True
 
@@ -154,7 +154,7 @@ class Storage(ABC):
         """Commit what an earlier driver had on its nodes, and call ``then`` in the loop; or ``lacks``, with the files
         that are not all here. ``ranks``: what the last attempt logged, which that driver may not have heard."""
 
-    def discard(self, generation: int, index: int, world_size: int) -> None:  # noqa: B027
+    def discard(self, attempt_number: int, index: int, world_size: int) -> None:  # noqa: B027
         """Remove what ranks staged for a report; where it is uploaded, their nodes do that."""
 
     def collect(self, keep: Collection[str]) -> None:  # noqa: B027
@@ -171,7 +171,7 @@ class Storage(ABC):
         """A checkpoint's directory or URL."""
 
     @abstractmethod
-    def log_address(self, generation: int, rank: int) -> str: ...
+    def log_address(self, attempt_number: int, rank: int) -> str: ...
 
     @abstractmethod
     def close(self, all_stored: bool) -> None:
@@ -242,8 +242,8 @@ class DiskStorage(Storage):
     def run_dir(self) -> Path:
         return self.home.root
 
-    def report_log(self, generation: int, rank: int, node: str) -> Path | None:
-        return self.home.report_log(generation, rank)
+    def report_log(self, attempt_number: int, rank: int, node: str) -> Path | None:
+        return self.home.report_log(attempt_number, rank)
 
     @property
     def run_key(self) -> str:
@@ -302,7 +302,7 @@ class DiskStorage(Storage):
                 sync_reports()
                 done = self._checkpoints.commit(manifest, shards, leave_rest=True)
             except Exception as error:
-                failed = ev.CommitFailed(manifest.generation, manifest.index, str(error) or repr(error))
+                failed = ev.CommitFailed(manifest.attempt_number, manifest.index, str(error) or repr(error))
                 return self._loss() or failed
             self._submit(self._cleaning, lambda: self._checkpoints.discard(shards))
             return committed(done, self._score_attribute, manifest.index)
@@ -332,10 +332,10 @@ class DiskStorage(Storage):
     def quarantine(self, id: str, why: str) -> None:
         self._submit(self._pool, lambda: self._checkpoints.quarantine(id, why))
 
-    def discard(self, generation: int, index: int, world_size: int) -> None:
+    def discard(self, attempt_number: int, index: int, world_size: int) -> None:
         def job() -> None:
             for rank in range(world_size):
-                directory = self.home.shard_dir(generation, index, rank)
+                directory = self.home.shard_dir(attempt_number, index, rank)
                 if directory.exists():
                     self._disk.rmtree(directory)
 
@@ -355,8 +355,8 @@ class DiskStorage(Storage):
     def address(self, id: str) -> str:
         return str(self.home.checkpoint_dir(id))
 
-    def log_address(self, generation: int, rank: int) -> str:
-        return str(self.home.log_file(generation, rank))
+    def log_address(self, attempt_number: int, rank: int) -> str:
+        return str(self.home.log_file(attempt_number, rank))
 
     def close(self, all_stored: bool) -> None:
         self._pool.shutdown(wait=True)

@@ -32,7 +32,7 @@ class StorageLag:
             return None
         self._since = {p.id: self._since.get(p.id, now) for p in whole}
         oldest = now - min(self._since.values(), default=now)
-        self.behind = Behind(len(whole), sum(self._size(p.generation, p.index) for p in whole), oldest)
+        self.behind = Behind(len(whole), sum(self._size(p.attempt_number, p.index) for p in whole), oldest)
         stalls = backpressure.must_wait(self.behind, state.stalled, self._limit, self.free, self._most)
         if stalls != state.stalled or backpressure.must_tell(self.behind, now, self._told_at):
             self._told_at = now

@@ -26,7 +26,7 @@ class Verification:
         manifest = self._shards.manifest_of(id)
         if manifest is None:
             self._emit(Verify(id))
-        elif self._shards.is_at_hand(manifest.generation, manifest.index):
+        elif self._shards.is_at_hand(manifest.attempt_number, manifest.index):
             self._staged.add(id)
             self._outbox.fetch(id, manifest_line(manifest), stored=False)
         elif all(pending.is_uploaded for pending in state.unsaved if pending.id == id):

@@ -135,7 +135,7 @@ class RunConnection:
         self._line.say(self.envelope(message))
 
     def report(self, reports: wire.Reports, workers: int) -> None:
-        """``workers``: how many of the group may report here."""
+        """``workers``: how many of the attempt may report here."""
         self._held.append(reports)
         if len({held.rank for held in self._held}) >= workers:
             self.flush()

@@ -34,10 +34,10 @@ _LOG_PATIENCE_S = 5.0
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
 
 
-class _Mark(msgspec.Struct, frozen=True):
+class _Mark(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}):
     """What of a checkpoint was gathered on this node: by rank, from which report."""
 
-    generation: int
+    attempt_number: int
     index: int
     parts: list[tuple[int, list[str]]]
 
@@ -49,7 +49,7 @@ class _Mark(msgspec.Struct, frozen=True):
 class Left(NamedTuple):
     """What one rank of an earlier attempt reported, as its log has it."""
 
-    generation: int
+    attempt_number: int
     rank: int
     log: bytes
     lost: list[int]  # the reports whose files are not here, or not as they were
@@ -64,7 +64,7 @@ class NodeCheckpoints:
         self._fetching = threading.Lock()
         self._logs: dict[Path, PartUploader] = {}
         self._log_lock = threading.Lock()
-        self._resumed: str | None = None  # what the present group started from
+        self._resumed: str | None = None  # what the present attempt started from
         self._newest: str | None = None  # the newest that is in storage
 
     @property
@@ -74,23 +74,25 @@ class NodeCheckpoints:
                 self._objects = self._open_objects()
             return self._objects
 
-    def seal(self, generation: int, index: int, rank: int) -> list[FileEntry]:
-        return staging.describe(self.layout.shard_dir(generation, index, rank))
+    def seal(self, attempt_number: int, index: int, rank: int) -> list[FileEntry]:
+        return staging.describe(self.layout.shard_dir(attempt_number, index, rank))
 
-    def gather(self, id: str, generation: int, index: int, manifest: bytes, parts: list[tuple[int, list[str]]]) -> None:
+    def gather(
+        self, id: str, attempt_number: int, index: int, manifest: bytes, parts: list[tuple[int, list[str]]]
+    ) -> None:
         """Renames only. Done again after a crash in the middle, it resumes where that left it."""
         target = self.layout.checkpoint_dir(id)
         target.mkdir(parents=True, exist_ok=True)
-        replace_file(self._mark(id), msgspec.json.encode(_Mark(generation, index, parts)))
+        replace_file(self._mark(id), msgspec.json.encode(_Mark(attempt_number, index, parts)))
         for rank, paths in parts:
-            source = self.layout.shard_dir(generation, index, rank)
+            source = self.layout.shard_dir(attempt_number, index, rank)
             for path in paths:
                 destination = target / path
                 if not destination.exists():
                     destination.parent.mkdir(parents=True, exist_ok=True)
                     os.rename(source / path, destination)
         replace_file(self.layout.manifest_file(id), manifest)
-        shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
+        shutil.rmtree(self.layout.shard_dir(attempt_number, index, 0).parent, ignore_errors=True)
 
     def upload(self, id: str) -> None:
         """What was gathered here; FileNotFoundError if something of it is gone.
@@ -176,8 +178,8 @@ class NodeCheckpoints:
             if name.endswith(".json") and id not in kept:
                 self._remove(id)
 
-    def forget(self, generation: int, index: int, id: str) -> None:
-        shutil.rmtree(self.layout.shard_dir(generation, index, 0).parent, ignore_errors=True)
+    def forget(self, attempt_number: int, index: int, id: str) -> None:
+        shutil.rmtree(self.layout.shard_dir(attempt_number, index, 0).parent, ignore_errors=True)
         if id:
             self._remove(id)
 
@@ -203,7 +205,7 @@ class NodeCheckpoints:
     def _undo(self, id: str) -> None:
         mark = self._read_mark(id)
         for rank, paths in mark.parts:
-            shard = self.layout.shard_dir(mark.generation, mark.index, rank)
+            shard = self.layout.shard_dir(mark.attempt_number, mark.index, rank)
             for path in paths:
                 moved = self.layout.checkpoint_dir(id) / path
                 if moved.exists() and not (shard / path).exists():
@@ -216,12 +218,12 @@ class NodeCheckpoints:
         logs = [log for log in logs if log.parent == logs[-1].parent]
         found: list[Left] = []
         for log in logs:
-            generation, rank = int(log.parent.name.rpartition("-")[2]), int(log.stem.rpartition("-")[2])
+            attempt_number, rank = int(log.parent.name.rpartition("-")[2]), int(log.stem.rpartition("-")[2])
             content = report_log.read(log)
             reports = report_log.parse(content)
-            shards = {index: self.layout.shard_dir(generation, index, rank) for index in reports.staged}
+            shards = {index: self.layout.shard_dir(attempt_number, index, rank) for index in reports.staged}
             lost = [index for index, shard in shards.items() if reports.damage(index, shard) is not None]
-            found.append(Left(generation, rank, content, lost))
+            found.append(Left(attempt_number, rank, content, lost))
         return found
 
     def sweep(self, until: int) -> None:

@@ -66,17 +66,17 @@ class NodeRun:
             case wire.RunTask():
                 self.workers.run_task(order)
             case Reply() | GoOn():
-                self.workers.tell(order, order.generation, order.rank)
-            case Durable(generation, id):
+                self.workers.tell(order, order.attempt_number, order.rank)
+            case Durable(attempt_number, id):
                 self._storage.mark_durable(id)
-                self.workers.tell(structs.replace(order, offer=self._storage.offer(id)), generation)
+                self.workers.tell(structs.replace(order, offer=self._storage.offer(id)), attempt_number)
             case Pressure():
                 self.workers.press(order)
             case Notice() | HandoverAt() | PeersLost() | SnapshotKept():
-                self.workers.tell(order, order.generation)
-            case wire.DumpStacks(generation):
-                subjects = self.workers.subjects(generation)
-                self._beside(lambda: wire.Stacks(generation, stack_collection.collect(subjects)))
+                self.workers.tell(order, order.attempt_number)
+            case wire.DumpStacks(attempt_number):
+                subjects = self.workers.subjects(attempt_number)
+                self._beside(lambda: wire.Stacks(attempt_number, stack_collection.collect(subjects)))
             case wire.Probe():
                 self._beside(self._probe)
             case wire.OpenDoor(meeting, address):

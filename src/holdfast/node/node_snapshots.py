@@ -31,7 +31,7 @@ class NodeSnapshots:
         self._node, self._run_beside, self._answer = node, run_beside, answer
         self._directory: Path | None = None
         self._lock = threading.Lock()
-        self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, generation, step, digest
+        self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, attempt, step, digest
         self._order = wire.Replicate([], False)
         self._lines: dict[int, PeerCalls] = {}  # by rank, as ranks bring theirs at the same time
         self._store: SnapshotStore | None = None
@@ -58,9 +58,9 @@ class NodeSnapshots:
             case wire.Recall():
                 self._run_beside(lambda: self._answer(self._recall(order)))
 
-    def taken(self, generation: int, rank: int, message: Snapshot) -> None:
+    def taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
         """A worker has written one."""
-        self._run_beside(lambda: self._keep_taken(generation, rank, message))
+        self._run_beside(lambda: self._keep_taken(attempt_number, rank, message))
 
     def close(self) -> None:
         if self._store is not None:
@@ -72,13 +72,13 @@ class NodeSnapshots:
 
     # In other threads
 
-    def _keep_taken(self, generation: int, rank: int, message: Snapshot) -> None:
+    def _keep_taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
         files = {piece: self._own(path) for piece, path in message.pieces.items()}
         for piece, path in files.items():
-            if not self._digest_taken(piece, path, generation, message.step):
+            if not self._digest_taken(piece, path, attempt_number, message.step):
                 return  # it is being overwritten: the worker has stopped waiting for us
         order = self._order
-        said = (generation, rank, message.step, message.reports, message.moves, list(files))
+        said = (attempt_number, rank, message.step, message.reports, message.moves, list(files))
         self._answer(wire.SnapshotHeld(*said, [], not order.to))
         if order.to:
             copies = [peer.node for peer in order.to if self._bring(rank, peer, files, order.shared)]
@@ -90,11 +90,11 @@ class NodeSnapshots:
         assert own.parent == self._directory, f"{path} is not of this run"
         return own
 
-    def _digest_taken(self, piece: str, path: Path, generation: int, step: int) -> bool:
+    def _digest_taken(self, piece: str, path: Path, attempt_number: int, step: int) -> bool:
         try:
             with MappedSnapshot(path) as mapped:
                 header = mapped.header
-                if (header.generation, header.step) != (generation, step):
+                if (header.attempt_number, header.step) != (attempt_number, step):
                     return False
                 digest = digest_of(mapped.content, header)
                 if mapped.header != header:
@@ -106,12 +106,12 @@ class NodeSnapshots:
 
     def _keep(self, piece: str, path: Path, digest: bytes, header: SnapshotHeader) -> None:
         with self._lock:
-            self._held[path] = (piece, header.generation, header.step, digest)
+            self._held[path] = (piece, header.attempt_number, header.step, digest)
 
-    def _find(self, piece: str, generation: int, step: int) -> tuple[Path, bytes] | None:
+    def _find(self, piece: str, attempt_number: int, step: int) -> tuple[Path, bytes] | None:
         with self._lock:
             for path, (name, *when, digest) in self._held.items():
-                if name == piece and when == [generation, step]:
+                if name == piece and when == [attempt_number, step]:
                     return path, digest
         return None
 
@@ -132,25 +132,25 @@ class NodeSnapshots:
         found: dict[str, str] = {}
         moved = False
         for piece in order.pieces:
-            path = self._verified(piece, order.generation, order.step)
+            path = self._verified(piece, order.attempt_number, order.step)
             if path is None:
                 path, moved = self._fetched(piece, order), True
             if path is None:
                 why = f"{self._node} has no intact copy of {piece}, and no other node has one"
-                return wire.Recalled(order.generation, order.step, error=why)
+                return wire.Recalled(order.attempt_number, order.step, error=why)
             found[piece] = str(path)
-        self._recalled, self._recalled_of = found, (order.generation, order.step)
-        return wire.Recalled(order.generation, order.step, moved)
+        self._recalled, self._recalled_of = found, (order.attempt_number, order.step)
+        return wire.Recalled(order.attempt_number, order.step, moved)
 
-    def _verified(self, piece: str, generation: int, step: int) -> Path | None:
-        held = self._find(piece, generation, step)
+    def _verified(self, piece: str, attempt_number: int, step: int) -> Path | None:
+        held = self._find(piece, attempt_number, step)
         if held is None:
             return None
         path, digest = held
         try:
             with MappedSnapshot(path) as mapped:
                 header = mapped.header
-                intact = (header.generation, header.step) == (generation, step)
+                intact = (header.attempt_number, header.step) == (attempt_number, step)
                 intact = intact and digest_of(mapped.content, header) == digest
         except OSError:
             intact = False
@@ -168,9 +168,9 @@ class NodeSnapshots:
         try:
             for peer in order.sources.get(piece, []):
                 into = PieceBuffers(self._directory / "fetched", piece)
-                wanted = CopyRequest(self._node, piece, order.generation, order.step)
+                wanted = CopyRequest(self._node, piece, order.attempt_number, order.step)
                 if lines.fetch(peer, wanted, into, self._keep):
-                    return self._verified(piece, order.generation, order.step)
+                    return self._verified(piece, order.attempt_number, order.step)
         except OSError:
             pass  # no memory for it
         finally:

@@ -36,7 +36,7 @@ Keep = Callable[[str, Path, bytes, SnapshotHeader], None]  # piece, file, digest
 class CopyRequest(msgspec.Struct, frozen=True):
     node: str  # who asks
     piece: str
-    generation: int
+    attempt_number: int
     step: int
     data_size: int = 0  # of the copy that follows; nothing follows if ``digest`` is empty
     meta_size: int = 0
@@ -109,7 +109,7 @@ class SnapshotStore:
         return receive_copy(caller, request, self._buffers[key], self._keep)
 
     def _give(self, caller: socket.socket, request: CopyRequest) -> None:
-        found = self._find(request.piece, request.generation, request.step)
+        found = self._find(request.piece, request.attempt_number, request.step)
         with contextlib.ExitStack() as stack:
             mapped = stack.enter_context(MappedSnapshot(found[0])) if found is not None else None
             if found is None or mapped is None or _is_other(mapped.header, request):
@@ -119,7 +119,7 @@ class SnapshotStore:
 
 
 def _is_other(header: SnapshotHeader, request: CopyRequest) -> bool:
-    return (header.generation, header.step) != (request.generation, request.step)
+    return (header.attempt_number, header.step) != (request.attempt_number, request.step)
 
 
 def send_copy(peer: socket.socket, node: str, piece: str, mapped: MappedSnapshot, digest: bytes) -> None:
@@ -133,7 +133,7 @@ def send_copy(peer: socket.socket, node: str, piece: str, mapped: MappedSnapshot
 
 def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, keep: Keep) -> bool:
     """Whether it arrived as it was sent. Then it counts."""
-    header = SnapshotHeader(request.generation, request.step, request.data_size, request.meta_size)
+    header = SnapshotHeader(request.attempt_number, request.step, request.data_size, request.meta_size)
     if header.step < 0 or min(header.data_size, header.meta_size) < 0:
         raise ValueError("such a snapshot cannot be")
     file = into.next()
@@ -149,7 +149,7 @@ def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, 
     meta = content[DATA_AT + header.data_size : header.size]
     if digest_of(content, header) != request.digest:
         return False
-    file.commit(header.generation, header.step, header.data_size, meta)
+    file.commit(header.attempt_number, header.step, header.data_size, meta)
     assert header_of(content) == header
     keep(request.piece, file.path, request.digest, header)
     return True
@@ -176,7 +176,7 @@ class PeerCalls:
         def use(line: socket.socket) -> bool:
             _send_body(line, wanted)
             given = msgspec.msgpack.decode(_receive_body(line), type=CopyRequest)
-            same = (given.generation, given.step) == (wanted.generation, wanted.step)
+            same = (given.attempt_number, given.step) == (wanted.attempt_number, wanted.step)
             return bool(given.digest) and same and receive_copy(line, given, into, keep)
 
         return self._with_line(peer, use)

@@ -1,4 +1,4 @@
-"""Collects the stacks of a group's workers, within a bounded time, whatever state they are in."""
+"""Collects the stacks of an attempt's workers, within a bounded time, whatever state they are in."""
 
 from __future__ import annotations
 

@@ -102,11 +102,11 @@ class StorageOrders:
                 self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._upload(order)))
             case wire.Fetch():
                 self._do(self._hands.transfers, lambda: self._dropped or self._answer(self._fetch(order)))
-            case wire.Forget(generation, index, id) if self._checkpoints is not None:
+            case wire.Forget(attempt_number, index, id) if self._checkpoints is not None:
                 checkpoints = self._checkpoints
-                self.submit(lambda: checkpoints.forget(generation, index, id))
-            case wire.Sweep(generation) if self._checkpoints is not None:
-                self._checkpoints.sweep(generation)
+                self.submit(lambda: checkpoints.forget(attempt_number, index, id))
+            case wire.Sweep(attempt_number) if self._checkpoints is not None:
+                self._checkpoints.sweep(attempt_number)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do something with files, soon."""
@@ -157,7 +157,7 @@ class StorageOrders:
             self._checkpoints.close(over)
 
     def _seal(self, order: wire.Seal) -> None:
-        jobs = [self._hands.files.submit(self._sealed, order.generation, rank, order.index) for rank in order.ranks]
+        jobs = [self._hands.files.submit(self._sealed, order.attempt_number, rank, order.index) for rank in order.ranks]
         left = set(jobs)
 
         def done(job: Future[Any]) -> None:
@@ -174,27 +174,27 @@ class StorageOrders:
         for job in jobs:
             job.add_done_callback(done)
 
-    def _sealed(self, generation: int, rank: int, index: int) -> wire.Sealed:
-        where = (generation, index, rank)
+    def _sealed(self, attempt_number: int, rank: int, index: int) -> wire.Sealed:
+        where = (attempt_number, index, rank)
         try:
             sealed = (
                 self._checkpoints.seal(*where) if self._checkpoints else self._store.seal(self.layout.shard_dir(*where))
             )
         except Exception as error:
-            return wire.Sealed(generation, rank, index, [], str(error) or repr(error))
+            return wire.Sealed(attempt_number, rank, index, [], str(error) or repr(error))
         files = [(f.path, f.size, f.digest, f.at) for f in sealed]
-        return wire.Sealed(generation, rank, index, files)
+        return wire.Sealed(attempt_number, rank, index, files)
 
     def _gather(self, order: wire.Gather) -> None:
         assert self._checkpoints is not None
         try:
-            self._checkpoints.gather(order.id, order.generation, order.index, order.manifest, order.parts)
+            self._checkpoints.gather(order.id, order.attempt_number, order.index, order.manifest, order.parts)
         except OSError as error:
             self._answer(wire.StagedLost(order.id, f"its files could not be put together: {error}"))
 
     def _upload(self, order: wire.Upload) -> wire.RunNews:
         assert self._checkpoints is not None
-        where = (order.generation, order.index, order.ranks)
+        where = (order.attempt_number, order.index, order.ranks)
         try:
             self._checkpoints.upload(order.id)
         except FileNotFoundError as error:

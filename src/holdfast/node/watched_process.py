@@ -34,13 +34,13 @@ _LONGEST_LINE = 1 << 16
 
 
 class WatchedProcess:
-    def __init__(self, generation: int, rank: int, token: int, log: Path, task: str = "") -> None:
-        self.generation, self.rank, self.token, self.task = generation, rank, token, task
+    def __init__(self, attempt_number: int, rank: int, token: int, log: Path, task: str = "") -> None:
+        self.attempt_number, self.rank, self.token, self.task = attempt_number, rank, token, task
         self.mark = new_token()
         self.pid = 0
         self.forked = False  # and its pid is known; 0 if it runs in this very process
         self.started = self.returned = self.failed = self.ended = False
-        self.stopping = self.timed_out = False  # we end it, because the group stops, because its time is up
+        self.stopping = self.timed_out = False  # we end it, because the attempt stops, because its time is up
         self.silent = self.mute = False  # it closed its channel, its output
         self.raised: Raised | None = None
         self.status = 0

@@ -1,4 +1,4 @@
-"""The processes of a run on a node: the workers of its groups, and tasks beside them."""
+"""The processes of a run on a node: the workers of its attempts, and tasks beside them."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class WorkerProcesses:
 
     def start_attempt(self, order: wire.StartWorkers, offer: Offer | None, memory: Memory | None) -> None:
         self._pool.warm_later()
-        if order.generation > 1:
-            self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.generation))
+        if order.attempt_number > 1:
+            self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.attempt_number))
         for place in order.places:
-            self._end_predecessors(order.generation, place.rank)
-            log = self._layout.log_file(order.generation, place.rank)
-            process = self._launch(order.generation, place.rank, log, self._payload)
+            self._end_predecessors(order.attempt_number, place.rank)
+            log = self._layout.log_file(order.attempt_number, place.rank)
+            process = self._launch(order.attempt_number, place.rank, log, self._payload)
             if process is None:
                 return
             assignment = self._assignment(process, order.world_size, place, order.base, offer)
@@ -89,9 +89,9 @@ class WorkerProcesses:
             if self._pressure:
                 process.send(Pressure(True))
 
-    def _end_predecessors(self, generation: int, rank: int) -> None:
+    def _end_predecessors(self, attempt_number: int, rank: int) -> None:
         """A rank that is replaced may only be stopped, or hang. Nothing more is heard of it."""
-        for process in self._group(generation):
+        for process in self._workers_of(attempt_number):
             if process.rank == rank:
                 process.stopping = True
                 self._kill_at(process, 0.0)
@@ -107,8 +107,8 @@ class WorkerProcesses:
         process.send(self._assignment(process, 1, Place(0, 0, 1, 0), 0, None))
 
     def stop_attempt(self, order: wire.StopWorkers) -> None:
-        group = self._group(order.generation)
-        for process in group:
+        workers = self._workers_of(order.attempt_number)
+        for process in workers:
             process.stopping = True
             if not order.graceful or not process.forked:  # nothing has begun that could end in good order
                 self._kill_at(process, 0.0)
@@ -117,12 +117,12 @@ class WorkerProcesses:
                 if process.pid and not process.returned:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGTERM)
-        if not group:
-            self._line.say(wire.WorkersGone(order.generation))
+        if not workers:
+            self._line.say(wire.WorkersGone(order.attempt_number))
 
-    def tell(self, message: wire.Message, generation: int, rank: int | None = None) -> None:
-        """The workers of a group, or one of them."""
-        for process in self._group(generation):
+    def tell(self, message: wire.Message, attempt_number: int, rank: int | None = None) -> None:
+        """The workers of an attempt, or one of them."""
+        for process in self._workers_of(attempt_number):
             if rank in (None, process.rank):
                 self._send(process, message)
 
@@ -132,13 +132,13 @@ class WorkerProcesses:
             if not process.task:
                 self._send(process, order)
 
-    def subjects(self, generation: int) -> list[Subject]:
-        """The workers of a group, to be asked for their stacks."""
-        group = self._group(generation)
-        return [Subject(p.rank, p.pid if p.forked else None, os.dup(p.stacks)) for p in group]
+    def subjects(self, attempt_number: int) -> list[Subject]:
+        """The workers of an attempt, to be asked for their stacks."""
+        workers = self._workers_of(attempt_number)
+        return [Subject(p.rank, p.pid if p.forked else None, os.dup(p.stacks)) for p in workers]
 
-    def _group(self, generation: int) -> list[WatchedProcess]:
-        return [p for p in self._processes.values() if p.generation == generation and not p.task]
+    def _workers_of(self, attempt_number: int) -> list[WatchedProcess]:
+        return [p for p in self._processes.values() if p.attempt_number == attempt_number and not p.task]
 
     def _assignment(
         self, process: WatchedProcess, world: int, place: Place, base: int, offer: Offer | None
@@ -147,15 +147,15 @@ class WorkerProcesses:
         common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
         own = (s.env, s.sys_path, s.argv, s.cwd)
         last = (s.metadata, s.validates, process.mark)
-        return Assignment(process.generation, world, base, place, *common, *own, *last)
+        return Assignment(process.attempt_number, world, base, place, *common, *own, *last)
 
-    def _launch(self, generation: int, rank: int, log: Path, payload: int, task: str = "") -> WatchedProcess | None:
+    def _launch(self, attempt_number: int, rank: int, log: Path, payload: int, task: str = "") -> WatchedProcess | None:
         """None if there is no room for it on this machine, which its driver is told."""
         try:
-            process = WatchedProcess(generation, rank, self._pool.token(), log, task)
+            process = WatchedProcess(attempt_number, rank, self._pool.token(), log, task)
         except OSError as error:
             why = not_started(error)
-            failed = wire.WorkerHasFailed(generation, rank, None, os.EX_OSERR, None, False, False, [why])
+            failed = wire.WorkerHasFailed(attempt_number, rank, None, os.EX_OSERR, None, False, False, [why])
             self._line.say(wire.TaskDone(task, b"", why) if task else failed)
             return None
         self._processes[process.token] = process
@@ -200,13 +200,13 @@ class WorkerProcesses:
     def on_forked(self, process: WatchedProcess) -> None:
         self._unswept[process.pid] = process.mark
         self._pool.oom.look(process.pid)
-        self._line.say(wire.WorkerStarted(process.generation, process.rank, process.pid, process.mark))
+        self._line.say(wire.WorkerStarted(process.attempt_number, process.rank, process.pid, process.mark))
         self._watch(process)
         if process.kill_at is not None:
             self._has_deadline()
 
     def on_paused(self, process: WatchedProcess, stopped: bool) -> None:
-        self._line.say(wire.WorkerIsStopped(process.generation, process.rank, stopped))
+        self._line.say(wire.WorkerIsStopped(process.attempt_number, process.rank, stopped))
 
     def on_ended(self, process: WatchedProcess, status: int) -> None:
         """The process is gone: hear the rest of what it said, then tell of its end."""
@@ -224,8 +224,8 @@ class WorkerProcesses:
         if process.pid in self._unswept:
             self._submit(lambda: self._sweep(process.pid))
         self._pass_exceptions_on()
-        if not process.task and not any(p.generation == process.generation for p in self._processes.values()):
-            self._line.say(wire.WorkersGone(process.generation))
+        if not process.task and not any(p.attempt_number == process.attempt_number for p in self._processes.values()):
+            self._line.say(wire.WorkersGone(process.attempt_number))
 
     # What the processes say
 
@@ -241,44 +241,44 @@ class WorkerProcesses:
 
     def _pass_on(self, process: WatchedProcess, reports: list[Report]) -> list[Report]:
         if reports and not process.task:
-            workers = sum(not p.returned for p in self._group(process.generation))
-            self._line.report(wire.Reports(process.generation, process.rank, reports), workers)
+            workers = sum(not p.returned for p in self._workers_of(process.attempt_number))
+            self._line.report(wire.Reports(process.attempt_number, process.rank, reports), workers)
             if self._line.due is not None:
                 self._has_deadline()
             self._pool.warm_soon()
         return []
 
     def _hear(self, process: WatchedProcess, message: Any) -> None:
-        generation, rank = process.generation, process.rank
+        attempt_number, rank = process.attempt_number, process.rank
         match message:
             case Ready():
                 process.started = True
                 self._pool.oom.look(process.pid)
                 if not process.task:
-                    self._line.say(wire.WorkerIsReady(generation, rank))
+                    self._line.say(wire.WorkerIsReady(attempt_number, rank))
             case Returned():
                 process.returned = True
                 self._unswept.pop(process.pid, None)
                 if process.task:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
-                    self._line.say(wire.WorkerHasReturned(generation, rank, message.body))
+                    self._line.say(wire.WorkerHasReturned(attempt_number, rank, message.body))
             case Armed():
                 self._pool.warm_soon()  # a replacement must not import what its peers have
-                self._line.say(wire.WorkerIsArmed(generation, rank))
+                self._line.say(wire.WorkerIsArmed(attempt_number, rank))
             case Noticed(reports):
-                self._line.say(wire.WorkerNoticed(generation, rank, reports))
+                self._line.say(wire.WorkerNoticed(attempt_number, rank, reports))
             case Snapshot():
-                self._snapshot_taken(generation, rank, message)
+                self._snapshot_taken(attempt_number, rank, message)
             case Raised():
                 process.raised = message
                 self._raised.append(process)
                 self._has_deadline()
             case Request() if process.task:
                 error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
-                self._send(process, Reply(generation, rank, message.request, b"", error))
+                self._send(process, Reply(attempt_number, rank, message.request, b"", error))
             case Request():
-                self._line.say(wire.Asked(generation, rank, message))
+                self._line.say(wire.Asked(attempt_number, rank, message))
 
     def _hear_output(self, process: WatchedProcess) -> None:
         lines = process.lines()
@@ -305,7 +305,7 @@ class WorkerProcesses:
             self._line.say(wire.TaskDone(process.task, b"", how, timed_out=process.timed_out))
             return
         oom = number == signal.SIGKILL and self._pool.oom.take_verdict(process.pid)
-        where = (process.generation, process.rank, process.raised, code, number)
+        where = (process.attempt_number, process.rank, process.raised, code, number)
         self._line.say(wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines)))
 
     def _pass_exceptions_on(self) -> None:
@@ -317,7 +317,9 @@ class WorkerProcesses:
             self._hear_worker(other)
         for process in sorted(self._raised, key=lambda p: p.raised.at if p.raised else 0.0):
             assert process.raised is not None
-            peers = [p for p in self._processes.values() if p.generation == process.generation and p is not process]
+            peers = [
+                p for p in self._processes.values() if p.attempt_number == process.attempt_number and p is not process
+            ]
             dying = any(not p.raised and not p.returned and p.pid and process_control.is_ending(p.pid) for p in peers)
             if dying and time.monotonic() < process.raised.at + _PEER_GRACE_S:
                 return

@@ -136,7 +136,7 @@ class _Scribe:
             case ev.DriverStarted(epoch):
                 self._end_driver(self.last, KILLED)
                 history.drivers.append(DriverSpan(epoch, time, time))
-            case ev.GroupStarted():
+            case ev.AttemptStarted():
                 self._begin(event, time)
             case ev.WorkerFailed():
                 self._worker_failed(event, before)
@@ -146,8 +146,8 @@ class _Scribe:
                 self._stall(time, stalled)
             case ev.CapacityLacking() if self._waits is None:
                 self._waits = time
-            case ev.Committed(record, generation):
-                history.saved.append(SavedCheckpoint(time, record.id, record.report, generation))
+            case ev.Committed(record, attempt_number):
+                history.saved.append(SavedCheckpoint(time, record.id, record.report, attempt_number))
             case ev.RunEnded(outcome):
                 self._end_attempt(time, ENDED)
                 self._end_driver(time, outcome.value)
@@ -170,13 +170,13 @@ class _Scribe:
         history.ended = end
         return history
 
-    def _begin(self, event: ev.GroupStarted, time: float) -> None:
+    def _begin(self, event: ev.AttemptStarted, time: float) -> None:
         history = self.history
         self._end_wait(time)
         self._end_attempt(self.last, KILLED)
         epoch = history.drivers[-1].epoch if history.drivers else 0
         history.attempts.append(
-            AttemptSpan(event.generation, event.world_size, time, time, event.resume, event.base, epoch)
+            AttemptSpan(event.attempt_number, event.world_size, time, time, event.resume, event.base, epoch)
         )
         if history.failures and history.failures[-1].lost is None:
             last = history.failures[-1]
@@ -189,7 +189,7 @@ class _Scribe:
         account = FailureAccount(
             len(history.failures) + 1,
             time,
-            failure.generation,
+            failure.attempt_number,
             failure.rank,
             failure.kind.value,
             failure.text,
@@ -210,7 +210,7 @@ class _Scribe:
     def _worker_failed(self, event: ev.WorkerFailed, before: Durable) -> None:
         """One that came after the first cause is a knock-on failure."""
         failures = self.history.failures
-        if self._state.failure is before.failure and failures and failures[-1].attempt == event.generation:
+        if self._state.failure is before.failure and failures and failures[-1].attempt == event.attempt_number:
             text = f"{describe(event.rank, event.evidence)} [{classify(event.evidence).value}]"
             failures[-1] = replace(failures[-1], knock_on=(*failures[-1].knock_on, text))
 

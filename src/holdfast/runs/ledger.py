@@ -23,7 +23,7 @@ from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN
 
-Reports = Mapping[int, Sequence[tuple[int, float]]]  # generation -> (index, time) of rank 0's reports
+Reports = Mapping[int, Sequence[tuple[int, float]]]  # attempt -> (index, time) of rank 0's reports
 
 _GRID = 2.0**22  # ticks a second, of which the clock's times are multiples already; their sums are exact in floats
 _TIMES = 2.0**32  # a time beyond this is no time
@@ -47,15 +47,15 @@ _SPOKEN = {TimePart.CAPACITY.value: "without capacity"}
 _IN_MEMORY = (Tier.MEMORY.value, Tier.PEER.value)
 
 
-class FailureEntry(Struct, frozen=True):
+class FailureEntry(Struct, frozen=True, rename={"attempt_number": "attempt"}):
     time: float
-    generation: int
+    attempt_number: int
     rank: int  # -1: no single rank
     kind: str
     text: str
-    recovered_s: float | None = None  # until the first report of a later group; None if there is none
+    recovered_s: float | None = None  # until the first report of a later attempt; None if there is none
     live: bool = False  # its peers kept their processes, and continued after ``recovered_s``
-    tier: str = ""  # where the next group took its state from: memory, peer memory, checkpoint; empty: the beginning
+    tier: str = ""  # where the next attempt took its state from: memory, peer memory, checkpoint; empty: the beginning
     redone: int = 0  # completed steps that it did again, as far as they are known
 
     def __str__(self) -> str:
@@ -71,12 +71,12 @@ class Ledger(Struct, frozen=True):
     """The parts, in seconds. They add up to ``wall_clock_s``, from the first driver's start to the run's last sign.
 
     productive: between reports that are in the history.
-    redone: behind the report that the next group started from, or after the last one of a group that failed.
-    stalled: after a group's first report, while storage was so far behind that reports with files waited for it.
-    Restarting is starting (from the start of a driver or group to the group's first report), recovering (from a failure
-    or hand-over to the next group's start, without what follows) and waiting (the back-off before that start, or until
-    no worker of the last driver's can be left on nodes that did not come back).
-    capacity: there was not room for the workers that the next group needs at least.
+    redone: behind the report that the next attempt started from, or after the last one of an attempt that failed.
+    stalled: after an attempt's first report, while storage was so far behind that reports with files waited for it.
+    Restarting is starting (from the start of a driver or attempt to the attempt's first report), recovering (from a
+    failure or hand-over to the next attempt's start, without what follows) and waiting (the back-off before that start,
+    or until no worker of the last driver's can be left on nodes that did not come back).
+    capacity: there was not room for the workers that the next attempt needs at least.
     Idle is down (no driver lived) and finishing (from the last report to the end).
     """
 
@@ -118,7 +118,7 @@ class Ledger(Struct, frozen=True):
 
 
 def account(records: Sequence[Record], reports: Reports) -> Ledger:
-    """The ledger of a run with these journal records and these reports of rank 0, by generation."""
+    """The ledger of a run with these journal records and these reports of rank 0, by attempt."""
     events = [_event(record) for record in records]
     early = written_early(records)
     times = (record.time for record, skip in zip(records, early, strict=True) if not skip)
@@ -147,8 +147,8 @@ def _replayed(state: Durable, event: ev.Event | None) -> Durable:
 
 
 def _limits(events: Sequence[ev.Event | None]) -> list[float]:
-    """For each group in turn: where its reports were cut, in the run's numbers, as a later group began there."""
-    bases = [event.base for event in events if isinstance(event, ev.GroupStarted)]
+    """For each attempt in turn: where its reports were cut, in the run's numbers, as a later attempt began there."""
+    bases = [event.base for event in events if isinstance(event, ev.AttemptStarted)]
     limits = [math.inf]
     for base in reversed(bases[1:]):
         limits.append(min(base, limits[-1]))
@@ -190,8 +190,8 @@ class _Clock:
         return self.at
 
 
-class _Group(Struct):
-    generation: int
+class _Attempt(Struct):
+    attempt_number: int
     base: int
     limit: float
     clock: _Clock  # of its reports: they may come from another machine
@@ -211,18 +211,18 @@ class _Bookkeeper:
         self._seconds = dict.fromkeys(TimePart, 0.0)
         self._clock = _Clock(begin, 0.0)
         self._charged = self._alive = 0.0
-        self._group: _Group | None = None
+        self._attempt: _Attempt | None = None
         self._stalls: deque[_Stall] = deque()  # that are not charged yet, in order
         self._epoch: object = None  # that began with a record of its own, where storage is remote
-        self._between = TimePart.STARTING  # what the driver is at when there is no group
-        self._doubt_s = 0.0  # how long the driver may wait for nodes before it starts a group
+        self._between = TimePart.STARTING  # what the driver is at when there is no attempt
+        self._doubt_s = 0.0  # how long the driver may wait for nodes before it starts an attempt
         self._failures: list[FailureEntry] = []
         self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
 
     def enter(
         self, record: Record, event: ev.Event | None, failure: Failure | None, before: Durable, is_over: bool
     ) -> None:
-        """``is_over``: the group ends, or has ended."""
+        """``is_over``: the attempt ends, or has ended."""
         at = self._clock.show(record.time)
         if record.kind == EPOCH_BEGAN:
             self._take_over(at)
@@ -233,12 +233,14 @@ class _Bookkeeper:
                     self._take_over(at)
                 self._charge(at, self._between)
                 self._doubt_s = max(in_doubt_s(before, event).values(), default=0.0)
-            case ev.GroupStarted():
-                self._begin_group(event, at, before)
+            case ev.AttemptStarted():
+                self._begin_attempt(event, at, before)
             case ev.CapacityLacking():
-                self._prepare_group(at, before)
+                self._prepare_attempt(at, before)
                 self._between = TimePart.CAPACITY
-            case ev.HandedOver(generation) if self._group is not None and generation == self._group.generation:
+            case ev.HandedOver(attempt_number) if (
+                self._attempt is not None and attempt_number == self._attempt.attempt_number
+            ):
                 self._between = TimePart.FINISHING if event.reason is HandoverReason.STOP else TimePart.RECOVERING
                 self._leave(at, at, self._between)
             case ev.StorageLags(stalled):
@@ -259,17 +261,17 @@ class _Bookkeeper:
         self._alive = at
 
     def _fail(self, failure: Failure, at: float) -> None:
-        where = (failure.generation, failure.rank, failure.kind.value, failure.text)
+        where = (failure.attempt_number, failure.rank, failure.kind.value, failure.text)
         if failure.instead and self._failures:
             self._failures[-1] = FailureEntry(self._failures[-1].time, *where)
             return
-        self._end_group(at)
+        self._end_attempt(at)
         self._open[len(self._failures)] = at
         self._failures.append(FailureEntry(self._clock.time, *where))
 
     def _recover_live(self, failure: Failure, at: float) -> None:
-        """The group continues when the rank is replaced."""
-        where = (failure.generation, failure.rank, failure.kind.value, failure.text)
+        """The attempt continues when the rank is replaced."""
+        where = (failure.attempt_number, failure.rank, failure.kind.value, failure.text)
         self._open[len(self._failures)] = at
         self._failures.append(FailureEntry(self._clock.time, *where, live=True))
         if self._open_stall(TimePart.RECOVERING) is None:
@@ -282,9 +284,9 @@ class _Bookkeeper:
         if done:
             self._recovered(at)
         else:
-            self._end_group(at)
+            self._end_attempt(at)
 
-    def _end_group(self, at: float) -> None:
+    def _end_attempt(self, at: float) -> None:
         """After a failure. A rank that was being replaced then is not."""
         given_up = {number: when for number, when in self._open.items() if self._failures[number].live}
         self._open = {number: when for number, when in self._open.items() if number not in given_up}
@@ -309,17 +311,17 @@ class _Bookkeeper:
         self._doubt_s = 0.0
         self._stalls.clear()
 
-    def _begin_group(self, event: ev.GroupStarted, at: float, before: Durable) -> None:
-        self._prepare_group(at, before, waits=event.snapshot is None or event.streak != 0)
+    def _begin_attempt(self, event: ev.AttemptStarted, at: float, before: Durable) -> None:
+        self._prepare_attempt(at, before, waits=event.snapshot is None or event.streak != 0)
         for number in self._open:
             how = {"tier": event.tier.value, "redone": event.redone}
             self._failures[number] = structs.replace(self._failures[number], **how)
-        self._between = TimePart.RECOVERING  # once the group has ended
-        self._group = _Group(event.generation, event.base, next(self._limits), _Clock(self._clock.time, at))
+        self._between = TimePart.RECOVERING  # once the attempt has ended
+        self._attempt = _Attempt(event.attempt_number, event.base, next(self._limits), _Clock(self._clock.time, at))
 
-    def _prepare_group(self, at: float, before: Durable, waits: bool = True) -> None:
-        """Charge what was before the next group starts, or begins to wait for room."""
-        if self._group is not None:  # the record of its end is lost
+    def _prepare_attempt(self, at: float, before: Durable, waits: bool = True) -> None:
+        """Charge what was before the next attempt starts, or begins to wait for room."""
+        if self._attempt is not None:  # the record of its end is lost
             self._leave(self._alive, at, TimePart.REDONE)
         if self._between is TimePart.RECOVERING:
             waited = max(0.0, min(at - self._charged, backoff_s(before) if waits else 0.0))
@@ -341,7 +343,7 @@ class _Bookkeeper:
         self._charged = max(until, self._charged)
 
     def _train(self, until: float, part: TimePart) -> None:
-        """Charge to a part what the group did, without the times in which its checkpoints waited for storage."""
+        """Charge to a part what the attempt did, without the times in which its checkpoints waited for storage."""
         while self._stalls and self._stalls[0].begin < until:
             stall = self._stalls[0]
             self._charge(stall.begin, part)
@@ -352,19 +354,19 @@ class _Bookkeeper:
         self._charge(until, part)
 
     def _leave(self, until: float, end: float, rest: TimePart) -> None:
-        """Charge what the group did, by its reports up to ``end``, and the rest, if any, up to ``until``."""
-        group, self._group = self._group, None
-        if group is None:
+        """Charge what the attempt did, by its reports up to ``end``, and the rest, if any, up to ``until``."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
             self._charge(until, self._between)
             return
-        reports = self._reports.get(group.generation, ())
+        reports = self._reports.get(attempt.attempt_number, ())
         for number, (index, time) in enumerate(reports):
-            at = min(end, group.clock.show(time))
+            at = min(end, attempt.clock.show(time))
             if number == 0:
                 self._charge(at, TimePart.STARTING)
                 self._recovered(at)
             else:
-                self._train(at, TimePart.PRODUCTIVE if group.base + index < group.limit else TimePart.REDONE)
+                self._train(at, TimePart.PRODUCTIVE if attempt.base + index < attempt.limit else TimePart.REDONE)
         if reports:
             self._train(until, rest)
         self._charge(until, TimePart.STARTING)

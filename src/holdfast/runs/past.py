@@ -24,15 +24,15 @@ class Past:
     state: Durable = field(default_factory=Durable)
     validations: dict[str, Any] = field(default_factory=dict)  # checkpoint id -> arguments
     validated: dict[str, Any] = field(default_factory=dict)  # checkpoint id -> metrics found
-    groups: list[ev.GroupStarted] = field(default_factory=list)
+    attempts: list[ev.AttemptStarted] = field(default_factory=list)
     ended: ev.RunEnded | None = None
     identity: dict[str, Any] | None = None
     failures: list[tuple[float, ev.WorkerFailed]] = field(default_factory=list)
-    given_up: set[tuple[int, int]] = field(default_factory=set)  # what storage failed on, by (generation, index)
+    given_up: set[tuple[int, int]] = field(default_factory=set)  # what storage failed on, by (attempt, index)
     is_damaged: bool = False  # something is wrong with the journal
-    last_group: ev.GroupStarted | None = None  # unless the run has taken another's checkpoint since
+    last_attempt: ev.AttemptStarted | None = None  # unless the run has taken another's checkpoint since
     committed: set[str] = field(default_factory=set)  # the ids of all that ever were
-    valid_until: dict[int, float] = field(default_factory=dict)  # by generation, its last report that the run built on
+    valid_until: dict[int, float] = field(default_factory=dict)  # by attempt, its last report that the run built on
 
     def counts(self, manifest: Manifest) -> bool:
         """Whether a manifest in remote storage is of a checkpoint. A damaged journal may have lost what it said."""
@@ -72,17 +72,17 @@ def _remember(past: Past, event: ev.Event, time: float) -> None:
     match event:
         case ev.DriverStarted():
             past.ended = None
-        case ev.GroupStarted():
-            past.groups.append(event)
-            past.last_group = event
+        case ev.AttemptStarted():
+            past.attempts.append(event)
+            past.last_attempt = event
             past.valid_until = valid_until(past.valid_until, event)
         case ev.Adopted():
-            past.last_group = None
+            past.last_attempt = None
             past.valid_until = {}
         case ev.WorkerFailed():
             past.failures.append((time, event))
         case ev.CommitFailed() | ev.ShardFailed():
-            past.given_up.add((event.generation, event.index))
+            past.given_up.add((event.attempt_number, event.index))
         case ev.Committed() if event.validation is not None:
             past.validations[event.record.id] = event.validation
         case ev.Validated():

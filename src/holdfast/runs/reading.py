@@ -91,15 +91,15 @@ class Reading:
     @cached_property
     def last_report(self) -> tuple[int, dict[str, Any] | None]:
         """The number of reports in the surviving history, and rank 0's last."""
-        groups = self.past.groups
-        limit = math.inf  # what a group reported beyond the next one's start was taken back
-        for group in reversed(groups):
-            for line in self.run.reports_backwards(group.generation):
+        attempts = self.past.attempts
+        limit = math.inf  # what an attempt reported beyond the next one's start was taken back
+        for attempt in reversed(attempts):
+            for line in self.run.reports_backwards(attempt.attempt_number):
                 row = parse_line(line)
-                if row is not None and group.base + row["index"] < limit:
-                    return max(group.base + row["index"] + 1, groups[-1].base), row
-            limit = min(limit, group.base)
-        return groups[-1].base if groups else 0, None
+                if row is not None and attempt.base + row["index"] < limit:
+                    return max(attempt.base + row["index"] + 1, attempts[-1].base), row
+            limit = min(limit, attempt.base)
+        return attempts[-1].base if attempts else 0, None
 
     @property
     def last_change(self) -> float | None:
@@ -118,18 +118,18 @@ class Reading:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The metrics of every report in the surviving history: each group's are cut where the next one started from,
+        """The metrics of every report in the surviving history: each attempt's are cut where the next one started from,
         so that no report is there twice."""
         rows: list[dict[str, Any]] = []
-        for group in self.past.groups:
-            del rows[group.base :]
-            rows.extend(report["metrics"] for report in self.reports[group.generation])
+        for attempt in self.past.attempts:
+            del rows[attempt.base :]
+            rows.extend(report["metrics"] for report in self.reports[attempt.attempt_number])
         return rows
 
     @cached_property
     def reports(self) -> dict[int, list[dict[str, Any]]]:
-        """Rank 0's, by generation."""
-        return {group.generation: self.run.reports(group.generation) for group in self.past.groups}
+        """Rank 0's, by attempt."""
+        return {attempt.attempt_number: self.run.reports(attempt.attempt_number) for attempt in self.past.attempts}
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -138,12 +138,12 @@ class Reading:
     def quick_ledger(self, most: int = _QUICKLY_READ) -> Ledger | None:
         """None where there are so many reports that it would take long."""
         reports, left = {}, most
-        for group in self.past.groups:
-            lines = list(islice(self.run.reports_backwards(group.generation), left + 1))
+        for attempt in self.past.attempts:
+            lines = list(islice(self.run.reports_backwards(attempt.attempt_number), left + 1))
             left -= len(lines)
             if left < 0:
                 return None
-            reports[group.generation] = [row for row in map(parse_line, reversed(lines)) if row is not None]
+            reports[attempt.attempt_number] = [row for row in map(parse_line, reversed(lines)) if row is not None]
         return self._account(reports)
 
     def _account(self, reports: dict[int, list[dict[str, Any]]]) -> Ledger:

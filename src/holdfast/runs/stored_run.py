@@ -117,20 +117,20 @@ class StoredRun:
 
     # Reports and logs
 
-    def reports(self, generation: int, rank: int = 0) -> list[dict[str, Any]]:
+    def reports(self, attempt_number: int, rank: int = 0) -> list[dict[str, Any]]:
         """All that a rank reported in an attempt: index, time and metrics of each."""
-        return self.store.reports(_layout.metrics_file(generation, rank).as_posix())[0]
+        return self.store.reports(_layout.metrics_file(attempt_number, rank).as_posix())[0]
 
-    def reports_backwards(self, generation: int) -> Iterator[bytes]:
+    def reports_backwards(self, attempt_number: int) -> Iterator[bytes]:
         """The lines of rank 0's reports, the last one first."""
-        return _lines_backwards(self.store.read_backwards(_layout.metrics_file(generation, 0).as_posix()))
+        return _lines_backwards(self.store.read_backwards(_layout.metrics_file(attempt_number, 0).as_posix()))
 
-    def report_bytes(self, generation: int, start: int) -> Iterator[bytes]:
+    def report_bytes(self, attempt_number: int, start: int) -> Iterator[bytes]:
         """What the file of rank 0's reports has from that byte on, in pieces: lines for ``parse_line``."""
-        return self.store.read(_layout.metrics_file(generation, 0).as_posix(), start)
+        return self.store.read(_layout.metrics_file(attempt_number, 0).as_posix(), start)
 
-    def reports_size(self, generation: int) -> int:
-        return self.store.size(_layout.metrics_file(generation, 0).as_posix())
+    def reports_size(self, attempt_number: int) -> int:
+        return self.store.size(_layout.metrics_file(attempt_number, 0).as_posix())
 
     def metrics_files(self) -> list[str]:
         found = filter(None, map(_METRICS.fullmatch, self.store.files("metrics")))

@@ -1,4 +1,4 @@
-"""What a run's journal tells, in words: drivers, groups, failures and what was done about each, waits, and the end."""
+"""A run's journal in words: drivers, attempts, failures and what was done about each, waits, and the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _PLANNED = {
 
 class Moment(NamedTuple):
     time: float
-    kind: str  # driver, settings, group, live, hand-over, failure, stacks, node, waiting, storage, damage, stop or end
+    kind: (
+        str  # driver, settings, attempt, live, hand-over, failure, stacks, node, waiting, storage, damage, stop or end
+    )
     text: str
     cause: str | None = None  # a failure's class
     action: str | None = None  # what was done about it
@@ -75,22 +77,25 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
         case ev.DriverStarted(epoch):
             died = "" if has_ended else "; the one before it had died without a word"
             return "driver", f"driver {epoch} started{died}"
-        case ev.GroupStarted(generation, world_size):
-            return "group", f"attempt {generation} with {_workers(world_size)} {memory.told(event)}"
+        case ev.AttemptStarted(attempt_number, world_size):
+            return "attempt", f"attempt {attempt_number} with {_workers(world_size)} {memory.told(event)}"
         case ev.Regrouped():
             ranks = ", ".join(map(str, event.replaced))
             return "live", f"rank {ranks} replaced; all ranks continue behind step {event.steps:,}, none is done again"
-        case ev.RegroupFailed(generation, why):
-            return "live", f"attempt {generation} could not continue with the lost rank replaced: {why}"
-        case ev.HandedOver(generation, reason):
-            return "hand-over", f"attempt {generation} ended as planned, {_PLANNED[reason]}"
+        case ev.RegroupFailed(attempt_number, why):
+            return "live", f"attempt {attempt_number} could not continue with the lost rank replaced: {why}"
+        case ev.HandedOver(attempt_number, reason):
+            return "hand-over", f"attempt {attempt_number} ended as planned, {_PLANNED[reason]}"
         case ev.CapacityLacking(least, room):
             return "waiting", f"waits for nodes: the next attempt needs {_workers(least)}, and there is room for {room}"
         case ev.NodeRested(node):
             return "node", f"{node} may be used again"
-        case ev.StacksTaken(generation, rank):
+        case ev.StacksTaken(attempt_number, rank):
             cause = f"; rank {rank} seems to be what the others wait for" if rank >= 0 else ""
-            return "stacks", f"attempt {generation} made no progress, and what its ranks did was written down{cause}"
+            return (
+                "stacks",
+                f"attempt {attempt_number} made no progress, and what its ranks did was written down{cause}",
+            )
         case ev.Damaged(id, why):
             return "damage", f"{id} was found damaged and set aside: {why}"
         case ev.StopAsked(at_once):

@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 _REASON = 1 << 20  # bytes
 
 
-class _Unfinished(msgspec.Struct, frozen=True):
+class _Unfinished(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}):
     """The report whose checkpoint was being committed."""
 
-    generation: int
+    attempt_number: int
     index: int
 
 
@@ -77,7 +77,7 @@ class CheckpointStore(Checkpoints):
         self._make_way(manifest.id)
         moved: list[tuple[str, str]] = []
         try:
-            self._mark(manifest.id, _Unfinished(manifest.generation, manifest.index))
+            self._mark(manifest.id, _Unfinished(manifest.attempt_number, manifest.index))
             self._merge(manifest.id, chosen, moved)
             write_atomic(self._disk, manifest_file, data)
         except (StorageError, OSError):
@@ -92,20 +92,20 @@ class CheckpointStore(Checkpoints):
     def commit_copy(self, source: Manifest, of: Checkpoints, manifest: Manifest) -> Manifest:
         """What is committed is never written to again, so that the two can share it."""
         assert isinstance(of, CheckpointStore)
-        staged = self._layout.shard_dir(manifest.generation, manifest.index, 0)
+        staged = self._layout.shard_dir(manifest.attempt_number, manifest.index, 0)
         if staged.exists():
             shutil.rmtree(staged)
         shutil.copytree(of._layout.checkpoint_dir(source.id), staged, copy_function=_link)
         of.verify(source.id)
         return self.commit(manifest, [Shard(0, str(staged), self.seal(staged))])
 
-    def take_back(self, generation: int, index: int, rank: int, entries: Sequence[FileEntry]) -> None:
+    def take_back(self, attempt_number: int, index: int, rank: int, entries: Sequence[FileEntry]) -> None:
         """Give a shard back what a commit that was cut off had moved into a checkpoint. For each rank in turn."""
-        shard = self._layout.shard_dir(generation, index, rank)
+        shard = self._layout.shard_dir(attempt_number, index, rank)
         for id in self._unfinished_ids():
             directory = self._layout.checkpoint_dir(id)
             mark = read_whole(self._layout.unfinished_file(id))
-            of_another = mark != msgspec.json.encode(_Unfinished(generation, index))
+            of_another = mark != msgspec.json.encode(_Unfinished(attempt_number, index))
             if of_another or self._layout.manifest_file(id).exists() or directory.is_symlink():
                 continue
             for entry in entries:

@@ -76,26 +76,26 @@ class RunLayout:
         check_stored_name(id)
         return self.checkpoints_dir / f"{id}.json.damaged.txt"
 
-    def shard_dir(self, generation: int, index: int, rank: int) -> Path:
-        return Path(self.shard_path(generation, index, rank))
+    def shard_dir(self, attempt_number: int, index: int, rank: int) -> Path:
+        return Path(self.shard_path(attempt_number, index, rank))
 
-    def shard_path(self, generation: int, index: int, rank: int) -> str:
+    def shard_path(self, attempt_number: int, index: int, rank: int) -> str:
         """The same as text: of ten thousand ranks it is asked for at once."""
-        return f"{self.root}/.staging/attempt-{generation:04d}-report-{index:06d}/rank-{rank}"
+        return f"{self.root}/.staging/attempt-{attempt_number:04d}-report-{index:06d}/rank-{rank}"
 
-    def report_log(self, generation: int, rank: int) -> Path:
+    def report_log(self, attempt_number: int, rank: int) -> Path:
         """What the rank has reported in that attempt; lies beside what it staged."""
-        return self.staging_dir / f"attempt-{generation:04d}" / f"rank-{rank}.jsonl"
+        return self.staging_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.jsonl"
 
-    def metrics_file(self, generation: int, rank: int) -> Path:
-        return self.metrics_dir / f"attempt-{generation:04d}" / f"rank-{rank}.jsonl"
+    def metrics_file(self, attempt_number: int, rank: int) -> Path:
+        return self.metrics_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.jsonl"
 
-    def log_file(self, generation: int, rank: int) -> Path:
-        return self.logs_dir / f"attempt-{generation:04d}" / f"rank-{rank}.log"
+    def log_file(self, attempt_number: int, rank: int) -> Path:
+        return self.logs_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.log"
 
-    def stacks_file(self, generation: int) -> Path:
-        """What the ranks of a group that hung were doing."""
-        return self.logs_dir / f"attempt-{generation:04d}" / "stacks.txt"
+    def stacks_file(self, attempt_number: int) -> Path:
+        """What the ranks of an attempt that hung were doing."""
+        return self.logs_dir / f"attempt-{attempt_number:04d}" / "stacks.txt"
 
     def relative(self, path: Path) -> str:
         """How a path of this run is named in records and messages."""

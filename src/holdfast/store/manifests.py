@@ -18,11 +18,11 @@ from holdfast.store.staging import FileEntry as FileEntry
 USER_METADATA = ".metadata.json"  # what Checkpoint.set_metadata writes, also after the commit: carried, not verified
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, rename={"attempt_number": "generation"}):
     format: int
     id: str
-    generation: int
-    index: int  # the group's k-th report, from 0
+    attempt_number: int
+    index: int  # the attempt's k-th report, from 0
     report: int  # the run's overall report number
     world_size: int
     created: float
@@ -33,6 +33,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 values.prepare(Manifest)
+_FIELDS = msgspec.structs.fields(Manifest)
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def manifest_line(manifest: Manifest) -> bytes:
         {name: value for name, value in msgspec.structs.asdict(entry).items() if name != "at" or value}
         for entry in manifest.files
     ]
-    fields = msgspec.structs.asdict(manifest) | {"files": files}
+    fields = {field.encode_name: getattr(manifest, field.name) for field in _FIELDS} | {"files": files}
     return seal(values.encode(fields, f"manifest of {manifest.id}"))
 
 

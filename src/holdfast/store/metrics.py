@@ -1,4 +1,4 @@
-"""Every report of every rank: one file of sealed JSON lines for each rank of each generation.
+"""Every report of every rank: one file of sealed JSON lines for each rank of each attempt.
 
 Appends cost one system call and are durable after ``sync``; a line that is damaged costs that line only.
 """
@@ -36,14 +36,14 @@ class MetricsWriter:
         self._disk = disk or Disk()
         self._lock = threading.RLock()  # of all below
         self._files: dict[tuple[int, int], io.FileIO] = {}
-        self._directories: dict[int, bool] = {}  # by generation, whether this writer has made it
-        self._newest = 0  # generation
+        self._directories: dict[int, bool] = {}  # by attempt, whether this writer has made it
+        self._newest = 0  # attempt
         self._unsynced: set[tuple[int, int]] = set()
         self._torn: set[tuple[int, int]] = set()
         self._new_names: set[Path] = set()
 
-    def append(self, generation: int, rank: int, lines: bytes) -> None:
-        key = generation, rank
+    def append(self, attempt_number: int, rank: int, lines: bytes) -> None:
+        key = attempt_number, rank
         with self._lock:
             file = self._files.get(key) or self._open(key)
             if key in self._torn:
@@ -54,7 +54,7 @@ class MetricsWriter:
             self._torn.discard(key)
 
     def sync(self) -> None:
-        """Make durable what was appended; files of generations that are over are closed."""
+        """Make durable what was appended; files of attempts that are over are closed."""
         with self._lock:
             unsynced, self._unsynced = self._unsynced, set()
             if len(unsynced) < _MANY:
@@ -98,7 +98,7 @@ class MetricsWriter:
 
     def _open(self, key: tuple[int, int]) -> io.FileIO:
         if len(self._files) >= _MANY and key[0] > self._newest:
-            self.sync()  # the files of a generation that is over are not left open beside those of the next
+            self.sync()  # the files of an attempt that is over are not left open beside those of the next
             self._close_all()
         self._newest = max(self._newest, key[0])
         path = self._layout.metrics_file(*key)
@@ -112,9 +112,9 @@ class MetricsWriter:
         return self._files[key]
 
 
-def read_metrics(layout: RunLayout, generation: int, rank: int) -> tuple[list[dict[str, Any]], list[Damage]]:
-    """The reports of one rank in one generation, oldest first, and the lines that could not be read."""
-    path = layout.metrics_file(generation, rank)
+def read_metrics(layout: RunLayout, attempt_number: int, rank: int) -> tuple[list[dict[str, Any]], list[Damage]]:
+    """The reports of one rank in one attempt, oldest first, and the lines that could not be read."""
+    path = layout.metrics_file(attempt_number, rank)
     return read_reports(path, layout.relative(path))
 
 
@@ -141,10 +141,10 @@ def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage]) -> Iter
             damage.append(Damage(name, f"line {number}", "it is not an intact report"))
 
 
-def read_last_metrics(layout: RunLayout, generation: int, rank: int) -> dict[str, Any] | None:
+def read_last_metrics(layout: RunLayout, attempt_number: int, rank: int) -> dict[str, Any] | None:
     """The last intact report near the end of the file, however long that is; None if there is none."""
     try:
-        with open_regular(layout.metrics_file(generation, rank)) as file:
+        with open_regular(layout.metrics_file(attempt_number, rank)) as file:
             file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
             lines = file.read(_TAIL).split(b"\n")
     except OSError:

@@ -262,9 +262,9 @@ def _is_written(path: Path) -> bool:
     return False
 
 
-def remove_before(staging_dir: Path, generation: int) -> None:
+def remove_before(staging_dir: Path, attempt_number: int) -> None:
     """The logs of attempts before that one, whose reports are with the driver."""
     for path in staging_dir.glob("attempt-*"):
         number = path.name.removeprefix("attempt-")
-        if number.isdigit() and int(number) < generation:
+        if number.isdigit() and int(number) < attempt_number:
             shutil.rmtree(path, ignore_errors=True)

@@ -17,8 +17,8 @@ UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, Failur
 class Budgets:
     def __init__(self) -> None:
         self.cut_off = False  # whether storage stayed away for too long
-        self._generation = 0  # the driver's last group
-        self._over = False  # whether that group's end was counted, or planned
+        self._attempt_number = 0  # the driver's last attempt
+        self._over = False  # whether that attempt's end was counted, or planned
         self._asked_to_stop = False
         self._first: ev.WorkerFailed | None = None  # what was counted, if it may have followed from a node's loss
         self._before: tuple[str, int, int] = ("", -1, 0)  # the last error before that one
@@ -29,7 +29,7 @@ class Budgets:
     def journalled(self, before: Durable, event: ev.Event, after: Durable) -> None:
         expected = dict(before.spent)
         if isinstance(event, ev.DriverStarted):
-            self.cut_off, self._generation, self._over, self._asked_to_stop = False, 0, False, False
+            self.cut_off, self._attempt_number, self._over, self._asked_to_stop = False, 0, False, False
             self._first = None
             if before.outcome in (Outcome.FINISHED, Outcome.FAILED):
                 expected, self._same = {}, ("", -1, 0)
@@ -70,9 +70,9 @@ class Budgets:
             self._note_node(event, spec)
 
     def _is_the_cause(self, event: ev.Event) -> bool:
-        """Whether it is the loss of a node that the group failed of, and another failure was counted first."""
+        """Whether it is the loss of a node that the attempt failed of, and another failure was counted first."""
         first = self._first
-        if first is None or not isinstance(event, ev.WorkerFailed) or event.generation != first.generation:
+        if first is None or not isinstance(event, ev.WorkerFailed) or event.attempt_number != first.attempt_number:
             return False
         follows = first.evidence.signal in (None, 6) or (first.node and first.node == event.node)
         return event.evidence.node_lost and bool(follows)
@@ -93,12 +93,12 @@ class Budgets:
                 del self._nodes[first.node]
 
     def _counts(self, event: ev.Event, before: Durable) -> bool:
-        """The first failure of the driver's last group counts, unless its end was planned before that."""
+        """The first failure of the driver's last attempt counts, unless its end was planned before that."""
         if not isinstance(event, ev.WorkerFailed | ev.ShardFailed | ev.CommitFailed | ev.HandedOver):
             return False
-        current = self._generation > 0 and event.generation == self._generation
+        current = self._attempt_number > 0 and event.attempt_number == self._attempt_number
         if isinstance(event, ev.CommitFailed) and before.spec.remote:
-            current = self._generation > 0  # it may be a checkpoint of an earlier group
+            current = self._attempt_number > 0  # it may be a checkpoint of an earlier attempt
         return current and not self._over and not self._asked_to_stop
 
     def _note_error(self, event: ev.WorkerFailed) -> None:
@@ -125,12 +125,12 @@ class Budgets:
         lawful = 1 in over.values() or self._too_often(after.spec) == 1
         expect(lawful, INVARIANT, f"failed with {after.spent} spent of {after.spec}, {self._same}")
 
-    def starts(self, event: ev.GroupStarted, before: Durable, again: bool) -> None:
+    def starts(self, event: ev.AttemptStarted, before: Durable, again: bool) -> None:
         paid = all(limit < 0 or before.spent.get(budget, 0) <= limit for budget, limit in _limits(before.spec))
         expect(paid, INVARIANT, f"{event} with {before.spent} spent")
         expect(self._too_often(before.spec) <= 0, "the same error is counted exactly", f"{event} after {self._same}")
         expect(self._over or not again, "6 a retry has its price", f"{event} without a counted failure")
-        self._generation, self._over, self._first = event.generation, False, None
+        self._attempt_number, self._over, self._first = event.attempt_number, False, None
 
 
 def _limits(spec: RunSpec) -> list[tuple[str, int]]:

@@ -87,7 +87,7 @@ class EngineContract:
         assert is_gone(worker)
         run.take(wire.NodeJoining, node)
         assert run.take(wire.NodeReady, node).pid != agent
-        assert not is_gone(run.start(node, generation=2)[0])
+        assert not is_gone(run.start(node, attempt_number=2)[0])
 
     def test_an_order_meant_for_the_old_agent_never_reaches_the_new_one(
         self, lab: Lab, runs: list[Watcher], tmp_path: Path
@@ -99,7 +99,7 @@ class EngineContract:
         run.session.send(node, wire.StartWorkers(1, 1, 0, None, [Place(0, 0, 1, 0)]))
         run.session.accept(node, run.taken(wire.NodeReady, node)[-1].pid)
         run.session.send(node, wire.StopWorkers(2, False))
-        run.take(wire.WorkersGone, node, generation=2)
+        run.take(wire.WorkersGone, node, attempt_number=2)
         assert not run.taken(wire.WorkerStarted)
 
 

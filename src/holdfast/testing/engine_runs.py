@@ -78,17 +78,17 @@ class Watcher:
             self.seen.append(item)
         return [message for where, message in self.seen if isinstance(message, kind) and node in (None, where)]
 
-    def start(self, node: str, generation: int = 1, ranks: int = 1) -> list[int]:
-        """A group on the node; the workers' pids, once they have come to their train function."""
+    def start(self, node: str, attempt_number: int = 1, ranks: int = 1) -> list[int]:
+        """An attempt on the node; the workers' pids, once they have come to their train function."""
         places = [Place(rank, rank, ranks, 0) for rank in range(ranks)]
-        self.session.send(node, wire.StartWorkers(generation, ranks, 0, None, places))
+        self.session.send(node, wire.StartWorkers(attempt_number, ranks, 0, None, places))
         pids: dict[int, int] = {}
         ready: set[int] = set()
         while len(pids) < ranks or len(ready) < ranks:
             message = self.take(wire.Message, node)
-            if isinstance(message, wire.WorkerStarted) and message.generation == generation:
+            if isinstance(message, wire.WorkerStarted) and message.attempt_number == attempt_number:
                 pids[message.rank] = message.pid
-            elif isinstance(message, wire.WorkerIsReady) and message.generation == generation:
+            elif isinstance(message, wire.WorkerIsReady) and message.attempt_number == attempt_number:
                 ready.add(message.rank)
         return [pids[rank] for rank in range(ranks)]
 

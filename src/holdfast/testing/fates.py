@@ -13,11 +13,11 @@ from holdfast.core.run import timers
 from holdfast.core.run.state import RunState
 from holdfast.core.run.timers import Timer
 
-from .simulated_group import Worker
+from .simulated_attempt import Worker
 from .simulated_workers import Workers
 
 MOST_UPLOADS = 2
-Where = tuple[int, int]  # a checkpoint, by the generation and the index of its report
+Where = tuple[int, int]  # a checkpoint, by the attempt and the index of its report
 
 
 class Violation(Exception):
@@ -34,14 +34,14 @@ def expect(lawful: bool, invariant: str, what: str) -> None:
 class Fates:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._roots: dict[int, tuple[int, ...]] = {}  # by generation: the history that it started from
+        self._roots: dict[int, tuple[int, ...]] = {}  # by attempt: the history that it started from
         self._owners: dict[str, Where] = {}  # by id
-        self._generations: list[int] = []  # the driver's groups
+        self._attempt_numbers: list[int] = []  # the driver's attempts
         self._committed: set[Where] = set()
         self.given_up: set[Where] = set()  # by any driver
         self._settled: set[Where] = set()  # committed, refused by storage, lost or superseded
         self._awaited: set[Where] = set()  # by a worker
-        self._waiters: set[tuple[int, int, int]] = set()  # generation, index and rank of those that said that they wait
+        self._waiters: set[tuple[int, int, int]] = set()  # attempt, index and rank of those that said that they wait
         self._validated: set[Where] = set()
         self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are not there yet
         self._committing: set[Where] = set()
@@ -49,18 +49,18 @@ class Fates:
 
     def driver_begins(self) -> None:
         """What an earlier one had on its way went with it."""
-        self._generations.clear()
+        self._attempt_numbers.clear()
         for known in (self._committed, self._settled, self._awaited, self._validated, self._committing):
             known.clear()
         self._uploading.clear()
         self._synced = 0
 
-    def group_begins(self, generation: int, history: list[int]) -> None:
-        self._generations.append(generation)
-        self._roots[generation] = tuple(history)
+    def attempt_begins(self, attempt_number: int, history: list[int]) -> None:
+        self._attempt_numbers.append(attempt_number)
+        self._roots[attempt_number] = tuple(history)
 
     def is_of_this_driver(self, where: Where) -> bool:
-        return where[0] in self._generations
+        return where[0] in self._attempt_numbers
 
     def is_committed(self, where: Where) -> bool:
         return where in self._committed
@@ -68,10 +68,10 @@ class Fates:
     def is_lost(self, where: Where) -> bool:
         return where in self._settled and where not in self._committed
 
-    def waits(self, generation: int, rank: int) -> bool:
+    def waits(self, attempt_number: int, rank: int) -> bool:
         """Whether the driver knows that the rank waits for storage."""
-        waiting = self._workers.groups[generation].waiting
-        return any((generation, index, rank) in self._waiters for index, ws in waiting.items() if _has(ws, rank))
+        waiting = self._workers.attempts[attempt_number].waiting
+        return any((attempt_number, index, rank) in self._waiters for index, ws in waiting.items() if _has(ws, rank))
 
     def owner(self, id: str | None) -> Where | None:
         return self._owners.get(id or "")
@@ -80,21 +80,21 @@ class Fates:
         return len(self._roots[where[0]]) + where[1] + 1
 
     def lineage(self, where: Where) -> tuple[int, ...]:
-        """The generation that made each report up to that one."""
+        """The attempt that made each report up to that one."""
         return self._roots[where[0]] + (where[0],) * (where[1] + 1)
 
     def unsettled(self) -> list[Where]:
-        """What the driver's groups made whole, and what is neither durable nor given up."""
+        """What the driver's attempts made whole, and what is neither durable nor given up."""
         return [
-            (generation, index)
-            for generation in self._generations
-            if (group := self._workers.groups.get(generation)) is not None
-            for index in sorted(group.files)
-            if (generation, index) not in self._settled and group.reported_by_all(index)
+            (attempt_number, index)
+            for attempt_number in self._attempt_numbers
+            if (attempt := self._workers.attempts.get(attempt_number)) is not None
+            for index in sorted(attempt.files)
+            if (attempt_number, index) not in self._settled and attempt.reported_by_all(index)
         ]
 
     def offers(self) -> list[tuple[str | None, int]]:
-        """What of it a group could start from: ids and report numbers."""
+        """What of it an attempt could start from: ids and report numbers."""
         ids: dict[Where, str] = {where: id for id, where in self._owners.items()}
         return [(ids[where], self.report(where)) for where in self.unsettled()]
 
@@ -113,19 +113,19 @@ class Fates:
     def learn(self, event: ev.Event, after: RunState, newest: int) -> None:
         """Take in what the machine was told; ``newest`` is the last report that any rank has made."""
         if isinstance(event, ev.ShardStaged):
-            where = (event.generation, event.index)
+            where = (event.attempt_number, event.index)
             if event.urgent:
                 self._awaited.add(where)
                 self._waiters.add((*where, event.rank))
             if event.validate:
                 self._validated.add(where)
-            if event.generation == after.generation and event.index in after.pending:
+            if event.attempt_number == after.attempt_number and event.index in after.pending:
                 self.name(after.pending[event.index].id, where, after.spec.remote)
         elif isinstance(event, ev.ShardUploaded):
-            self._uploading.get((event.generation, event.index), set()).discard(event.rank)
+            self._uploading.get((event.attempt_number, event.index), set()).discard(event.rank)
         elif isinstance(event, ev.UploadFailed):
-            self._uploading.pop((event.generation, event.index), None)
-            self._committing.discard((event.generation, event.index))
+            self._uploading.pop((event.attempt_number, event.index), None)
+            self._committing.discard((event.attempt_number, event.index))
         elif _ends_the_sync_period(event):
             self._synced = newest
         elif isinstance(event, ev.StagedLost) and event.id not in {p.id for p in after.unsaved}:
@@ -145,7 +145,7 @@ class Fates:
         self.settle(where)
 
     def upload(self, command: do.Upload, after: RunState) -> None:
-        where = (command.generation, command.index)
+        where = (command.attempt_number, command.index)
         expect(where not in self._settled, "1 only what is wanted is uploaded", str(command))
         expect(self._owners[command.id] == where, "1 far away no name is used twice", str(command))
         there = {rank for p in after.unsaved if p.id == command.id for rank in p.uploaded}
@@ -165,12 +165,12 @@ class Fates:
         waiting = [p for p in whole if not p.uploading]
         if not waiting or sum(p.uploading and p.uploaded != p.staged for p in whole) >= MOST_UPLOADS:
             return
-        awaited = any((p.generation, p.index) in self._awaited for p in waiting)
+        awaited = any((p.attempt_number, p.index) in self._awaited for p in waiting)
         in_time = state.spec.sync_period_s > 0 and state.attempt_lives and timers.SYNC in waited_for and not awaited
         expect(in_time, "what is whole does not wait without a reason", f"{waiting[0]}")
 
     def commit(self, command: do.Commit) -> None:
-        where = (command.generation, command.index)
+        where = (command.attempt_number, command.index)
         older = [other for other in self.unsettled() if self.report(other) < command.report]
         expect(not older, "commits are in the order of the reports", f"{command} before {older}")
         expect(where not in self._committing, "a commit is asked for once", str(command))
@@ -178,7 +178,7 @@ class Fates:
 
     def discard(self, command: do.Discard, after: RunState, resumed: str | None) -> None:
         """Nothing whole is given up, but what newer whole ones supersede before its upload has begun."""
-        where, spec = (command.generation, command.index), after.spec
+        where, spec = (command.attempt_number, command.index), after.spec
         whole = self.unsettled()
         if where not in whole:
             return
@@ -191,7 +191,7 @@ class Fates:
         self.settle(where)
 
     def remove(self, command: do.Discard) -> None:
-        busy = (command.generation, command.index) in self._committing
+        busy = (command.attempt_number, command.index) in self._committing
         expect(not busy, "1 a committed checkpoint is complete", f"{command} while it is being committed")
 
 

@@ -24,12 +24,12 @@ from .fates import Fates, Violation, expect
 from .memory_invariants import MemoryJudge
 from .retention_invariants import held_by
 from .room import Room
-from .simulated_group import Group, Status, Worker, rank_of
+from .simulated_attempt import SimulatedAttempt, Status, Worker, rank_of
 from .simulated_storage import SimulatedStorage
 from .simulated_workers import Workers
 
 LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
-JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.GroupStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
+JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.AttemptStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
 
 
 class Judge:
@@ -37,20 +37,20 @@ class Judge:
         self._memory = MemoryJudge(workers, workers.memory)
         self.shadow = Durable()  # the replay of the journal so far
         self._workers, self._store, self.fates = workers, store, Fates(workers)
-        self._history: list[int] = []  # the generation that made each report that survives
+        self._history: list[int] = []  # the attempt that made each report that survives
         self._verified: set[str] = set()
         self._validating: set[str] = set()
         self._budgets, self._room = Budgets(), Room(workers)
-        self._group: ev.GroupStarted | None = None  # the driver's last one
+        self._attempt: ev.AttemptStarted | None = None  # the driver's last one
         self._asked_to_stop = False
         self._at_once = False
         self._resumed: tuple[int, int] | None = None  # by the last attempt, and still on its nodes
 
-    def reported(self, generation: int, report: int) -> None:
+    def reported(self, attempt_number: int, report: int) -> None:
         if report > len(self._history) + 1:
             raise Violation("7 history is contiguous", f"report {report} follows {len(self._history)}")
         if report == len(self._history) + 1:
-            self._history.append(generation)
+            self._history.append(attempt_number)
 
     def commit_refused(self, id: str, why: str) -> None:
         raise Violation("1 a committed checkpoint is never written into again", f"{id}: {why}")
@@ -68,7 +68,7 @@ class Judge:
             after = self.shadow = step.replay(before, event)
         except Exception as error:
             raise Violation("a replay never raises", f"{type(error).__name__}: {error} on {event}") from error
-        over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.GroupStarted)
+        over = before.outcome is not None and isinstance(event, ev.RunEnded | ev.AttemptStarted)
         expect(not over, "9 the run ends once", f"{event} after the run {before.outcome}")
         self._budgets.journalled(before, event, after)
         if after.failure is not None and after.failure.instead and after.failure is not before.failure:
@@ -76,15 +76,15 @@ class Judge:
         self._judge_checkpoints(before, event, after)
         if isinstance(event, ev.DriverStarted):
             expect(event.epoch > before.epoch, "3 one driver", f"epoch {event.epoch} after {before.epoch}")
-            self._group, self._asked_to_stop, self._at_once = None, False, False
-        elif isinstance(event, ev.GroupStarted):
+            self._attempt, self._asked_to_stop, self._at_once = None, False, False
+        elif isinstance(event, ev.AttemptStarted):
             self._judge_start(before, event)
-        elif isinstance(event, ev.WorkerFailed) and self._workers.group is not None:
-            where = self._workers.node_of(event.generation, event.rank)
+        elif isinstance(event, ev.WorkerFailed) and self._workers.attempt is not None:
+            where = self._workers.node_of(event.attempt_number, event.rank)
             expect(event.node == where, "failures are counted by node", f"{event} was on {where}")
             hung = event.evidence.stalled_s is not None and not event.evidence.message
-            waits = hung and self.fates.waits(event.generation, event.rank)
-            stuck = any(w.stuck for w in self._workers.group.workers)
+            waits = hung and self.fates.waits(event.attempt_number, event.rank)
+            stuck = any(w.stuck for w in self._workers.attempt.workers)
             expect(stuck or not waits, "to wait for storage is no hang", str(event))
             watched = before.spec.hang_timeout_s or (60.0 if before.spec.learns_hangs else math.inf)
             early = hung and event.evidence.started and (event.evidence.stalled_s or 0.0) < watched
@@ -97,9 +97,9 @@ class Judge:
         elif isinstance(event, ev.RunEnded):
             self._judge_end(event, after)
         elif isinstance(event, ev.ShardFailed | ev.CommitFailed):
-            self.fates.refuse((event.generation, event.index))
+            self.fates.refuse((event.attempt_number, event.index))
         elif isinstance(event, ev.Committed):
-            self.fates.settle((event.generation, event.index), committed=True)
+            self.fates.settle((event.attempt_number, event.index), committed=True)
             self._judge_branch(event.record)
 
     def _judge_branch(self, record: CheckpointRecord) -> None:
@@ -135,7 +135,7 @@ class Judge:
                 verified = command.resume is None or command.resume in self._verified
                 expect(verified, "1 only what was verified is offered", str(command))
                 self._verified.clear()
-                self._judge_group_start(command)
+                self._judge_attempt_start(command)
             elif isinstance(command, do.Upload):
                 self.fates.upload(command, after)
             elif isinstance(command, do.Gather):
@@ -150,18 +150,18 @@ class Judge:
             elif isinstance(command, do.Discard):
                 self.fates.remove(command)
                 if not self._at_once:
-                    self.fates.discard(command, after, self._group.resume if self._group is not None else None)
+                    self.fates.discard(command, after, self._attempt.resume if self._attempt is not None else None)
 
     def _judge_readers(self, before: RunState, command: do.Delete) -> None:
         """Retention may drop what an attempt resumed from when its processes are gone: judged by the processes."""
-        group, was_committed = self._workers.group, any(c.id == command.id for c in before.checkpoints)
-        read = group is not None and group.resume == command.id and self._workers.attempt_lives
+        attempt, was_committed = self._workers.attempt, any(c.id == command.id for c in before.checkpoints)
+        read = attempt is not None and attempt.resume == command.id and self._workers.attempt_lives
         broken = read and was_committed and not self._at_once
         expect(not broken, "2 nothing is deleted that living workers read", str(command))
 
     def _judge_phase(self, before: RunState, event: ev.Event, after: RunState) -> None:
         was, now = before.phase, after.phase
-        if isinstance(event, ev.GroupStarted):
+        if isinstance(event, ev.AttemptStarted):
             lawful = was in (Phase.RESTORING, Phase.WAITING) and now is Phase.STARTING
         elif type(event) in JUMPS:
             lawful = now is JUMPS[type(event)] or (JUMPS[type(event)], now) == (Phase.RESTORING, Phase.WAITING)
@@ -185,58 +185,60 @@ class Judge:
             had.pop(event.id, None)
         invented = has.keys() - had.keys()
         expect(not invented, "1 only what is committed is offered", f"{invented} came from nowhere")
-        pinned = self._group.resume if self._group is not None and after.outcome is None else None
-        pinned = event.resume if isinstance(event, ev.GroupStarted) else pinned
+        pinned = self._attempt.resume if self._attempt is not None and after.outcome is None else None
+        pinned = event.resume if isinstance(event, ev.AttemptStarted) else pinned
         for id in had.keys() - has.keys():
             held = held_by(had[id], list(had.values()), after.spec, pinned)
             expect(held is None, "2 nothing committed is lost", f"{id} was dropped, and is {held}")
-        if isinstance(event, ev.Committed | ev.GroupStarted | ev.RunEnded):
+        if isinstance(event, ev.Committed | ev.AttemptStarted | ev.RunEnded):
             records = list(has.values())
             spare = [c.id for c in records if held_by(c, records, after.spec, pinned) is None]
             expect(not spare, "2 retention keeps no more than it must", f"{spare} could go")
 
-    def _judge_start(self, before: Durable, event: ev.GroupStarted) -> None:
+    def _judge_start(self, before: Durable, event: ev.AttemptStarted) -> None:
         offers: list[tuple[str | None, int]] = [(None, 0), *((c.id, c.report) for c in before.checkpoints)]
         if before.spec.remote:
             offers += self.fates.offers()
         wanted = max(offers, key=lambda offer: offer[1])
         latest = self._memory.starts(event, wanted, self._history) or (event.resume, event.base) == wanted
         expect(latest, "2 a run resumes from its newest checkpoint", f"{event} where {wanted} is newest")
-        self._budgets.starts(event, before, again=self._group is not None)
+        self._budgets.starts(event, before, again=self._attempt is not None)
         self._room.starts(event, before, self.fates)
-        if self._group is not None:
+        if self._attempt is not None:
             self._judge_left_behind(at_the_end=False)
-        expect(not self._asked_to_stop, "9 the run ends", "a group starts after a stop was asked for")
-        expect(event.generation > before.generation, "4 generations are new", f"{event} after {before.generation}")
-        self._group = event
+        expect(not self._asked_to_stop, "9 the run ends", "an attempt starts after a stop was asked for")
+        expect(
+            event.attempt_number > before.attempt_number, "4 attempts are new", f"{event} after {before.attempt_number}"
+        )
+        self._attempt = event
         del self._history[event.base :]
-        self.fates.group_begins(event.generation, self._history)
+        self.fates.attempt_begins(event.attempt_number, self._history)
 
     def _judge_left_behind(self, at_the_end: bool) -> None:
-        """What the groups made complete is durable before the run continues, or storage failed on it. Where storage is
-        far away it need only be hashed before the next group starts; at the end, it is durable too."""
+        """What the attempts made complete is durable before the run continues, or storage failed on it. Where storage
+        is remote it need only be hashed before the next attempt starts; at the end, it is durable too."""
         for where in self.fates.unsettled():
-            group = self._workers.groups[where[0]]
-            on_its_way = self.shadow.spec.remote and not at_the_end and group.is_whole(where[1])
-            kept = on_its_way or (self._budgets.cut_off and where[1] not in group.discarded)
+            attempt = self._workers.attempts[where[0]]
+            on_its_way = self.shadow.spec.remote and not at_the_end and attempt.is_whole(where[1])
+            kept = on_its_way or (self._budgets.cut_off and where[1] not in attempt.discarded)
             expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
 
     def _judge_end(self, event: ev.RunEnded, after: Durable) -> None:
         if not self._at_once:
             gone = not self._workers.attempt_lives
-            expect(gone, "4 no process outlives its run", f"group {after.generation} lives at the end")
+            expect(gone, "4 no process outlives its run", f"attempt {after.attempt_number} lives at the end")
             self._judge_left_behind(at_the_end=True)
         if event.outcome is Outcome.FINISHED:
-            group = self._workers.group
-            done = group is not None and all(w.status is Status.RETURNED for w in group.workers)
-            expect(done, "9 finished means that every rank returned", f"group {after.generation} did not")
+            attempt = self._workers.attempt
+            done = attempt is not None and all(w.status is Status.RETURNED for w in attempt.workers)
+            expect(done, "9 finished means that every rank returned", f"attempt {after.attempt_number} did not")
             self._judge_result()
 
     def _judge_result(self) -> None:
         """A run that finished has the last checkpoint that it made."""
-        group = self._workers.group
-        assert group is not None
-        last = (group.generation, max(group.files)) if group.files else self.fates.owner(group.resume)
+        attempt = self._workers.attempt
+        assert attempt is not None
+        last = (attempt.attempt_number, max(attempt.files)) if attempt.files else self.fates.owner(attempt.resume)
         had = last is None or not self.fates.is_of_this_driver(last) or self.fates.is_committed(last)
         expect(had, "2 a finished run has its last checkpoint", f"{last} was lost")
 
@@ -245,11 +247,16 @@ class Judge:
         self.fates.rests(state, waited_for)
         self._room.rests(state, waited_for)
 
-    def _judge_group_start(self, command: do.StartAttempt) -> None:
-        alive = [w for g in self._workers.groups.values() if g.generation > command.generation - 4 for w in g.workers]
+    def _judge_attempt_start(self, command: do.StartAttempt) -> None:
+        alive = [
+            w
+            for g in self._workers.attempts.values()
+            if g.attempt_number > command.attempt_number - 4
+            for w in g.workers
+        ]
         gone = not self._workers.attempt_lives and not any(worker.lives for worker in alive)
-        expect(gone, "4 the old group is gone before the next starts", str(command))
-        expect(command.generation == self.shadow.generation, "4 generations are new", str(command))
+        expect(gone, "4 the old attempt is gone before the next starts", str(command))
+        expect(command.attempt_number == self.shadow.attempt_number, "4 attempts are new", str(command))
         if command.resume is None:
             return
         manifest = self._store.manifests.get(command.resume)
@@ -262,53 +269,55 @@ class Judge:
 
     def adopts(self, manifest: Manifest) -> None:
         """A checkpoint of a driver that has died, from its nodes: judged by what the workers did."""
-        group, invariant = self._workers.groups[manifest.generation], "1 a committed checkpoint is complete"
-        made = all(w.has_made(manifest.index) for w in group.workers)
+        attempt, invariant = self._workers.attempts[manifest.attempt_number], "1 a committed checkpoint is complete"
+        made = all(w.has_made(manifest.index) for w in attempt.workers)
         expect(made, invariant, f"not all ranks have made report {manifest.index}: {manifest.id}")
         ranks = {rank_of(entry.path) for entry in manifest.files}
-        expect(ranks == group.staged[manifest.index], invariant, f"{ranks} of {group.staged[manifest.index]}")
-        refused = (manifest.generation, manifest.index) in self.fates.given_up
+        expect(ranks == attempt.staged[manifest.index], invariant, f"{ranks} of {attempt.staged[manifest.index]}")
+        refused = (manifest.attempt_number, manifest.index) in self.fates.given_up
         expect(not refused, "2 what was given up stays so", f"{manifest.id} is adopted")
         there = {rank for _, rank in self._store.files.get(manifest.id, set())}
         expect(ranks == there, invariant, f"{there} of {ranks} in storage: {manifest.id}")
-        self.fates.name(manifest.id, (manifest.generation, manifest.index), self.shadow.spec.remote)
+        self.fates.name(manifest.id, (manifest.attempt_number, manifest.index), self.shadow.spec.remote)
 
     def takes_up(self, command: do.Commit) -> None:
         """The same on a disk that the driver reaches, by what nobody may have heard."""
-        group, invariant = self._workers.groups[command.generation], "1 a committed checkpoint is complete"
-        made = all(w.has_made(command.index) for w in group.workers)
+        attempt, invariant = self._workers.attempts[command.attempt_number], "1 a committed checkpoint is complete"
+        made = all(w.has_made(command.index) for w in attempt.workers)
         expect(made, invariant, f"not all ranks have made report {command.index}: {command}")
-        expect(set(command.ranks) == group.staged[command.index], invariant, f"ranks are missing: {command}")
-        there = not any(group.lacks_shard(group.workers[rank], command.index) for rank in command.ranks)
+        expect(set(command.ranks) == attempt.staged[command.index], invariant, f"ranks are missing: {command}")
+        there = not any(attempt.lacks_shard(attempt.workers[rank], command.index) for rank in command.ranks)
         expect(there, invariant, f"shards are not on disk: {command}")
-        expect(command.report == group.base + command.index + 1, "7 history is contiguous", str(command))
+        expect(command.report == attempt.base + command.index + 1, "7 history is contiguous", str(command))
         self._judge_name(command)
 
     def _judge_name(self, command: do.Commit) -> None:
         free = command.id not in self._store.manifests
         expect(free, "1 a committed checkpoint is never written into again", str(command))
-        self.fates.name(command.id, (command.generation, command.index), self.shadow.spec.remote)
+        self.fates.name(command.id, (command.attempt_number, command.index), self.shadow.spec.remote)
 
     def expects(self, past: Past) -> None:
         """A driver starts: what the last attempt had resumed from is on its nodes, if it is not in storage."""
         self._resumed = None
-        group = self._workers.groups.get(past.last_group.generation) if past.last_group is not None else None
-        where = self.fates.owner(group.resume) if group is not None else None
-        if group is None or where is None or where in past.given_up or group.resume in past.state.damaged:
+        attempt = (
+            self._workers.attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
+        )
+        where = self.fates.owner(attempt.resume) if attempt is not None else None
+        if attempt is None or where is None or where in past.given_up or attempt.resume in past.state.damaged:
             return
         homes = [
-            self._workers.groups[where[0]].workers[rank] for rank in self._workers.groups[where[0]].staged[where[1]]
+            self._workers.attempts[where[0]].workers[rank] for rank in self._workers.attempts[where[0]].staged[where[1]]
         ]
-        if past.state.outcome is None and all(group.resume in worker.node.machine.unsaved for worker in homes):
+        if past.state.outcome is None and all(attempt.resume in worker.node.machine.unsaved for worker in homes):
             self._resumed = where
 
     def _judge_resumed(self, newest: int, is_reachable: Callable[[Worker], bool]) -> None:
         if self._resumed is None:
             return
-        generation, index = self._resumed
-        group = self._workers.groups[generation]
-        here = all(is_reachable(group.workers[rank]) for rank in group.staged[index])
-        if here and index not in group.lost:
+        attempt_number, index = self._resumed
+        attempt = self._workers.attempts[attempt_number]
+        here = all(is_reachable(attempt.workers[rank]) for rank in attempt.staged[index])
+        if here and index not in attempt.lost:
             safe = newest >= self.fates.report(self._resumed)
             expect(safe, "2 a report that returned on all ranks survives", f"{self._resumed}, which was resumed from")
 
@@ -317,44 +326,50 @@ class Judge:
         from, as far as the nodes that have it came in time."""
         newest = state.newest.report if state.newest is not None else 0
         self._judge_resumed(newest, is_reachable)
-        group = self._workers.groups.get(past.last_group.generation) if past.last_group is not None else None
-        if group is None or past.last_group is None or len(group.workers) < past.last_group.world_size:
+        attempt = (
+            self._workers.attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
+        )
+        if attempt is None or past.last_attempt is None or len(attempt.workers) < past.last_attempt.world_size:
             return  # the driver died before it had started all of it
-        here = all(is_reachable(worker) and not worker.log_is_lost for worker in group.workers)
+        here = all(is_reachable(worker) and not worker.log_is_lost for worker in attempt.workers)
         if past.state.spec.remote and not here:
             return
-        for index in group.staged:
-            made = all(w.has_made(index) for w in group.workers)
-            lacks = any(group.lacks_shard(group.workers[rank], index) for rank in group.staged[index])
-            refused = (group.generation, index) in past.given_up or index in group.unsealable | group.clashing
+        for index in attempt.staged:
+            made = all(w.has_made(index) for w in attempt.workers)
+            lacks = any(attempt.lacks_shard(attempt.workers[rank], index) for rank in attempt.staged[index])
+            refused = (attempt.attempt_number, index) in past.given_up or index in attempt.unsealable | attempt.clashing
             if made and not refused and not lacks:
-                safe = newest >= group.base + index + 1
-                expect(safe, "2 a report that returned on all ranks survives", f"report {index} of {group.generation}")
+                safe = newest >= attempt.base + index + 1
+                expect(
+                    safe,
+                    "2 a report that returned on all ranks survives",
+                    f"report {index} of {attempt.attempt_number}",
+                )
 
     def _judge_commit(self, command: do.Commit) -> None:
         """By what the workers really did."""
         invariant = "1 a committed checkpoint is complete"
-        group = self._judge_whole(command)
+        attempt = self._judge_whole(command)
         if self.shadow.spec.remote:
             there = self._store.files.get(command.id, set())
-            uploaded = there == {(command.generation, rank) for rank in command.ranks}
+            uploaded = there == {(command.attempt_number, rank) for rank in command.ranks}
             expect(uploaded, invariant, f"{command} with {there} in storage")
         else:
-            expect(group is self._workers.group, invariant, f"{command} of a group that is gone")
-            expect(command.index not in group.discarded, invariant, f"shards are not on disk: {command}")
+            expect(attempt is self._workers.attempt, invariant, f"{command} of an attempt that is gone")
+            expect(command.index not in attempt.discarded, invariant, f"shards are not on disk: {command}")
         self.fates.commit(command)
 
-    def _judge_whole(self, command: do.Gather | do.Commit) -> Group:
-        group = self._workers.groups.get(command.generation)
+    def _judge_whole(self, command: do.Gather | do.Commit) -> SimulatedAttempt:
+        attempt = self._workers.attempts.get(command.attempt_number)
         index, invariant = command.index, "1 a committed checkpoint is complete"
-        if group is None or not self.fates.is_of_this_driver((command.generation, index)):
-            raise Violation(invariant, f"{command} of a group that is gone")
-        expect(group.reported_by_all(index), invariant, f"not all ranks have made report {index}: {command}")
-        expect(set(command.ranks) == group.files.get(index, set()), invariant, f"ranks are missing: {command}")
-        expect(group.is_whole(index), invariant, f"shards are not on disk: {command}")
-        expect(command.world_size == len(group.workers), "5 the world is what was asked for", str(command))
-        expect(command.report == group.base + index + 1, "7 history is contiguous", str(command))
-        return group
+        if attempt is None or not self.fates.is_of_this_driver((command.attempt_number, index)):
+            raise Violation(invariant, f"{command} of an attempt that is gone")
+        expect(attempt.reported_by_all(index), invariant, f"not all ranks have made report {index}: {command}")
+        expect(set(command.ranks) == attempt.files.get(index, set()), invariant, f"ranks are missing: {command}")
+        expect(attempt.is_whole(index), invariant, f"shards are not on disk: {command}")
+        expect(command.world_size == len(attempt.workers), "5 the world is what was asked for", str(command))
+        expect(command.report == attempt.base + index + 1, "7 history is contiguous", str(command))
+        return attempt
 
 
 def _agree(live: Durable, replayed: Durable, when: str) -> None:

@@ -25,7 +25,7 @@ class MemoryJudge:
 
     def stepped(self, event: ev.Event, after: RunState, history: list[int]) -> None:
         lacking = self._memory.lacking
-        expect(not lacking, "10 a group finds the snapshot that it resumes from", str(lacking))
+        expect(not lacking, "10 an attempt finds the snapshot that it resumes from", str(lacking))
         if isinstance(event, ev.SnapshotTaken):
             self._taken(event.snapshot, history)
             if after.snapshot == event.snapshot:
@@ -34,21 +34,21 @@ class MemoryJudge:
             self._lost(event)
 
     def _lost(self, event: ev.SnapshotLost) -> None:
-        if self._newest is not None and (event.generation, event.step) == _which(self._newest):
+        if self._newest is not None and (event.attempt_number, event.step) == _which(self._newest):
             self._newest = event.instead
             self._workers.count("a snapshot was lost with its nodes")
 
     def _taken(self, snapshot: Snapshot, history: list[int]) -> None:
         self._workers.count("a snapshot was complete on all ranks")
-        group = self._workers.groups[snapshot.generation]
-        reports = snapshot.report - group.base
-        for worker in group.workers:
-            written = self._memory.written.get((snapshot.generation, worker.rank, snapshot.step))
+        attempt = self._workers.attempts[snapshot.attempt_number]
+        reports = snapshot.report - attempt.base
+        for worker in attempt.workers:
+            written = self._memory.written.get((snapshot.attempt_number, worker.rank, snapshot.step))
             expect(written == reports, _COMPLETE, f"rank {worker.rank} has {written} of {snapshot}")
-        expect(len(group.workers) == snapshot.world_size, _COMPLETE, str(snapshot))
+        expect(len(attempt.workers) == snapshot.world_size, _COMPLETE, str(snapshot))
         self._lineages[_which(snapshot)] = history[: snapshot.report]
 
-    def starts(self, event: ev.GroupStarted, wanted: tuple[str | None, int], history: list[int]) -> bool:
+    def starts(self, event: ev.AttemptStarted, wanted: tuple[str | None, int], history: list[int]) -> bool:
         """Whether it starts from memory; ``wanted``: the newest checkpoint and its report."""
         newest, self._newest = self._newest, None
         if event.snapshot is None:
@@ -66,11 +66,11 @@ class MemoryJudge:
         expect(history[: event.base] == lineage, "7 history is contiguous", f"{lineage} is not in {history}")
         self._newest = newest
         moved = event.tier is Tier.PEER
-        self._workers.count("a group resumed from memory")
+        self._workers.count("an attempt resumed from memory")
         if moved:
-            self._workers.count("a group resumed from the memory of another node")
+            self._workers.count("an attempt resumed from the memory of another node")
         return True
 
 
 def _which(snapshot: Snapshot) -> tuple[int, int]:
-    return snapshot.generation, snapshot.step
+    return snapshot.attempt_number, snapshot.step

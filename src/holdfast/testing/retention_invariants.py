@@ -12,7 +12,7 @@ def held_by(record: CheckpointRecord, records: list[CheckpointRecord], spec: Run
     if spec.num_to_keep is None:
         return "kept with all the others"
     if record.id == pinned:
-        return "what the group resumed from"
+        return "what the attempt resumed from"
     if record.validation is ValidationStatus.PENDING:
         return "being validated"
     if all(other.report <= record.report for other in records):

@@ -1,4 +1,4 @@
-"""How large groups are, when they are resized, and that a planned end loses nothing; by what the nodes really did."""
+"""How large attempts are, when they are resized, and that a planned end loses nothing; by what the nodes really did."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .fates import Fates, expect
 from .simulated_workers import Workers
 
 _COUNTED = {
-    HandoverReason.RESIZE: "a group was handed over to resize",
-    HandoverReason.PREEMPTION: "a group was handed over before its node went",
-    HandoverReason.STOP: "a group was handed over to stop",
+    HandoverReason.RESIZE: "an attempt was handed over to resize",
+    HandoverReason.PREEMPTION: "an attempt was handed over before its node went",
+    HandoverReason.STOP: "an attempt was handed over to stop",
 }
 
 
@@ -23,10 +23,10 @@ class Room:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._slots: int | None = None  # as the driver was told; None: without limit
-        self._point: int | None = None  # the report index that was fixed last for the group's end
-        self._handed: tuple[int, int] | None = None  # the checkpoint that the last group ended at
-        self._generation = 0  # the last group's
-        self._has_begun = False  # whether a report of the group was heard of
+        self._point: int | None = None  # the report index that was fixed last for the attempt's end
+        self._handed: tuple[int, int] | None = None  # the checkpoint that the last attempt ended at
+        self._attempt_number = 0  # the last attempt's
+        self._has_begun = False  # whether a report of the attempt was heard of
 
     def stepped(self, event: ev.Event, after: RunState) -> None:
         if isinstance(event, ev.Capacity):
@@ -37,7 +37,7 @@ class Room:
             self._workers.count("a run waited for room")
         elif isinstance(event, ev.HandoverSet) and after.handover is not None and after.handover.index == event.index:
             self._point = event.index
-        elif isinstance(event, ev.Progressed | ev.ShardStaged) and event.generation == after.generation:
+        elif isinstance(event, ev.Progressed | ev.ShardStaged) and event.attempt_number == after.attempt_number:
             self._has_begun = True
 
     def _world(self, spec: RunSpec) -> int | None:
@@ -45,32 +45,32 @@ class Room:
         room = spec.num_workers if self._slots is None else min(self._slots, spec.num_workers)
         return room if room >= least else None
 
-    def starts(self, event: ev.GroupStarted, before: Durable, fates: Fates) -> None:
+    def starts(self, event: ev.AttemptStarted, before: Durable, fates: Fates) -> None:
         fits = event.world_size == self._world(before.spec)
         expect(fits, "5 the world is within its range, and as large as there is room", f"{event}: {self._slots}")
         damaged = any(fates.owner(id) == self._handed for id in before.damaged)
         if self._handed is not None and not damaged and not fates.is_lost(self._handed):
             exact = event.base >= fates.report(self._handed)
             expect(exact, "7 a planned end loses no report", f"{event} after a hand-over at {self._handed}")
-        self._generation, self._point, self._handed, self._has_begun = event.generation, None, None, False
+        self._attempt_number, self._point, self._handed, self._has_begun = event.attempt_number, None, None, False
 
     def handed_over(self, event: ev.HandedOver, fates: Fates) -> None:
         """There is a checkpoint at or behind the point, whole, and those who wait there have made no other report;
         or nothing was reported at all."""
-        group = self._workers.groups.get(event.generation)
-        if group is None or event.generation != self._generation:  # there was no room for it, or it is gone
+        attempt = self._workers.attempts.get(event.attempt_number)
+        if attempt is None or event.attempt_number != self._attempt_number:  # there was no room for it, or it is gone
             return
         if event.reason is HandoverReason.RESIZE and not self._has_begun:
-            self._workers.count("a group was handed over before it began")
+            self._workers.count("an attempt was handed over before it began")
             return
         self._workers.count(_COUNTED[event.reason])
         point = self._point
-        expect(point is not None, "7 a group is handed over at a checkpoint", f"{event} without a point")
+        expect(point is not None, "7 an attempt is handed over at a checkpoint", f"{event} without a point")
         assert point is not None
-        whole = [i for i in sorted(group.files) if i >= point and group.is_whole(i) and i not in group.discarded]
-        expect(bool(whole), "7 a group is handed over at a checkpoint", f"{event} with none from {point} on")
-        self._handed = (event.generation, whole[0])
-        waiting = [group.workers[rank] for rank in group.files[whole[0]]]
+        whole = [i for i in sorted(attempt.files) if i >= point and attempt.is_whole(i) and i not in attempt.discarded]
+        expect(bool(whole), "7 an attempt is handed over at a checkpoint", f"{event} with none from {point} on")
+        self._handed = (event.attempt_number, whole[0])
+        waiting = [attempt.workers[rank] for rank in attempt.files[whole[0]]]
         passed = [worker.rank for worker in waiting if worker.lives and worker.reports > whole[0] + 1]
         expect(not passed, "7 a planned end loses no report", f"{event}: ranks {passed} went past {whole[0]}")
 
@@ -87,7 +87,9 @@ class Room:
         if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
             returned = any(rank.status is RankStatus.RETURNED for rank in state.ranks)
             grows = wanted > len(state.ranks) and not returned
-            expect(not grows or timers.RESIZE in waited_for, "a group that could be larger is resized", f"{wanted} fit")
+            expect(
+                not grows or timers.RESIZE in waited_for, "an attempt that could be larger is resized", f"{wanted} fit"
+            )
         if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
             verifies = state.offer is not None and state.verified != state.offer.id
             goes_on = timers.BACKOFF in waited_for or verifies or (bool(state.doubted) and timers.DOUBT in waited_for)

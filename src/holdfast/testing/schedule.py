@@ -30,10 +30,10 @@ MEAN_CHANCE = {
     "torn journal tail": 8.0,
     "stop asked": 25.0,
     "stop asked with grace": 12.0,
-    "stop asked between groups": 4.0,
+    "stop asked between attempts": 4.0,
     "stop asked at once": 25.0,
-    "message of an old group": 10.0,
-    "group gone said twice": 2.0,
+    "message of an old attempt": 10.0,
+    "attempt gone said twice": 2.0,
     "timer fired while it was cancelled": 3.0,
     "bug at one report": 1.5,
     "clock jumps": 25.0,
@@ -71,27 +71,27 @@ CHANCES = {**MEAN_CHANCE, **MEAN_CHANCE_HERE, **MEAN_CHANCE_REMOTE, **MEAN_CHANC
 KINDS = tuple(CHANCES)
 OCCASIONS = (  # not planned: they come with the faults
     "staged files were lost when they were verified",
-    "a group resumed from what was staged",
+    "an attempt resumed from what was staged",
     "a checkpoint was superseded before its upload",
     "the next driver took over what was staged",
     "the next driver took up what the last one had not heard",
     "workers waited for storage",
     "a worker waited at a hand-over",
-    "a group was handed over to resize",
-    "a group was handed over before its node went",
-    "a group was handed over to stop",
+    "an attempt was handed over to resize",
+    "an attempt was handed over before its node went",
+    "an attempt was handed over to stop",
     "a run waited for room",
     "a failure was laid to the loss of a node",
     "a node rested",
     "a node came back from its rest",
-    "a group was handed over before it began",
+    "an attempt was handed over before it began",
     "a worker outlived its driver",
     "a driver waited for the end of what it could not reach",
     "a node came back while it was waited for",
     "a driver could not continue without storage",
     "a snapshot was complete on all ranks",
-    "a group resumed from memory",
-    "a group resumed from the memory of another node",
+    "an attempt resumed from memory",
+    "an attempt resumed from the memory of another node",
     "a snapshot was lost with its nodes",
     "a snapshot was damaged",
     "a rank was silent",
@@ -101,7 +101,7 @@ FENCE_S = 15.0  # how long a node that is cut off lives on
 
 
 class Workload(Struct, frozen=True):
-    """The train function, the same for every group: what a rank does depends on the report's number alone."""
+    """The train function, the same for every attempt: what a rank does depends on the report's number alone."""
 
     totals: tuple[int, ...]  # by rank: it returns after this many reports of the run
     files_every: tuple[int, ...]  # by rank: reports that bring files; 0: never

@@ -18,7 +18,7 @@ from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, Pressure,
 
 from .clock import Clock
 from .schedule import Faults, Workload
-from .simulated_group import Group, Machine, Node, files_of, logged
+from .simulated_attempt import Machine, Node, SimulatedAttempt, files_of, logged
 from .simulated_storage import PATIENCE_S, SimulatedStorage
 from .simulated_workers import Workers
 
@@ -43,7 +43,7 @@ class Agents:
         self.replace: Callable[[Node], None]  # have another node join in its place
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
         self._workers, self._storage, self._is_remote = workers, storage, is_remote
-        self._groups = workers.groups
+        self._attempts = workers.attempts
         workers.say = self.say
         workers.memory.say_for, workers.memory.nodes = self.say, self.nodes
 
@@ -94,15 +94,15 @@ class Agents:
         return wire.NodeReady(node.id, 1, node.room, unsaved, left, machine=leased)
 
     def _left(self, machine: Machine) -> list[wire.LeftReports]:
-        there = {g.generation for g in self._groups.values() if any(w.node.machine is machine for w in g.workers)}
+        there = {g.attempt_number for g in self._attempts.values() if any(w.node.machine is machine for w in g.workers)}
         last = max(there, default=0)
         if last <= machine.swept:
             return []
-        group, left = self._groups[last], []
-        for worker in group.workers:
+        attempt, left = self._attempts[last], []
+        for worker in attempt.workers:
             if worker.node.machine is machine:
-                reports = group.log_of(worker, self._workload)
-                lost = [index for index in reports.staged if group.lacks_shard(worker, index)]
+                reports = attempt.log_of(worker, self._workload)
+                lost = [index for index in reports.staged if attempt.lacks_shard(worker, index)]
                 left.append(wire.LeftReports(last, worker.rank, logged(reports), lost))
         return left
 
@@ -116,27 +116,27 @@ class Agents:
 
     def _sealed_of(self, order: wire.Seal, rank: int) -> wire.Sealed:
         """The agent outlives the workers, so their end does not hinder it."""
-        where = (order.generation, rank, order.index)
-        group = self._groups[order.generation]
-        vanished = order.index in group.discarded and self._rng.random() < 0.5
+        where = (order.attempt_number, rank, order.index)
+        attempt = self._attempts[order.attempt_number]
+        vanished = order.index in attempt.discarded and self._rng.random() < 0.5
         if vanished or self._faults.hit("seal failure"):
             if not vanished:
                 self._faults.count("seal failure")
-            group.unsealable.add(order.index)
+            attempt.unsealable.add(order.index)
             return wire.Sealed(*where, [], "no space is left")
-        group.sealed.add((rank, order.index))
-        return wire.Sealed(*where, files_of(group, rank, order.index))
+        attempt.sealed.add((rank, order.index))
+        return wire.Sealed(*where, files_of(attempt, rank, order.index))
 
     def _gather(self, node: Node, order: wire.Gather) -> None:
         """Renames only. A node that had some of it already finds it again."""
-        group, index, machine = self._groups[order.generation], order.index, node.machine
-        if index in group.lost or (order.id not in machine.gathered and self._is_lost(group, index)):
+        attempt, index, machine = self._attempts[order.attempt_number], order.index, node.machine
+        if index in attempt.lost or (order.id not in machine.gathered and self._is_lost(attempt, index)):
             self._answer(node, 0.5, self._staged_lost, order.id)
             return
         ranks = [rank for rank, _ in order.parts]
-        machine.gathered[order.id] = (order.generation, index, ranks)
+        machine.gathered[order.id] = (order.attempt_number, index, ranks)
         machine.unsaved[order.id] = order.manifest
-        group.gathered.add(index)
+        attempt.gathered.add(index)
 
     def _upload(self, node: Node, order: wire.Upload) -> None:
         """Each node at its own pace."""
@@ -144,8 +144,8 @@ class Agents:
         if self._faults.hit("slow upload"):
             self._faults.count("slow upload")
             pace = 60.0
-        group = self._groups[order.generation]
-        if order.id not in node.machine.gathered or self._is_lost(group, order.index):
+        attempt = self._attempts[order.attempt_number]
+        if order.id not in node.machine.gathered or self._is_lost(attempt, order.index):
             self._answer(node, pace, self._staged_lost, order.id)
             return
         failed = self._faults.hit("upload failure")
@@ -157,15 +157,15 @@ class Agents:
             self._answer(node, pace, self._uploaded, order)
 
     def _not_uploaded(self, _node: Node, order: wire.Upload) -> wire.Message:
-        return wire.Uploaded(order.generation, order.index, order.ranks, "storage is away")
+        return wire.Uploaded(order.attempt_number, order.index, order.ranks, "storage is away")
 
     def _uploaded(self, node: Node, order: wire.Upload) -> wire.Message | None:
-        group = self._groups[order.generation]
-        if order.index in group.lost or order.id not in node.machine.gathered:
+        attempt = self._attempts[order.attempt_number]
+        if order.index in attempt.lost or order.id not in node.machine.gathered:
             return self._staged_lost(node, order.id)
         for rank in node.machine.gathered[order.id][2]:
-            self._storage.put(order.id, order.generation, rank)
-        return wire.Uploaded(order.generation, order.index, order.ranks)
+            self._storage.put(order.id, order.attempt_number, rank)
+        return wire.Uploaded(order.attempt_number, order.index, order.ranks)
 
     def _fetch(self, node: Node, order: wire.Fetch) -> None:
         if self._faults.hit("storage away when a checkpoint is read"):
@@ -176,59 +176,59 @@ class Agents:
 
     def _fetched(self, _node: Node, order: wire.Fetch) -> wire.Message:
         id, manifest = order.id, parse_manifest_line(order.manifest)
-        group = self._groups[manifest.generation]
+        attempt = self._attempts[manifest.attempt_number]
         if order.stored:
             self._storage.maybe_damage()
             found = self._storage.manifests.get(id)
             bad = found.damaged if found is not None else self._storage.lacks(manifest)
             return wire.Fetched(id, "a digest differs", True) if bad else wire.Fetched(id)
-        if self._is_lost(group, manifest.index) or not group.has_staged(manifest.index):
+        if self._is_lost(attempt, manifest.index) or not attempt.has_staged(manifest.index):
             return wire.Fetched(id, "it is gone", True)
         if self._rng.random() < 0.2:
             self._faults.count("staged files were lost when they were verified")
-            group.lost.add(manifest.index)
+            attempt.lost.add(manifest.index)
             return wire.Fetched(id, "a file is gone", True)
         return wire.Fetched(id)
 
     def _staged_lost(self, _node: Node, id: str) -> wire.Message:
         return wire.StagedLost(id, "its files are gone")
 
-    def _is_lost(self, group: Group, index: int) -> bool:
-        if index not in group.lost and self._faults.hit("staged lost"):
+    def _is_lost(self, attempt: SimulatedAttempt, index: int) -> bool:
+        if index not in attempt.lost and self._faults.hit("staged lost"):
             self._faults.count("staged lost")
-            group.lost.add(index)
-        return index in group.lost
+            attempt.lost.add(index)
+        return index in attempt.lost
 
     def _durable(self, node: Node, message: Durable) -> None:
         """What is in storage may go: the node may need the space."""
         node.machine.unsaved.pop(message.id, None)
         if message.id in node.machine.gathered and self._rng.random() < 0.5:
-            self._groups[message.generation].lost.add(message.index)
+            self._attempts[message.attempt_number].lost.add(message.index)
 
     def _forget(self, node: Node, order: wire.Forget) -> None:
-        if order.generation in self._groups:
-            self._groups[order.generation].discarded.add(order.index)
+        if order.attempt_number in self._attempts:
+            self._attempts[order.attempt_number].discarded.add(order.index)
         node.machine.unsaved.pop(order.id, None)
         node.machine.gathered.pop(order.id, None)
 
     def _sweep(self, node: Node, order: wire.Sweep) -> None:
         """Nothing that attempts up to that one logged is wanted any more."""
-        node.machine.swept = max(node.machine.swept, order.generation)
-        for group in self._groups.values():
-            for worker in group.workers if group.generation <= order.generation else ():
+        node.machine.swept = max(node.machine.swept, order.attempt_number)
+        for attempt in self._attempts.values():
+            for worker in attempt.workers if attempt.attempt_number <= order.attempt_number else ():
                 worker.log_is_lost = worker.log_is_lost or worker.node.machine is node.machine
 
     def lose(self, machine: Machine) -> None:
         """It is gone with all that its workers staged."""
-        for group in self._groups.values():
-            for index, ranks in group.staged.items() if self._is_remote else ():
-                if any(group.workers[rank].node.machine is machine for rank in ranks):
-                    group.lost.add(index)
-            for worker in group.workers:
+        for attempt in self._attempts.values():
+            for index, ranks in attempt.staged.items() if self._is_remote else ():
+                if any(attempt.workers[rank].node.machine is machine for rank in ranks):
+                    attempt.lost.add(index)
+            for worker in attempt.workers:
                 worker.log_is_lost = worker.log_is_lost or worker.node.machine is machine
         machine.unsaved.clear()
         machine.gathered.clear()
-        machine.swept = max(self._groups, default=0)
+        machine.swept = max(self._attempts, default=0)
 
     def _recalled(self, node: Node, order: wire.Recall) -> wire.Message:
         return self._workers.memory.recall(node, order)
@@ -275,7 +275,7 @@ _OBEY: dict[type[wire.Message], Callable[[Agents, Node, Any], None]] = {
     wire.Forget: Agents._forget,
     wire.Sweep: Agents._sweep,
     wire.RunTask: Agents._run_task,
-    wire.DumpStacks: lambda agents, node, order: agents._workers.dump_stacks(node, order.generation),
+    wire.DumpStacks: lambda agents, node, order: agents._workers.dump_stacks(node, order.attempt_number),
     wire.Probe: Agents._probe,
     wire.OpenDoor: Agents._open_door,
     wire.Meet: Agents._meet,

@@ -15,7 +15,7 @@ from holdfast.wire import messages as wire
 from .clock import Clock
 from .schedule import FENCE_S, Faults, Schedule
 from .simulated_agents import Agents
-from .simulated_group import Machine, Node, Worker
+from .simulated_attempt import Machine, Node, Worker
 from .simulated_workers import Workers
 
 AWAY_S = 40.0  # until another one takes its place

@@ -16,7 +16,7 @@ from holdfast.wire.worker_messages import SnapshotKept
 
 from .clock import Clock
 from .schedule import Faults, Schedule
-from .simulated_group import Group, Node, Worker
+from .simulated_attempt import Node, SimulatedAttempt, Worker
 
 _DAMAGED = 0.05
 
@@ -26,7 +26,7 @@ class SimulatedMemory:
         self.say: Callable[[Worker, wire.Message], None]  # behind all that the worker said before
         self.say_for: Callable[[Node, wire.Message], None]
         self.nodes: dict[str, Node] = {}  # that can be reached, by id
-        self.written: dict[tuple[int, int, int], int] = {}  # (generation, rank, step) -> reports made before
+        self.written: dict[tuple[int, int, int], int] = {}  # (attempt, rank, step) -> reports made before
         self.lacking: list[str] = []  # what workers did not find
         self._clock, self._faults, self._schedule = clock, faults, schedule
         self._rng = Random(repr(schedule))
@@ -37,21 +37,21 @@ class SimulatedMemory:
 
     # What workers and their agents do
 
-    def completed(self, group: Group, worker: Worker) -> None:
+    def completed(self, attempt: SimulatedAttempt, worker: Worker) -> None:
         """The worker has made a step."""
         if worker.kept < worker.written or self._rng.random() < 0.1:
             return
-        worker.written = step = group.base + worker.reports
-        generation, rank, node = group.generation, worker.rank, worker.node
-        self.written[generation, rank, step] = worker.reports
-        first = min(w.rank for w in group.workers if w.node is node) == rank
+        worker.written = step = attempt.base + worker.reports
+        attempt_number, rank, node = attempt.attempt_number, worker.rank, worker.node
+        self.written[attempt_number, rank, step] = worker.reports
+        first = min(w.rank for w in attempt.workers if w.node is node) == rank
         pieces = [piece_of(rank), *([SHARED] if first else [])]
         for piece in pieces:
-            _write(node, piece, generation, step)
+            _write(node, piece, attempt_number, step)
         if self._rng.random() < 0.05:
             return  # it was cut off, or the agent had no time
         held = wire.SnapshotHeld(
-            generation, rank, step, worker.reports, self._schedule.moves, pieces, [], not node.replicate.to
+            attempt_number, rank, step, worker.reports, self._schedule.moves, pieces, [], not node.replicate.to
         )
         self.say(worker, held)
         if node.replicate.to:
@@ -65,10 +65,10 @@ class SimulatedMemory:
                 continue
             for piece in held.pieces:
                 if piece != SHARED or order.shared:
-                    _write(peer, piece, held.generation, held.step, of=worker.node.id)
+                    _write(peer, piece, held.attempt_number, held.step, of=worker.node.id)
             copies.append(peer.id)
         done = wire.SnapshotHeld(
-            held.generation, held.rank, held.step, held.reports, held.moves, held.pieces, copies, True
+            held.attempt_number, held.rank, held.step, held.reports, held.moves, held.pieces, copies, True
         )
         self.say(worker, done)
 
@@ -87,7 +87,7 @@ class SimulatedMemory:
     def recall(self, node: Node, order: wire.Recall) -> wire.Message:
         moved = False
         for piece in order.pieces:
-            where = (piece, order.generation, order.step)
+            where = (piece, order.attempt_number, order.step)
             if where in node.pieces and self._rng.random() < _DAMAGED:
                 self._faults.count("a snapshot was damaged")
                 del node.pieces[where]
@@ -96,24 +96,24 @@ class SimulatedMemory:
             moved = True
             peers = [self.nodes.get(store.node) for store in order.sources.get(piece, ())]
             if not any(peer is not None and peer.lives and where in peer.pieces for peer in peers):
-                return wire.Recalled(order.generation, order.step, error=f"{node.id} lacks {piece}")
-            _write(node, piece, order.generation, order.step, of="fetched")
-        return wire.Recalled(order.generation, order.step, moved)
+                return wire.Recalled(order.attempt_number, order.step, error=f"{node.id} lacks {piece}")
+            _write(node, piece, order.attempt_number, order.step, of="fetched")
+        return wire.Recalled(order.attempt_number, order.step, moved)
 
     def starts(self, node: Node, order: wire.StartWorkers) -> None:
         """Workers find what they resume from."""
         if order.snapshot is None:
             return
-        generation, step = order.snapshot
-        snapshot = Snapshot(generation, step, 0, order.taken_by)
+        attempt_number, step = order.snapshot
+        snapshot = Snapshot(attempt_number, step, 0, order.taken_by)
         wanted = pieces_of(snapshot, (place.rank for place in order.places), order.world_size)
-        lacking = [piece for piece in wanted if (piece, generation, step) not in node.pieces]
+        lacking = [piece for piece in wanted if (piece, attempt_number, step) not in node.pieces]
         self.lacking += [f"{piece} of {order} on {node.id}" for piece in lacking]
 
 
-def _write(node: Node, piece: str, generation: int, step: int, of: str = "") -> None:
+def _write(node: Node, piece: str, attempt_number: int, step: int, of: str = "") -> None:
     """Into one of the two buffers of whoever brings it: the newer one stays."""
     earlier = sorted((g, s) for (name, g, s), owner in node.pieces.items() if name == piece and owner == of)
     for g, s in earlier[:-1]:
         del node.pieces[piece, g, s]
-    node.pieces[piece, generation, step] = of
+    node.pieces[piece, attempt_number, step] = of

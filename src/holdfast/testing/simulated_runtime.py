@@ -56,7 +56,7 @@ class SimulatedRuntime:
         workload = schedule.workload
         memory, are_logged = SimulatedMemory(clock, faults, schedule), not (remote and schedule.nodes)
         self.workers = Workers(clock, rng, faults, workload, are_logged, memory)
-        self.storage = SimulatedStorage(clock, rng, faults, workload, self.workers.groups, remote)
+        self.storage = SimulatedStorage(clock, rng, faults, workload, self.workers.attempts, remote)
         self.agents = Agents(clock, rng, faults, workload, self.workers, self.storage, remote)
         self.cluster = Cluster(clock, rng, faults, schedule, self.workers, self.agents)
         self.judge = Judge(self.workers, self.storage)
@@ -223,10 +223,10 @@ class SimulatedRuntime:
 
     def _disturb(self, item: Any) -> None:
         said = wire.parts(item[1]) if type(item) is tuple else ()
-        self._heard.extend((item[0], m) for m in said if hasattr(m, "generation") and not isinstance(m, _SAID_ONCE))
-        if self._faults.hit("message of an old group"):
+        self._heard.extend((item[0], m) for m in said if hasattr(m, "attempt_number") and not isinstance(m, _SAID_ONCE))
+        if self._faults.hit("message of an old attempt"):
             self._clock.after(self._rng.random() * 20.0, self._hear_again)
-        for kind in ("stop asked", "stop asked between groups"):
+        for kind in ("stop asked", "stop asked between attempts"):
             if (kind == "stop asked" or not self.state.attempt_lives) and self._faults.hit(kind):
                 self._faults.count(kind)
                 self.deliver(ev.StopAsked())
@@ -255,9 +255,9 @@ class SimulatedRuntime:
             self._own_clock.wall_skew += self._rng.choice((-1e6, 1e6))
 
     def _hear_again(self) -> None:
-        old = [item for item in self._heard if item[1].generation < self.state.generation]  # type: ignore[attr-defined]
+        old = [item for item in self._heard if item[1].attempt_number < self.state.attempt_number]  # type: ignore[attr-defined]
         if self.kernel is not None and old:
-            self._faults.count("message of an old group")
+            self._faults.count("message of an old attempt")
             self._take_in([self._rng.choice(old)])
 
     # Effects
@@ -304,9 +304,9 @@ class SimulatedRuntime:
             self.die_here()
 
     def _read_logs(self, effect: fx.ReadLogs) -> None:
-        group = self.workers.groups[effect.generation]
-        logs = {rank: group.log_of(group.workers[rank], self._schedule.workload) for rank in effect.paths}
-        self._answers.append(fx.LogsRead(effect.generation, logs))
+        attempt = self.workers.attempts[effect.attempt_number]
+        logs = {rank: attempt.log_of(attempt.workers[rank], self._schedule.workload) for rank in effect.paths}
+        self._answers.append(fx.LogsRead(effect.attempt_number, logs))
 
     def _measure_disk(self, _effect: fx.MeasureDisk) -> None:
         self._answers.append(fx.DiskMeasured(self._schedule.free_space))
@@ -366,7 +366,7 @@ class SimulatedRuntime:
         if isinstance(command, do.Rest):
             self._faults.count("a node rested" if command.on else "a node came back from its rest")
         elif isinstance(command, do.StartAttempt) and any(p.id == command.resume for p in turn.after.carried):
-            self._faults.count("a group resumed from what was staged")
+            self._faults.count("an attempt resumed from what was staged")
         elif isinstance(command, do.SetTimer) and command.timer == timers.DOUBT:
             self._faults.count("a driver waited for the end of what it could not reach")
         elif isinstance(command, do.CancelTimer) and command.timer == timers.DOUBT and turn.before.doubted:

@@ -24,7 +24,7 @@ from holdfast.store.manifests import Manifest, choose, manifest_line
 
 from .clock import Clock
 from .schedule import Faults, Workload
-from .simulated_group import Group, rank_of
+from .simulated_attempt import SimulatedAttempt, rank_of
 
 PATIENCE_S = 3.0  # how long storage may be away before a request has failed
 SCORE = "score"
@@ -32,22 +32,28 @@ SCORE = "score"
 
 class Kept(Struct):
     manifest: Manifest
-    lineage: tuple[int, ...]  # the generation that made each report up to this one
+    lineage: tuple[int, ...]  # the attempt that made each report up to this one
     damaged: bool = False
 
 
 class SimulatedStorage:
     def __init__(
-        self, clock: Clock, rng: Random, faults: Faults, workload: Workload, groups: dict[int, Group], is_remote: bool
+        self,
+        clock: Clock,
+        rng: Random,
+        faults: Faults,
+        workload: Workload,
+        attempts: dict[int, SimulatedAttempt],
+        is_remote: bool,
     ) -> None:
         self.manifests: dict[str, Kept] = {}
-        self.files: dict[str, set[tuple[int, int]]] = {}  # id -> (generation, rank) of what was uploaded
+        self.files: dict[str, set[tuple[int, int]]] = {}  # id -> (attempt, rank) of what was uploaded
         self.quarantined: set[str] = set()
         self.deliver: Callable[[Any], None]
         self.die_here: Callable[[], None]
         self.judge: Any  # of what is committed
         self.epoch = 0
-        self._clock, self._rng, self._faults, self._workload, self._groups = clock, rng, faults, workload, groups
+        self._clock, self._rng, self._faults, self._workload, self._attempts = clock, rng, faults, workload, attempts
         self._is_remote = is_remote
         self._busy_until = 0.0
         self._away_until = 0.0
@@ -78,12 +84,14 @@ class SimulatedStorage:
 
     def _take_up(self, past: Past, found: list[ev.Event]) -> list[ev.Event]:
         """What the ranks of the last attempt had reported, and the last driver had not heard of."""
-        group = self._groups.get(past.last_group.generation) if past.last_group is not None else None
-        if group is None:
+        attempt = self._attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
+        if attempt is None:
             return found
         state = functools.reduce(step.replay, found, past.state)
-        logs = [group.log_of(worker, self._workload) for worker in group.workers]
-        lost = [[i for i in log.staged if group.lacks_shard(w, i)] for w, log in zip(group.workers, logs, strict=True)]
+        logs = [attempt.log_of(worker, self._workload) for worker in attempt.workers]
+        lost = [
+            [i for i in log.staged if attempt.lacks_shard(w, i)] for w, log in zip(attempt.workers, logs, strict=True)
+        ]
         known = [log_of(log, gone) for log, gone in zip(logs, lost, strict=True)]
         for command in salvage.committable(state, known, past.given_up, self.manifests):
             self.die_here()
@@ -108,12 +116,12 @@ class SimulatedStorage:
         self.die_here()
         self._clock.after(self._rng.random() * 0.3, self.deliver, answer)
 
-    def put(self, id: str, generation: int, rank: int) -> None:
-        self.files.setdefault(id, set()).add((generation, rank))
+    def put(self, id: str, attempt_number: int, rank: int) -> None:
+        self.files.setdefault(id, set()).add((attempt_number, rank))
 
     def lacks(self, manifest: Manifest) -> list[str]:
         there = self.files.get(manifest.id, set())
-        return [entry.path for entry in manifest.files if (manifest.generation, rank_of(entry.path)) not in there]
+        return [entry.path for entry in manifest.files if (manifest.attempt_number, rank_of(entry.path)) not in there]
 
     def is_away(self) -> bool:
         if self._faults.hit("storage away"):
@@ -126,9 +134,9 @@ class SimulatedStorage:
 
     def _commit_now(self, effect: fx.Commit) -> None:
         manifest = effect.manifest
-        where = manifest.generation, manifest.index
+        where = manifest.attempt_number, manifest.index
         there = self.manifests.get(manifest.id)
-        other = there is not None and (there.manifest.generation, there.manifest.index) != where
+        other = there is not None and (there.manifest.attempt_number, there.manifest.index) != where
         if other or manifest.id in self.quarantined:
             self.judge.commit_refused(manifest.id, "a checkpoint of that name is there already")
         if self._faults.hit("commit failure"):
@@ -147,7 +155,7 @@ class SimulatedStorage:
 
     def _commit_remote(self, effect: fx.Commit) -> None:
         """The same, where storage may be out of reach, or the reply may be lost."""
-        out_of_reach = ev.UploadFailed(effect.manifest.generation, effect.manifest.index, "storage is away")
+        out_of_reach = ev.UploadFailed(effect.manifest.attempt_number, effect.manifest.index, "storage is away")
         lost_reply = "commit out of reach after the manifest"
         if self._faults.hit("commit out of reach"):
             self._faults.count("commit out of reach")
@@ -177,10 +185,10 @@ class SimulatedStorage:
 
     def _keep(self, manifest: Manifest) -> Manifest:
         if manifest.id not in self.manifests:
-            lineage = self.judge.fates.lineage((manifest.generation, manifest.index))
+            lineage = self.judge.fates.lineage((manifest.attempt_number, manifest.index))
             manifest = Manifest(**{**_fields(manifest), "epoch": self.epoch})
             self.manifests[manifest.id] = Kept(manifest, lineage)
-            self._groups[manifest.generation].merged.add(manifest.index)
+            self._attempts[manifest.attempt_number].merged.add(manifest.index)
         return self.manifests[manifest.id].manifest
 
     def maybe_damage(self) -> None:
@@ -230,8 +238,8 @@ class SimulatedStorage:
         self.quarantined.add(id)
 
     def _discard(self, effect: fx.DiscardStaged) -> None:
-        if effect.generation in self._groups and not self._is_remote:  # else their nodes do that
-            self._groups[effect.generation].discarded.add(effect.index)
+        if effect.attempt_number in self._attempts and not self._is_remote:  # else their nodes do that
+            self._attempts[effect.attempt_number].discarded.add(effect.index)
 
     def _collect_soon(self, effect: fx.Collect) -> None:
         if self._is_remote:  # else that was done with the stock
@@ -248,7 +256,7 @@ def _fields(manifest: Manifest) -> dict[str, Any]:
 
 
 def _age(kept: Kept) -> tuple[int, int]:
-    return kept.manifest.report, kept.manifest.generation
+    return kept.manifest.report, kept.manifest.attempt_number
 
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[SimulatedStorage, Any], None]] = {

@@ -67,7 +67,7 @@ class TrialDirectory:
     checkpoints: dict[int, SavedModel] = field(default_factory=dict)
     reports: dict[int, tuple[dict[str, Any], float]] = field(default_factory=dict)  # of the last attempt's history
     marks: dict[str, SavedModel] = field(default_factory=dict)  # what was adopted, by its mark
-    generation: int = 0
+    attempt_number: int = 0
     deaths: int = 0
     died_at: set[int] = field(default_factory=set)
 
@@ -164,7 +164,7 @@ class SimulatedRun:
         self._free_until = -1  # in lockstep
         self._next: int | None = None  # the report that is to be made when that is allowed
         self._model = self._stored.newest
-        self.state = SimpleNamespace(generation=self._stored.generation)
+        self.state = SimpleNamespace(attempt_number=self._stored.attempt_number)
 
     # As the trial's run asks
 
@@ -236,13 +236,13 @@ class SimulatedRun:
             return
         stored = self._stored
         self._attempt_lives = True
-        stored.generation += 1
-        self.state.generation = stored.generation
+        stored.attempt_number += 1
+        self.state.attempt_number = stored.attempt_number
         self._model = stored.newest
         self._check_start()
         for undone in [n for n in stored.reports if n > self._model.number]:
             del stored.reports[undone]
-        body = {"generation": stored.generation, "world_size": 1, "resume": None, "base": self._model.number}
+        body = {"generation": stored.attempt_number, "world_size": 1, "resume": None, "base": self._model.number}
         self._history.write([("GroupStarted", body)], self._in(self._began))
 
     def _check_start(self) -> None:
@@ -253,7 +253,7 @@ class SimulatedRun:
         expect(self._config == wanted, "a trial runs with its config", f"{self._config} is not {wanted}")
 
     def _began(self) -> None:
-        self._display.group(self._stored.generation, 1)
+        self._display.attempt(self._stored.attempt_number, 1)
         self._free_until = max(-1, self._model.number)  # its first report needs no leave
         self._go_to(self._model.number + 1)
 
@@ -340,10 +340,10 @@ class SimulatedRun:
 
     def _in(self, call: Callable[[], None]) -> Callable[[], None]:
         """As long as this attempt lives."""
-        generation = self._stored.generation
+        attempt_number = self._stored.attempt_number
 
         def do() -> None:
-            if self._attempt_lives and self._stored.generation == generation and self._ending is None:
+            if self._attempt_lives and self._stored.attempt_number == attempt_number and self._ending is None:
                 call()
 
         return do

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 DIRECTORY = "events"
 _TOLD = (ev.WorkerReady, ev.WorkerReturned, ev.AttemptGone, ev.NodeDrains, ev.StacksTaken, ev.Verified)
 _TROUBLE = (ev.ShardFailed, ev.UploadFailed, ev.CommitFailed, ev.WorkerFailed, ev.Damaged, ev.CapacityLacking)
+_NAMED = {"generation": "attempt", "group_gone": "attempt_gone"}  # not as in the journal
 _BRING_EVERY_S = 10.0
 _PATIENCE_S = 10.0
 
@@ -46,11 +47,12 @@ class EventLog:
     def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
         if event.durable or isinstance(event, _TOLD):
             level = "warning" if isinstance(event, _TROUBLE) else "info"
-            self._say(level, type(event).__name__, words(event), msgspec.to_builtins(event))
+            more = {_NAMED.get(name, name): value for name, value in msgspec.to_builtins(event).items()}
+            self._say(level, type(event).__name__, words(event), more)
         failure = after.failure
         if failure is not None and failure is not before.failure:
             verdict = after.verdict.value if after.verdict is not None else None
-            where = {"generation": failure.generation, "rank": failure.rank, "cause": failure.kind.value}
+            where = {"attempt": failure.attempt_number, "rank": failure.rank, "cause": failure.kind.value}
             self._say("error", "Failure", failure.text, {**where, "verdict": verdict})
         if after.phase is not before.phase:
             self._say("info", "Phase", after.phase.value, {"phase": after.phase.value})

@@ -10,20 +10,21 @@ def words(event: ev.Event) -> str:
     match event:
         case ev.DriverStarted(epoch):
             return f"driver {epoch} started"
-        case ev.GroupStarted(generation, world_size):
-            return f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'} {memory.told(event)}"
+        case ev.AttemptStarted(attempt_number, world_size):
+            workers = f"{world_size} worker{'' if world_size == 1 else 's'}"
+            return f"attempt {attempt_number} with {workers} {memory.told(event)}"
         case ev.WorkerReady() | ev.WorkerReturned() | ev.WorkerFailed():
             what = {ev.WorkerReady: "is ready", ev.WorkerReturned: "returned", ev.WorkerFailed: "failed"}[type(event)]
             return f"rank {event.rank} {what}"
-        case ev.AttemptGone(generation):
-            return f"all workers of attempt {generation} are gone"
+        case ev.AttemptGone(attempt_number):
+            return f"all workers of attempt {attempt_number} are gone"
         case ev.Regrouped():
             ranks = ", ".join(map(str, event.replaced))
             return f"rank {ranks} replaced, all ranks continue behind step {event.steps}"
         case ev.RegroupFailed(_, why):
             return f"the lost rank is not replaced alone: {why}"
-        case ev.HandedOver(generation, reason):
-            return f"attempt {generation} ended as planned: {reason.value}"
+        case ev.HandedOver(attempt_number, reason):
+            return f"attempt {attempt_number} ended as planned: {reason.value}"
         case ev.Committed(record):
             return f"{record.id} is durable (report {record.report})"
         case ev.Verified(id):

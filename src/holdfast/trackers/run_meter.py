@@ -1,6 +1,6 @@
 """The numbers of a run as it goes, from what its driver sees. They begin with the driver, as counters do.
 
-Time counts as productive from one report of rank 0 to the next in the same group, as in the ledger; what a restart
+Time counts as productive from one report of rank 0 to the next in the same attempt, as in the ledger; what a restart
 takes back is taken back here too.
 """
 
@@ -41,19 +41,21 @@ class Meter(Collector):
         self._seconds = 0.0  # all of these together
         self._staged: dict[tuple[int, int], float] = {}  # checkpoints on their way, since when
         self._durable_at: float | None = None
-        self._cause = ""  # why the next group starts; empty for the first
-        self._last_report: float | None = None  # in the present group
+        self._cause = ""  # why the next attempt starts; empty for the first
+        self._last_report: float | None = None  # in the present attempt
         self._productive = 0.0
-        self._productive_at: dict[int, float] = {}  # by the numbers of reports that a group may resume from
+        self._productive_at: dict[int, float] = {}  # by the numbers of reports that an attempt may resume from
 
     def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
         with self._lock:
             now = self._clock()
             self._state = after
-            if after.phase is not Phase.STOPPING:  # as long as the group ends, the cause may turn out to be another one
+            if (
+                after.phase is not Phase.STOPPING
+            ):  # as long as the attempt ends, the cause may turn out to be another one
                 self._count(after.failure)
             match event:
-                case ev.GroupStarted(base=base):
+                case ev.AttemptStarted(base=base):
                     self._start_attempt(base)
                 case ev.HandedOver(reason=reason):
                     self._cause = reason.value
@@ -103,7 +105,7 @@ class Meter(Collector):
             self._productive_at[number] = self._productive
 
     def _commit(self, event: ev.Committed, after: RunState, now: float) -> None:
-        since = self._staged.pop((event.generation, event.index), None)
+        since = self._staged.pop((event.attempt_number, event.index), None)
         if since is not None:
             self._durations[bisect_left(_BUCKETS, now - since)] += 1
             self._seconds += now - since
@@ -115,7 +117,9 @@ class Meter(Collector):
         self._productive_at = {n: s for n, s in self._productive_at.items() if n in kept or n >= newest}
 
     def _track(self, after: RunState, now: float) -> None:
-        self._staged = {(p.generation, p.index): self._staged.get((p.generation, p.index), now) for p in after.unsaved}
+        self._staged = {
+            (p.attempt_number, p.index): self._staged.get((p.attempt_number, p.index), now) for p in after.unsaved
+        }
 
     def _families(self) -> Iterator[Metric]:
         state, now = self._state, self._clock()
@@ -135,8 +139,8 @@ class Meter(Collector):
             help = "When the last checkpoint became durable, in UNIX seconds."
             yield self._gauge("last_checkpoint_timestamp_seconds", help, self._durable_at)
         yield self._gauge("storage_stalled", "1 while training waits for storage.", int(state.stalled))
-        yield self._gauge("attempt", "The number of the present attempt.", state.generation)
-        yield self._gauge("world_size", "Workers of the present attempt.", state.durable.group_size)
+        yield self._gauge("attempt", "The number of the present attempt.", state.attempt_number)
+        yield self._gauge("world_size", "Workers of the present attempt.", state.durable.attempt_size)
         phases = {phase.value: int(phase is state.phase) for phase in Phase}
         yield self._gauge("phase", "1 for what the run is doing.", phases, "phase")
         yield self._counter("uptime_seconds_total", "Since this driver began.", uptime)

@@ -92,7 +92,7 @@ def report(
         unwanted = delete or source is not checkpoint
 
         def files(index: int) -> Files:
-            name = checkpoint_dir_name or f"checkpoint_g{session.generation}_{index + 1:06d}"
+            name = checkpoint_dir_name or f"checkpoint_g{session.attempt_number}_{index + 1:06d}"
             return uploads.uploaded_by(upload, name, session, source, mode, unwanted)
 
     wait = mode is not CheckpointUploadMode.ASYNC
@@ -177,7 +177,7 @@ def get_preemption_info() -> PreemptionInfo | None:
 
 
 def checkpoint_requested() -> bool:
-    """Whether the group is about to end and a checkpoint with the next report would save the steps since the last one:
-    before nodes are taken away, before the group is made larger, before a requested stop. The same on all ranks, as
-    with ``get_preemption_info()``."""
+    """Whether the attempt is about to end, and a checkpoint with the next report would save the steps since the last
+    one: before nodes are taken away, before the run gets more workers, before a requested stop. The same on all ranks,
+    as with ``get_preemption_info()``."""
     return session_for("checkpoint_requested").notice() is not None

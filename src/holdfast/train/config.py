@@ -33,7 +33,7 @@ class FailureConfig:
     costs neither, so ``controller_failure_limit`` has no effect, nor has ``relax_collectives_on_preemption``.
     ``fail_fast`` stops a tuning experiment at the first failed trial.
     ``hang_timeout_s``: when a worker has made no report for so long, what all ranks are doing is written down and the
-    group is ended. "auto" learns from the run's own pace: ten times the longest pause between two reports so far, and
+    attempt is ended. "auto" learns from the run's own pace: ten times the longest pause between two reports so far, and
     at least a minute. ``max_hang_failures`` gives hangs a budget of their own; None counts them in ``max_failures``.
     ``max_same_errors``: end the run early when the same exception comes at the same report more often than that; 0
     means never. ``preemption_grace_s``: how long workers may continue for a last checkpoint after a SIGTERM.

@@ -47,7 +47,7 @@ class TrainContext:
         self._session = session
 
     def get_world_size(self) -> int:
-        """How many workers the present group has; another group of an elastic run may have another number."""
+        """How many workers the present attempt has; another attempt of an elastic run may have another number."""
         return self._session.world_size
 
     def get_world_rank(self) -> int:

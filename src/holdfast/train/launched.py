@@ -105,7 +105,7 @@ class Joined:
 class Follower:
     """A rank without a run: has what the API uses of a ``Session``."""
 
-    generation = 1
+    attempt_number = 1
     joins = 0
     memory = None  # snapshots belong to runs with agents
     group_timeout_s = 0.0

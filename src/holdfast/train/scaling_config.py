@@ -19,7 +19,7 @@ class ScalingConfig:
     ``use_gpu`` gives each worker a GPU, ``resources_per_worker`` other amounts, as in ``{"CPU": 4, "GPU": 2}``; without
     either it takes one CPU. ``placement_strategy``: PACK puts workers on few nodes, SPREAD on many; STRICT_... insist.
     ``accelerator_type`` and ``label_selector`` choose nodes of a Ray cluster. ``elastic_resize_monitor_interval_s``:
-    how long a group must have trained before it is made larger. ``trainer_resources``, ``use_tpu`` and ``topology``
+    how long an attempt must have trained before it is made larger. ``trainer_resources``, ``use_tpu`` and ``topology``
     are accepted and have no effect; on a Ray cluster, the last two are refused.
     """
 

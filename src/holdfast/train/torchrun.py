@@ -46,7 +46,7 @@ class _InEnvironment:
                 "MASTER_ADDR": host,
                 "MASTER_PORT": port,
                 "TORCHELASTIC_RUN_ID": session.run_name,
-                "TORCHELASTIC_RESTART_COUNT": session.generation - 1,
+                "TORCHELASTIC_RESTART_COUNT": session.attempt_number - 1,
             }
             with environment({**variables(session), **{name: str(value) for name, value in launched.items()}}):
                 return self.train_fn(*args)

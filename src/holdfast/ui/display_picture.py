@@ -52,7 +52,7 @@ class Picture:
     state: str = "starting"
     detail: str = ""
     state_since: float = 0.0
-    generation: int = 0
+    attempt_number: int = 0
     world_size: int = 0
     workers: Mapping[int, str] = field(default_factory=dict)
     reports: int = 0

@@ -163,8 +163,8 @@ def _workers(picture: Picture) -> Text:
         text.append(f"{count} {printable(name)}", style=WORKER_STYLES.get(name, "default"))
         if name in ("dead", "returned") and count < len(status):
             text.append(f" (rank {_some(sorted(rank for rank in status if status[rank] == name))})")
-    if picture.generation > 1:
-        text.append(f", attempt {picture.generation}", style="dim")
+    if picture.attempt_number > 1:
+        text.append(f", attempt {picture.attempt_number}", style="dim")
     return text
 
 

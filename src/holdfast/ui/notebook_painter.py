@@ -103,7 +103,9 @@ class NotebookPainter:
         tone = _COLOURS.get(picture.state, "#777")
         share, text = self._progress(picture.metrics, picture.reports) if self._progress else (None, "")
         facts = (
-            [("attempt", str(picture.generation)), ("workers", str(picture.world_size))] if picture.world_size else []
+            [("attempt", str(picture.attempt_number)), ("workers", str(picture.world_size))]
+            if picture.world_size
+            else []
         )
         facts += [("reports", f"{picture.reports:,}{f' ({rate_text(rate)})' if rate is not None else ''}")]
         facts += [("failures", str(picture.failure_count))] if picture.failure_count else []

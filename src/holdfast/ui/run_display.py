@@ -106,9 +106,9 @@ class BackgroundDisplay:
         picture.state, picture.detail = name, detail
         self._tell("state", f"{name}: {detail}" if detail else name)
 
-    def group(self, generation: int, world_size: int) -> None:
-        self._picture.generation, self._picture.world_size = generation, world_size
-        self._tell("group", f"attempt {generation} with {world_size} worker{'' if world_size == 1 else 's'}")
+    def attempt(self, attempt_number: int, world_size: int) -> None:
+        self._picture.attempt_number, self._picture.world_size = attempt_number, world_size
+        self._tell("attempt", f"attempt {attempt_number} with {world_size} worker{'' if world_size == 1 else 's'}")
 
     def workers(self, status: Mapping[int, str]) -> None:
         self._picture.workers = dict(status)

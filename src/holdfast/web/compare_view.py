@@ -45,7 +45,7 @@ def compare_view(runs: Sequence[tuple[str, StoredRun]]) -> CompareView:
         [
             ("state", [reading.state for reading in found]),
             ("reports", [f"{reading.last_report[0]:,}" for reading in found]),
-            ("attempts", [str(len(reading.past.groups)) for reading in found]),
+            ("attempts", [str(len(reading.past.attempts)) for reading in found]),
             ("failures", ["-" if ledger is None else str(len(ledger.failures)) for ledger in ledgers]),
             ("time", ["-" if ledger is None else spelled(ledger.wall_clock_s) for ledger in ledgers]),
             ("goodput", ["-" if ledger is None else f"{ledger.goodput * 100:.0f} %" for ledger in ledgers]),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.core.metric_names import flat_items, number
-from holdfast.core.run.events import GroupStarted
+from holdfast.core.run.events import AttemptStarted
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.metrics import parse_line
 
@@ -129,47 +129,51 @@ class CurveIndex:
         self._samples: dict[int, AttemptCurves] = {}
         self._sizes: dict[int, int] = {}
 
-    def advance(self, groups: Sequence[GroupStarted], within_s: float) -> float:
+    def advance(self, starts: Sequence[AttemptStarted], within_s: float) -> float:
         """Read what is new, for about so long. The share of the reports that has been read by now, up to 1."""
         deadline = time.monotonic() + within_s
-        groups = groups[-ATTEMPTS:]
+        starts = starts[-ATTEMPTS:]
         with self._lock:
             done = whole = 0
-            for group in groups:
-                attempt = self._attempts.setdefault(group.generation, AttemptCurves(group.base))
-                size = self._run.reports_size(group.generation)
+            for started in starts:
+                attempt = self._attempts.setdefault(started.attempt_number, AttemptCurves(started.base))
+                size = self._run.reports_size(started.attempt_number)
                 if size < attempt.seen:  # it was replaced
-                    attempt = self._attempts[group.generation] = AttemptCurves(group.base)
-                self._sizes[group.generation] = size
+                    attempt = self._attempts[started.attempt_number] = AttemptCurves(started.base)
+                self._sizes[started.attempt_number] = size
                 if attempt.seen < size:
-                    self._read(group.generation, attempt, size, deadline)
+                    self._read(started.attempt_number, attempt, size, deadline)
                 done, whole = done + min(attempt.seen, size), whole + size
             return 1.0 if done >= whole else done / whole
 
-    def is_large(self, groups: Sequence[GroupStarted]) -> bool:
+    def is_large(self, starts: Sequence[AttemptStarted]) -> bool:
         """Whether so much is unread that a page should not wait for a look."""
         unread = 0
-        for group in groups[-ATTEMPTS:]:
-            attempt = self._attempts.get(group.generation)
+        for started in starts[-ATTEMPTS:]:
+            attempt = self._attempts.get(started.attempt_number)
             if attempt is None or not attempt.seen:
-                unread += self._run.reports_size(group.generation)
+                unread += self._run.reports_size(started.attempt_number)
         return unread > _BIG
 
     def attempts(self) -> dict[int, AttemptCurves]:
         """What is known of each: all of it, or a sample while most is unread."""
         with self._lock:
             found = {}
-            for generation, attempt in self._attempts.items():
-                sample = self._samples.get(generation)
-                is_read = attempt.seen >= self._sizes.get(generation, 0)
-                found[generation] = attempt if sample is None or is_read else sample
+            for attempt_number, attempt in self._attempts.items():
+                sample = self._samples.get(attempt_number)
+                is_read = attempt.seen >= self._sizes.get(attempt_number, 0)
+                found[attempt_number] = attempt if sample is None or is_read else sample
             return found
 
-    def _read(self, generation: int, attempt: AttemptCurves, size: int, deadline: float) -> None:
-        if size - attempt.offset > _BIG and generation not in self._samples and not self._run.location.takes_uploads:
-            self._samples[generation] = self._sample(generation, attempt.base, size)
+    def _read(self, attempt_number: int, attempt: AttemptCurves, size: int, deadline: float) -> None:
+        if (
+            size - attempt.offset > _BIG
+            and attempt_number not in self._samples
+            and not self._run.location.takes_uploads
+        ):
+            self._samples[attempt_number] = self._sample(attempt_number, attempt.base, size)
         count = 0
-        for piece in self._run.report_bytes(generation, attempt.seen):
+        for piece in self._run.report_bytes(attempt_number, attempt.seen):
             *lines, rest = (attempt.rest + piece).split(b"\n")
             for line in lines:
                 row = parse_line(line)
@@ -188,18 +192,20 @@ class CurveIndex:
                 attempt.add(row)
                 attempt.offset, attempt.rest = attempt.offset + len(attempt.rest), b""
 
-    def _sample(self, generation: int, base: int, size: int) -> AttemptCurves:
+    def _sample(self, attempt_number: int, base: int, size: int) -> AttemptCurves:
         sample = AttemptCurves(base)
-        for line in self._sampled_lines(generation, size):
+        for line in self._sampled_lines(attempt_number, size):
             row = parse_line(line)
             if row is not None:
                 sample.add(row)
         return sample
 
-    def _sampled_lines(self, generation: int, size: int) -> Iterator[bytes]:
+    def _sampled_lines(self, attempt_number: int, size: int) -> Iterator[bytes]:
         for place in range(_SAMPLES):
-            piece = next(iter(self._run.report_bytes(generation, size * place // _SAMPLES)), b"")
+            piece = next(iter(self._run.report_bytes(attempt_number, size * place // _SAMPLES)), b"")
             lines = piece.split(b"\n")
             if len(lines) > 2:
                 yield lines[1 if place else 0]
-        yield from (line for line, _ in zip(self._run.reports_backwards(generation), range(2), strict=False) if line)
+        yield from (
+            line for line, _ in zip(self._run.reports_backwards(attempt_number), range(2), strict=False) if line
+        )

@@ -23,7 +23,7 @@ def run_report(stored: StoredRun) -> str:
     from plotly.offline import get_plotlyjs
 
     found, index = stored.read(), CurveIndex(stored)
-    index.advance(found.past.groups, _WHOLE_S)
+    index.advance(found.past.attempts, _WHOLE_S)
     curves = curves_json(found, index, _WHOLE_S)
     page: str = (
         environment()

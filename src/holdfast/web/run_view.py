@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast.core.metric_names import flat_items
-from holdfast.core.run.events import GroupStarted
+from holdfast.core.run.events import AttemptStarted
 from holdfast.runs import ledger as ledgers
 from holdfast.runs import timeline
 from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, attempt_history
@@ -93,11 +93,11 @@ def version_of(found: Reading) -> str:
 
 def run_view(stored: StoredRun, index: CurveIndex, found: Reading | None = None) -> RunView:
     found = stored.read() if found is None else found
-    is_large = index.is_large(found.past.groups)
+    is_large = index.is_large(found.past.attempts)
     if not is_large:
-        index.advance(found.past.groups, _FIRST_SLICE_S)
+        index.advance(found.past.attempts, _FIRST_SLICE_S)
     history = attempt_history(found.records, None if found.driver is None else time.time())
-    ledger = None if is_large else known_ledger(found.records, found.past.groups, index.attempts())
+    ledger = None if is_large else known_ledger(found.records, found.past.attempts, index.attempts())
     identity = stored.known_identity()
     reports, last = found.last_report
     progress, progress_text = progress_of(identity.get("train_loop_config"), last and last["metrics"], reports)
@@ -132,10 +132,12 @@ def run_view(stored: StoredRun, index: CurveIndex, found: Reading | None = None)
 
 
 def known_ledger(
-    records: Sequence[Record], groups: Sequence[GroupStarted], attempts: Mapping[int, AttemptCurves]
+    records: Sequence[Record], starts: Sequence[AttemptStarted], attempts: Mapping[int, AttemptCurves]
 ) -> Ledger:
     """From the reports that are known so far; those between two of a stretch change nothing."""
-    return ledgers.account(records, {group.generation: _times(attempts.get(group.generation)) for group in groups})
+    return ledgers.account(
+        records, {started.attempt_number: _times(attempts.get(started.attempt_number)) for started in starts}
+    )
 
 
 def _times(attempt: AttemptCurves | None) -> list[tuple[int, float]]:
@@ -180,7 +182,7 @@ def _checkpoints(found: Reading, resumed: set[str]) -> list[PageCheckpoint]:
             manifest.created,
             sum(entry.size for entry in manifest.files),
             len(manifest.files),
-            manifest.generation,
+            manifest.attempt_number,
             found.validation(manifest).value.replace("_", " ").lower(),
             wording.metrics(found.metrics_with(manifest), 3),
             manifest.id in resumed,
@@ -197,12 +199,12 @@ def _settings(identity: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, st
         "checkpoint": "Checkpoints",
     }
     known = [("trainer", identity.get("trainer")), ("experiment", identity.get("experiment"))]
-    groups = [("Run", [(name, wording.value(value)) for name, value in known if value])]
+    starts = [("Run", [(name, wording.value(value)) for name, value in known if value])]
     for key, title in titles.items():
         part = identity.get(key)
         if isinstance(part, Mapping) and part:
-            groups.append((title, [(wording.line(name), wording.value(value)) for name, value in flat_items(part)]))
-    return [group for group in groups if group[1]]
+            starts.append((title, [(wording.line(name), wording.value(value)) for name, value in flat_items(part)]))
+    return [started for started in starts if started[1]]
 
 
 def _changes(records: Sequence[Record]) -> list[SettingsChange]:
@@ -226,26 +228,26 @@ def _changes(records: Sequence[Record]) -> list[SettingsChange]:
 
 def curves_json(found: Reading, index: CurveIndex, within_s: float) -> dict[str, Any]:
     """All metrics as curves: what was kept, and what a restart took back, apart."""
-    groups = found.past.groups
-    share = index.advance(groups, within_s)
+    starts = found.past.attempts
+    share = index.advance(starts, within_s)
     known = index.attempts()
     history = attempt_history(found.records)
     limits, limit = {}, float("inf")
-    for group in reversed(groups):
-        limits[group.generation] = limit
-        limit = min(limit, group.base)
+    for started in reversed(starts):
+        limits[started.attempt_number] = limit
+        limit = min(limit, started.base)
     metrics: dict[str, dict[str, Any]] = {}
-    for group in groups:
-        attempt = known.get(group.generation)
+    for started in starts:
+        attempt = known.get(started.attempt_number)
         for name, curve in (attempt.curves if attempt is not None else {}).items():
             metric = metrics.setdefault(name, {"name": wording.line(name), "kept": [], "undone": [], "odd": 0})
             metric["odd"] += curve.odd
             points = curve.points()
-            kept = [point for point in points if point[0] <= limits[group.generation]]
+            kept = [point for point in points if point[0] <= limits[started.attempt_number]]
             if kept:
-                metric["kept"].append(_series(group.generation, kept))
+                metric["kept"].append(_series(started.attempt_number, kept))
             if len(kept) < len(points):
-                metric["undone"].append(_series(group.generation, points[max(0, len(kept) - 1) :]))
+                metric["undone"].append(_series(started.attempt_number, points[max(0, len(kept) - 1) :]))
     return {
         "share": share,
         "metrics": list(metrics.values()),

@@ -81,10 +81,10 @@ class Configure(Message, frozen=True, tag=True):
 
 
 class StartWorkers(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     world_size: int
     base: int
-    checkpoint: str | None  # the id of what the group resumes from; with remote storage the node has fetched it
+    checkpoint: str | None  # the id of what the attempt resumes from; with remote storage the node has fetched it
     places: list[Place]
     address: str = "127.0.0.1"  # where other nodes reach this one
     joins: int = 0  # these ranks were lost, and their peers live: the number of the replacement
@@ -93,14 +93,14 @@ class StartWorkers(Message, frozen=True, tag=True):
 
 
 class StopWorkers(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     graceful: bool
 
 
 class Seal(Message, frozen=True, tag=True):
     """Hash the staged shards of these ranks, and force them to disk. Answered with all of them in one message."""
 
-    generation: int
+    attempt_number: int
     ranks: list[int]
     index: int
 
@@ -109,7 +109,7 @@ class Gather(Message, frozen=True, tag=True):
     """A checkpoint is whole: put together the node's part of it, from these files of these ranks."""
 
     id: str
-    generation: int
+    attempt_number: int
     index: int
     manifest: bytes
     parts: list[tuple[int, list[str]]]
@@ -119,7 +119,7 @@ class Upload(Message, frozen=True, tag=True):
     """Bring what the node has of a gathered checkpoint into storage."""
 
     id: str
-    generation: int
+    attempt_number: int
     index: int
     ranks: list[int]
 
@@ -135,7 +135,7 @@ class Fetch(Message, frozen=True, tag=True):
 class Forget(Message, frozen=True, tag=True):
     """Remove the staged files of a report, gathered or not."""
 
-    generation: int
+    attempt_number: int
     index: int
     id: str
 
@@ -143,7 +143,7 @@ class Forget(Message, frozen=True, tag=True):
 class Sweep(Message, frozen=True, tag=True):
     """An earlier driver is gone, and what it left is taken up: remove what attempts up to this one staged."""
 
-    generation: int
+    attempt_number: int
 
 
 class RunTask(Message, frozen=True, tag=True):
@@ -155,9 +155,9 @@ class RunTask(Message, frozen=True, tag=True):
 
 
 class DumpStacks(Message, frozen=True, tag=True):
-    """Say where the workers of a group are in their code, hung ones too."""
+    """Say where the workers of an attempt are in their code, hung ones too."""
 
-    generation: int
+    attempt_number: int
 
 
 class Ping(Message, frozen=True, tag=True):
@@ -175,36 +175,36 @@ class Shutdown(Message, frozen=True, tag=True):
 
 
 class Reports(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     reports: list[Report]
 
 
 class WorkerStarted(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     pid: int
     mark: str  # of its temporary files, beside the pid
 
 
 class WorkerIsReady(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
 
 
 class WorkerIsArmed(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
 
 
 class WorkerHasReturned(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     body: bytes
 
 
 class WorkerHasFailed(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     raised: Raised | None
     exit_code: int | None
@@ -215,29 +215,29 @@ class WorkerHasFailed(Message, frozen=True, tag=True):
 
 
 class WorkerNoticed(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     reports: int
 
 
 class WorkerIsStopped(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     stopped: bool
 
 
 class WorkersGone(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
 
 
 class Asked(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     request: Request
 
 
 class Sealed(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     rank: int
     index: int
     files: list[tuple[str, int, str, str]]
@@ -258,7 +258,7 @@ class StagedLost(Message, frozen=True, tag=True):
 
 
 class Uploaded(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     index: int
     ranks: list[int]
     error: str = ""
@@ -283,7 +283,7 @@ class Output(Message, frozen=True, tag=True):
 
 
 class Stacks(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     texts: dict[int, str]  # by rank
 
 

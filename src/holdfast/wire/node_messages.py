@@ -16,7 +16,7 @@ class Seat(Message, frozen=True, tag=True):
 class LeftReports(Message, frozen=True, tag=True):
     """What a rank of an earlier driver's last attempt reported; the driver may not have heard of it."""
 
-    generation: int
+    attempt_number: int
     rank: int
     log: bytes  # as the rank wrote it
     lost: list[int]  # reports whose files are not here, or not as they were

@@ -37,7 +37,7 @@ class Recall(Message, frozen=True, tag=True):
     """Verify these pieces of a snapshot, and fetch those that are not here or are damaged; answered with
     ``Recalled``."""
 
-    generation: int
+    attempt_number: int
     step: int
     pieces: list[str]
     sources: dict[str, list[PeerStore]]  # of pieces that other nodes have
@@ -54,7 +54,7 @@ class StoreOpen(Message, frozen=True, tag=True):
 class SnapshotHeld(Message, frozen=True, tag=True):
     """A rank's snapshot is in the node's memory, with a digest, and copies of it are on other nodes."""
 
-    generation: int
+    attempt_number: int
     rank: int
     step: int
     reports: int
@@ -65,7 +65,7 @@ class SnapshotHeld(Message, frozen=True, tag=True):
 
 
 class Recalled(Message, frozen=True, tag=True):
-    generation: int
+    attempt_number: int
     step: int
     moved: bool = False  # something came from another node
     error: str = ""

@@ -19,7 +19,7 @@ class Offer(Message, frozen=True, tag=True):
 
 
 class Place(Message, frozen=True, tag=True):
-    """One worker's place in its group."""
+    """One worker's place in its attempt."""
 
     rank: int
     local_rank: int
@@ -43,14 +43,14 @@ class SnapshotKept(Message, frozen=True, tag=True):
     """The snapshot of this step is complete on all ranks, and copied: what holds an earlier one may be overwritten.
     Goes on to the workers."""
 
-    generation: int
+    attempt_number: int
     step: int
 
 
 class Assignment(Message, frozen=True, tag=True):
     """The first message that a worker gets."""
 
-    generation: int
+    attempt_number: int
     world_size: int
     base: int
     place: Place
@@ -77,7 +77,7 @@ class Assignment(Message, frozen=True, tag=True):
 class Reply(Message, frozen=True, tag=True):
     """The answer to a worker's request; goes through the agent to the worker."""
 
-    generation: int
+    attempt_number: int
     rank: int
     request: int
     body: bytes
@@ -87,7 +87,7 @@ class Reply(Message, frozen=True, tag=True):
 class Durable(Message, frozen=True, tag=True):
     """A checkpoint was committed; goes through the agent, which knows its directory, to its workers."""
 
-    generation: int
+    attempt_number: int
     id: str
     index: int = -1  # of the report that it came with
     offer: Offer | None = None
@@ -100,9 +100,9 @@ class Pressure(Message, frozen=True, tag=True):
 
 
 class Notice(Message, frozen=True, tag=True):
-    """The group is about to end: passed on to its workers, each of which answers with ``Noticed``."""
+    """The attempt is about to end: passed on to its workers, each of which answers with ``Noticed``."""
 
-    generation: int
+    attempt_number: int
     deadline_ms: int | None  # in UNIX milliseconds
     nodes: dict[str, list[int]]  # those that are taken away, with their ranks
 
@@ -110,21 +110,21 @@ class Notice(Message, frozen=True, tag=True):
 class HandoverAt(Message, frozen=True, tag=True):
     """All ranks know: whoever brings files from this report on waits there for the end. Passed on to workers."""
 
-    generation: int
+    attempt_number: int
     index: int
 
 
 class PeersLost(Message, frozen=True, tag=True):
     """A rank is lost and is being replaced: whoever waits for it in a collective must not. Passed on to workers."""
 
-    generation: int
+    attempt_number: int
     number: int
 
 
 class GoOn(Message, frozen=True, tag=True):
     """In lockstep: the worker's reports up to this one may return. Passed on to the worker."""
 
-    generation: int
+    attempt_number: int
     rank: int
     index: int
 
@@ -144,7 +144,7 @@ class Report(Message, frozen=True, tag=True):
 
 
 class Noticed(Message, frozen=True, tag=True):
-    """The worker knows that its group is about to end, and has made so many reports."""
+    """The worker knows that its attempt is about to end, and has made so many reports."""
 
     reports: int
 

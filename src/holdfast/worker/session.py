@@ -104,7 +104,7 @@ class Session:
         self.node_rank, self.node_id = place.node_rank, assignment.node_id
         self.devices = place.devices
         self.address = assignment.address  # where other nodes reach this one
-        self.generation = assignment.generation
+        self.attempt_number = assignment.attempt_number
         self.joins = assignment.joins  # its peers train already, and it takes the place of one
         self.on_peers_lost: Callable[[int], None] = lambda _number: None  # called by another thread
         self.run_name, self.run_dir = assignment.run_name, assignment.run_dir
@@ -121,7 +121,7 @@ class Session:
         self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
-        self._log = ReportLog(self._layout.report_log(self.generation, self.rank), continues=self.joins > 0)
+        self._log = ReportLog(self._layout.report_log(self.attempt_number, self.rank), continues=self.joins > 0)
         self._channel = channel
         self._on_lost = on_lost
         self._outbox = ReportOutbox(on_upload_failed)
@@ -141,7 +141,7 @@ class Session:
         self._lockstep = assignment.lockstep
         self._may_report = self.rank == 0 or not assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
-        self._notice: Notice | None = None  # the group is about to end
+        self._notice: Notice | None = None  # the attempt is about to end
         self._handover_at: int | None = None  # from this report on; None until all ranks know of it
         threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
 
@@ -233,7 +233,7 @@ class Session:
         if files.directory is None:
             return list(files.elsewhere)
         self._wait_for_storage()
-        target = self._layout.shard_dir(self.generation, index, self.rank)
+        target = self._layout.shard_dir(self.attempt_number, index, self.rank)
         entries = self._store.stage(Path(files.directory), target, files.move)
         if files.remove:
             shutil.rmtree(files.directory, ignore_errors=True)
@@ -283,12 +283,12 @@ class Session:
     def end(self, returned: bool) -> None:
         """The train function has ended: this rank makes no more reports."""
         with self._report_lock, contextlib.suppress(StorageError):
-            if returned and self.generation:  # else it is a task beside the workers, of no attempt
+            if returned and self.attempt_number:  # else it is a task beside the workers, of no attempt
                 self._log.returned()
             self._log.close()
 
     def notice(self) -> Notice | None:
-        """That the group is about to end. Every rank hears of it at the same place in its loop: before the same report.
+        """That the attempt is about to end. Every rank hears of it at the same place in its loop.
 
         When the notice comes, each rank says how many reports it has made, from a thread of its own, whatever the train
         function is doing; then a report is fixed that none of them has made. Until it is known, nobody goes past it.
@@ -340,7 +340,7 @@ class Session:
             self._answers.wait_for(lambda: not self._pressure or self._closed)
 
     def current_checkpoint(self) -> Offer | None:
-        """The newest checkpoint that is known to be durable, or else what the group resumed from."""
+        """The newest checkpoint that is known to be durable, or else what the attempt resumed from."""
         return self._newest
 
     def request(self, kind: str, body: Any, timeout_s: float | None = None) -> Any:

@@ -21,7 +21,7 @@ _MAGIC = b"hfsnap01"
 
 
 class SnapshotHeader(NamedTuple):
-    generation: int
+    attempt_number: int
     step: int
     data_size: int
     meta_size: int
@@ -91,12 +91,12 @@ class SnapshotFile:
         _HEADER.pack_into(self._map, 0, _MAGIC, *_EMPTY)
         return self._map
 
-    def commit(self, generation: int, step: int, data_size: int, meta: bytes) -> None:
+    def commit(self, attempt_number: int, step: int, data_size: int, meta: bytes) -> None:
         """All data is written."""
         assert self._map is not None
         at = DATA_AT + data_size
         self._map[at : at + len(meta)] = meta
-        _HEADER.pack_into(self._map, 0, _MAGIC, generation, step, data_size, len(meta))
+        _HEADER.pack_into(self._map, 0, _MAGIC, attempt_number, step, data_size, len(meta))
 
     def _open(self, size: int) -> None:
         self.close()
@@ -131,7 +131,7 @@ class PieceBuffers:
             for file, other in (self._files, self._files[::-1]):
                 if str(file.path) == kept:
                     return other
-        return min(self._files, key=lambda file: (file.held.generation, file.held.step))
+        return min(self._files, key=lambda file: (file.held.attempt_number, file.held.step))
 
     def close(self) -> None:
         for file in self._files:

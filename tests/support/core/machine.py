@@ -35,7 +35,7 @@ class Machine:
                 if isinstance(command, do.Decide):
                     asked += self.feed(command.event)
                 elif isinstance(command, do.DumpStacks):  # taken at once
-                    asked += [command, *self.feed(ev.StacksTaken(command.generation))]
+                    asked += [command, *self.feed(ev.StacksTaken(command.attempt_number))]
                 else:
                     asked.append(command)
         return asked
@@ -50,7 +50,7 @@ class Machine:
         return fresh
 
     def ready(self) -> None:
-        self.feed(*(ev.WorkerReady(self.generation, rank) for rank in range(len(self.state.ranks))))
+        self.feed(*(ev.WorkerReady(self.attempt_number, rank) for rank in range(len(self.state.ranks))))
 
     def training(self) -> Machine:
         self.start()
@@ -59,10 +59,10 @@ class Machine:
         return self
 
     def stage(self, index: int, *ranks: int, **options: Any) -> None:
-        self.feed(*(ev.ShardStaged(self.generation, rank, index, **options) for rank in ranks))
+        self.feed(*(ev.ShardStaged(self.attempt_number, rank, index, **options) for rank in ranks))
 
     def seal(self, index: int, *ranks: int) -> list[do.Command]:
-        return self.feed(*(ev.ShardSealed(self.generation, rank, index) for rank in ranks))
+        return self.feed(*(ev.ShardSealed(self.attempt_number, rank, index) for rank in ranks))
 
     def upload(self, index: int) -> list[do.Command]:
         """All ranks bring files, they are hashed, and they arrive in remote storage."""
@@ -70,9 +70,9 @@ class Machine:
         self.stage(index, *everyone)
         return self.seal(index, *everyone) + self.uploaded(index)
 
-    def uploaded(self, index: int, generation: int | None = None) -> list[do.Command]:
-        ranks = range(self.state.durable.group_size)
-        return self.feed(*(ev.ShardUploaded(generation or self.generation, rank, index) for rank in ranks))
+    def uploaded(self, index: int, attempt_number: int | None = None) -> list[do.Command]:
+        ranks = range(self.state.durable.attempt_size)
+        return self.feed(*(ev.ShardUploaded(attempt_number or self.attempt_number, rank, index) for rank in ranks))
 
     def commit(self, index: int, score: float | None = None) -> list[do.Command]:
         """All ranks bring files, and they become durable."""
@@ -84,20 +84,20 @@ class Machine:
     def committed(self, command: do.Commit, score: float | None = None) -> list[do.Command]:
         status = ValidationStatus.PENDING if command.validate else ValidationStatus.NONE
         record = CheckpointRecord(command.id, command.report, score, status)
-        return self.feed(ev.Committed(record, command.generation, command.index))
+        return self.feed(ev.Committed(record, command.attempt_number, command.index))
 
     def fail(self, rank: int = 0, evidence: Evidence = CRASH) -> list[do.Command]:
-        return self.feed(ev.WorkerFailed(self.generation, rank, evidence))
+        return self.feed(ev.WorkerFailed(self.attempt_number, rank, evidence))
 
     def gone(self) -> list[do.Command]:
-        return self.feed(ev.AttemptGone(self.generation))
+        return self.feed(ev.AttemptGone(self.attempt_number))
 
     def all_return(self) -> list[do.Command]:
-        return self.feed(*(ev.WorkerReturned(self.generation, rank) for rank in range(len(self.state.ranks))))
+        return self.feed(*(ev.WorkerReturned(self.attempt_number, rank) for rank in range(len(self.state.ranks))))
 
     @property
-    def generation(self) -> int:
-        return self.state.generation
+    def attempt_number(self) -> int:
+        return self.state.attempt_number
 
     @property
     def ids(self) -> list[str]:

@@ -50,7 +50,7 @@ def deletes_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "superseded", broken)
 
 
-def deletes_what_the_group_resumed_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def deletes_what_the_attempt_resumed_from(monkeypatch: pytest.MonkeyPatch) -> None:
     good = checkpointing.superseded
     monkeypatch.setattr(checkpointing, "superseded", lambda *situation, **_: good(*situation, pinned=()))
 
@@ -123,7 +123,7 @@ def resumes_from_nothing_that_is_only_staged(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(RunState, "offer", RunState.newest)
 
 
-def drops_what_earlier_groups_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def drops_what_earlier_attempts_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def drop(turn: Any) -> None:
         turn.change(carried=())
         turn.change_attempt(pending={})
@@ -149,7 +149,7 @@ def gives_up_one_that_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
 
 
-def gives_up_what_the_group_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def gives_up_what_the_attempt_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any) -> None:
         with altered(turn, resume=None):
             good(turn)
@@ -162,7 +162,7 @@ def gives_up_what_is_staged_when_storage_stays_away(monkeypatch: pytest.MonkeyPa
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
         if turn.state.durable.cut_off:
-            turn.do(*(do.Discard(p.generation, p.index) for p in turn.state.unsaved))
+            turn.do(*(do.Discard(p.attempt_number, p.index) for p in turn.state.unsaved))
             turn.change(carried=())
             turn.change_attempt(pending={})
         return reason
@@ -182,11 +182,11 @@ def gives_up_what_is_in_storage_and_lost_on_its_nodes(monkeypatch: pytest.Monkey
     monkeypatch.setattr(checkpointing, "staged_lost", broken)
 
 
-def obeys_late_words_of_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def obeys_late_words_of_attempts_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
-        if event.generation < turn.state.generation:
-            turn.do(do.Discard(event.generation, event.index))
+        if event.attempt_number < turn.state.attempt_number:
+            turn.do(do.Discard(event.attempt_number, event.index))
         return reason
 
     good = checkpointing.shard_staged
@@ -303,19 +303,19 @@ def gives_what_it_takes_up_a_name_that_storage_has(monkeypatch: pytest.MonkeyPat
     _committable(monkeypatch, lambda state, logs, given_up, _stored: good(state, logs, given_up, ()))
 
 
-def forgets_what_earlier_groups_left_to_upload(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "valid_until", lambda _before, event: {event.generation: math.inf})
+def forgets_what_earlier_attempts_left_to_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "valid_until", lambda _before, event: {event.attempt_number: math.inf})
 
 
 def adopts_what_the_run_has_not_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "valid_until", lambda before, event: {**before, event.generation: math.inf})
+    monkeypatch.setattr(past, "valid_until", lambda before, event: {**before, event.attempt_number: math.inf})
 
 
 MUTANTS = [
     commits_before_all_ranks_have_reported,
     commits_before_the_files_are_on_disk,
     deletes_the_newest,
-    deletes_what_the_group_resumed_from,
+    deletes_what_the_attempt_resumed_from,
     starts_without_verifying,
     goes_on_before_the_last_checkpoint_is_durable,
     leaves_the_manifest_of_a_failed_commit,
@@ -328,13 +328,13 @@ MUTANTS = [
     uploads_once,
     commits_the_newest_first,
     resumes_from_nothing_that_is_only_staged,
-    drops_what_earlier_groups_made,
+    drops_what_earlier_attempts_made,
     uses_names_again,
     gives_up_one_that_is_to_be_kept,
-    gives_up_what_the_group_reads,
+    gives_up_what_the_attempt_reads,
     gives_up_what_is_staged_when_storage_stays_away,
     gives_up_what_is_in_storage_and_lost_on_its_nodes,
-    obeys_late_words_of_groups_that_are_gone,
+    obeys_late_words_of_attempts_that_are_gone,
     never_looks_again_at_what_it_resumes_from,
     starts_from_what_was_verified_no_more,
     stops_before_all_is_durable,
@@ -347,6 +347,6 @@ MUTANTS = [
     takes_up_files_that_are_gone,
     takes_up_the_files_of_some_ranks,
     gives_what_it_takes_up_a_name_that_storage_has,
-    forgets_what_earlier_groups_left_to_upload,
+    forgets_what_earlier_attempts_left_to_upload,
     adopts_what_the_run_has_not_built_on,
 ]

@@ -108,7 +108,7 @@ def hands_over_before_all_ranks_know(monkeypatch: pytest.MonkeyPatch) -> None:
 def places_an_attempt_again_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: Any, is_well_placed: bool) -> Any:
         again = state.attempt_lives and state.world_size is not None and not is_well_placed
-        return ev.HandedOver(state.generation, HandoverReason.RESIZE) if again else None
+        return ev.HandedOver(state.attempt_number, HandoverReason.RESIZE) if again else None
 
     monkeypatch.setattr(inbound, "place_again", broken)
 
@@ -137,7 +137,9 @@ def forgets_orders_with_a_lost_node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def takes_an_attempt_for_gone_with_its_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Attempts, "take_gone", lambda self, _node, generation: generation == self.generation)
+    monkeypatch.setattr(
+        Attempts, "take_gone", lambda self, _node, attempt_number: attempt_number == self.attempt_number
+    )
 
 
 def does_not_read_the_logs_of_a_lost_node(monkeypatch: pytest.MonkeyPatch) -> None:

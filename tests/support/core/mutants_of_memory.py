@@ -35,26 +35,26 @@ def gives_shards_to_another_number_of_workers(monkeypatch: pytest.MonkeyPatch) -
 
 
 def keeps_what_the_run_has_turned_away_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(turn: Any, event: ev.GroupStarted) -> None:
+    def broken(turn: Any, event: ev.AttemptStarted) -> None:
         turn.change(recalled=None, began_at=event.snapshot)
 
     monkeypatch.setattr(memory, "group_started", broken)
 
 
 def counts_from_the_checkpoint_below(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(state: RunState, generation: int, world_size: int) -> ev.GroupStarted:
-        event = good(state, generation, world_size)
+    def broken(state: RunState, attempt_number: int, world_size: int) -> ev.AttemptStarted:
+        event = good(state, attempt_number, world_size)
         return structs.replace(event, base=state.offer.report if state.offer is not None else 0)
 
-    good = memory.next_group
+    good = memory.next_attempt
     monkeypatch.setattr(memory, "next_group", broken)
 
 
 def takes_a_step_that_one_rank_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, node: str, message: Any, state: RunState) -> Any:
         yield from good(self, node, message, state)
-        which = (message.generation, message.step)
-        if message.generation == state.generation and state.attempt is not None:
+        which = (message.attempt_number, message.step)
+        if message.attempt_number == state.attempt_number and state.attempt is not None:
             yield ev.SnapshotTaken(Snapshot(*which, state.base + message.reports, len(state.ranks), message.moves))
 
     good = SnapshotRegistry._hear_held

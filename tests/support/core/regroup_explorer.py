@@ -1,4 +1,4 @@
-"""Random stories of a group whose ranks are lost and replaced, told to the core alone, and judged after each event.
+"""Random stories of an attempt whose ranks are lost and replaced, told to the core alone, and judged after each event.
 
 A story keeps for itself who lives, who waits and what was counted; a seed tells the same story again.
 """
@@ -33,7 +33,7 @@ class RegroupStory:
         self.waiting: set[int] = set()
         self.joining: set[int] = set()  # replaced, and not yet back
         self.armed: set[int] = set()
-        self.lost_since: set[int] = set()  # since all were one group
+        self.lost_since: set[int] = set()  # since all were one attempt
         self.over = False
         self._often = (*[self._advance] * 2, self._kill, *[self._ask] * 3, *[self._join] * 2, self._rare)
         self.tell(ev.DriverStarted(1, spec))
@@ -140,7 +140,7 @@ class RegroupStory:
         return done
 
     def _step(self, event: ev.Event, done: list[do.Command]) -> None:
-        assert not (self.over and isinstance(event, ev.Regrouped)), "a group that ends is formed again"
+        assert not (self.over and isinstance(event, ev.Regrouped)), "an attempt that ends is formed again"
         if event.durable:
             self.shadow = replay(self.shadow, event)
         self.state, commands, _ = step(self.state, event, 0.0)
@@ -179,18 +179,18 @@ class RegroupStory:
         assert (durable.verdict is Verdict.FAIL) == spent or durable.verdict is Verdict.STOP
         if self.over:
             assert self.state.phase is not Phase.RUNNING
-            assert timers.REGROUP not in self.timers, "a group that has ended is waited for"
+            assert timers.REGROUP not in self.timers, "an attempt that has ended is waited for"
             return
         assert attempt is not None
         regroup = attempt.regroup
         assert regroup is None or timers.REGROUP in self.timers, "ranks wait without an end"
         assert regroup is None or set(regroup.asked) <= self.waiting, f"{regroup} waits for the dead"
         dead = [rank for rank, known in enumerate(attempt.ranks) if known.status is RankStatus.DEAD]
-        assert not dead, f"the group lives without rank {dead}"
+        assert not dead, f"the attempt lives without rank {dead}"
 
 
 def explore(seeds: range, events: int = 40) -> int:
-    """Tell stories; returns how often a group was formed again. Raises AssertionError with the seed."""
+    """Tell stories; returns how often an attempt was formed again. Raises AssertionError with the seed."""
     answers = 0
     for seed in seeds:
         try:

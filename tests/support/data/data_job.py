@@ -21,7 +21,7 @@ BATCH = 4
 def train_fn(config: dict[str, Any]) -> None:
     context = train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    attempt, step = session.current().generation, 0
+    attempt, step = session.current().attempt_number, 0
     shard = train.get_dataset_shard("train")
     checkpoint = train.get_checkpoint()
     if checkpoint is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import msgspec
 from hypothesis import strategies as st
 
 from holdfast.core.failures import Evidence
@@ -32,7 +31,7 @@ class Run:
     expected: dict[str, float] = field(default_factory=lambda: {part.value: 0.0 for part in TimePart})
     failures: list[tuple[float, float | None]] = field(default_factory=list)
     streak: int = 0
-    generation: int = 0
+    attempt_number: int = 0
     epoch: int = 0
     remote: bool = False
     stalled: bool = False
@@ -45,7 +44,7 @@ class Run:
         return next(n for n, record in enumerate(self.records) if record.kind == begins)
 
     def write(self, event: ev.Event) -> None:
-        self.records.append(Record(len(self.records) + 1, self.now, type(event).__name__, msgspec.to_builtins(event)))
+        self.records.append(Record(len(self.records) + 1, self.now, *ev.journalled(event)))
         self.end = self.now
 
     def spend(self, part: TimePart, seconds: float | None = None) -> float:
@@ -120,12 +119,12 @@ class Run:
 
     def train(self) -> str:
         """One group, to its end."""
-        self.generation += 1
+        self.attempt_number += 1
         base = self.draw(st.integers(0, len(self.rows)))
         self.expected["productive"] -= sum(self.rows[base:])
         self.expected["redone"] += sum(self.rows[base:])
         del self.rows[base:]
-        self.write(ev.GroupStarted(self.generation, 1, None, base))
+        self.write(ev.AttemptStarted(self.attempt_number, 1, None, base))
         count = self.draw(st.integers(0, 4))
         for index in range(count):
             self.report(index)
@@ -138,9 +137,9 @@ class Run:
         if fate == "death":
             self.write(ev.Validated("", ValidationStatus.NONE))
         if fate in PLANNED:
-            self.write(ev.HandedOver(self.generation, PLANNED[fate]))
+            self.write(ev.HandedOver(self.attempt_number, PLANNED[fate]))
         if fate == "failure":
-            self.write(ev.WorkerFailed(self.generation, 0, Evidence(exit_code=1)))
+            self.write(ev.WorkerFailed(self.attempt_number, 0, Evidence(exit_code=1)))
             self.failures.append((self.now, None))
             self.streak += 1
         return fate
@@ -163,13 +162,13 @@ class Run:
     def report(self, index: int) -> None:
         taken = self.work(TimePart.PRODUCTIVE if index else TimePart.STARTING)
         self.rows.append(taken if index else 0.0)
-        self.reports.setdefault(self.generation, []).append((index, self.now))
+        self.reports.setdefault(self.attempt_number, []).append((index, self.now))
         self.end = self.now
         if index == 0:
             self.failures = [(at, self.now - at if took is None else took) for at, took in self.failures]
         if self.draw(st.booleans()):
-            id = f"checkpoint-{self.generation}-{index}"
-            self.write(ev.Committed(CheckpointRecord(id, len(self.rows)), self.generation, index))
+            id = f"checkpoint-{self.attempt_number}-{index}"
+            self.write(ev.Committed(CheckpointRecord(id, len(self.rows)), self.attempt_number, index))
             self.streak = 0
 
 

@@ -189,14 +189,15 @@ class Scene:
         return [record.body["world_size"] for record in self.records("GroupStarted")]
 
     def lost_steps(self) -> list[int]:
-        """By group, but for the last: how many of rank 0's steps its successor made again."""
-        groups = [(record.body["generation"], record.body["base"]) for record in self.records("GroupStarted")]
+        """By attempt, but for the last: how many of rank 0's steps its successor made again."""
+        attempts = [(record.body["generation"], record.body["base"]) for record in self.records("GroupStarted")]
         return [
-            base + len(self.reports(generation)) - next_base for (generation, base), (_, next_base) in pairwise(groups)
+            base + len(self.reports(attempt_number)) - next_base
+            for (attempt_number, base), (_, next_base) in pairwise(attempts)
         ]
 
-    def reports(self, generation: int) -> list[dict[str, Any]]:
-        return read_metrics(self.run, generation, 0)[0]
+    def reports(self, attempt_number: int) -> list[dict[str, Any]]:
+        return read_metrics(self.run, attempt_number, 0)[0]
 
     def kinds(self) -> list[str]:
         """Of the failures that were counted."""

@@ -1,6 +1,6 @@
 """A small real training job for the data tests: DDP over gloo, dropout, random augmentation, loader workers, and a
 checkpoint after every second step. The checkpoint has the samples that were trained on, so that they are those of the
-surviving history: what a killed group did after its last checkpoint is not in it.
+surviving history: what a killed attempt did after its last checkpoint is not in it.
 """
 
 from __future__ import annotations
@@ -114,16 +114,16 @@ def strike(config: dict[str, Any], rank: int, world_size: int, step: int) -> Non
 
 
 def await_resize(config: dict[str, Any], world_size: int, step: int) -> None:
-    """At some steps only a group of a certain size continues: others wait until they are ended, or asked to save."""
+    """At some steps only an attempt of a certain size continues: others wait until they are ended, or asked to save."""
     wanted = config["sizes"].get(step, world_size)
     if world_size == wanted:
         return
     Path(config["marks"], f"awaits-{wanted}").touch()
     deadline = time.monotonic() + PATIENCE_S
     while not train.checkpoint_requested():
-        assert time.monotonic() < deadline, f"no group of {wanted} came"
+        assert time.monotonic() < deadline, f"no attempt of {wanted} came"
         time.sleep(0.02)
-        train.report({"step": step})  # a group is asked to save at the next of its reports
+        train.report({"step": step})  # an attempt is asked to save at the next of its reports
 
 
 def trainer(storage: Path, workers: Any, faults: Any = (), num_workers: int = 1, **options: Any) -> TorchTrainer:

@@ -75,10 +75,10 @@ class AgentAtWork:
         self.tell(wire.CloseRun(run, over))
         self.take(wire.RunClosed, run=run)
 
-    def start(self, run: int, generation: int = 1, ranks: int = 1) -> list[int]:
+    def start(self, run: int, attempt_number: int = 1, ranks: int = 1) -> list[int]:
         """A group of the run; the workers' pids, once they have come to their train function."""
         places = [wire.Place(rank, rank, ranks, 0) for rank in range(ranks)]
-        self.order(run, wire.StartWorkers(generation, ranks, 0, None, places))
+        self.order(run, wire.StartWorkers(attempt_number, ranks, 0, None, places))
         started = [self.take(wire.WorkerStarted, run, rank=rank).pid for rank in range(ranks)]
         for rank in range(ranks):
             self.take(wire.WorkerIsReady, run, rank=rank)

@@ -141,7 +141,7 @@ class Case:
         kept = {checkpoint.id for checkpoint in past.state.checkpoints}
         self.durable |= {record.body["record"]["id"] for record in records if record.kind == "Committed"}
         newest = set(sorted(self.durable)[-CONFIG["keep"] :])
-        assert newest <= kept <= newest | {group.resume for group in past.groups}, f"{self}: {kept} are kept"
+        assert newest <= kept <= newest | {attempt.resume for attempt in past.attempts}, f"{self}: {kept} are kept"
         assert len(kept) <= CONFIG["keep"] + 1, f"{self}: {kept} are kept"
         assert kept <= set(RemoteCheckpoints(self.objects).listing().committed), self
 

@@ -30,7 +30,7 @@ def link(chain: str, samples: list[int]) -> str:
 def note(config: dict[str, Any], kind: str, *values: Any) -> None:
     """One write, so that lines of several processes do not mix, and a killed one leaves a whole line or none."""
     here = session.current()
-    line = json.dumps([kind, time.monotonic(), here.generation, here.rank, here.world_size, *values]) + "\n"
+    line = json.dumps([kind, time.monotonic(), here.attempt_number, here.rank, here.world_size, *values]) + "\n"
     file = os.open(config["notes"], os.O_WRONLY | os.O_APPEND)
     os.write(file, line.encode())
     os.close(file)

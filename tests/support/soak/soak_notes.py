@@ -1,4 +1,4 @@
-"""What the workers of a run noted, read as it grows: the groups that there were, and what each of their ranks did."""
+"""What the workers of a run noted, read as it grows: the attempts that there were, and what each of their ranks did."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Step:
 
 
 @dataclass
-class Group:
-    generation: int
+class Attempt:
+    attempt_number: int
     world: int
     starts: dict[int, int] = field(default_factory=dict)  # by rank: the step that it went on from
     pids: dict[int, int] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class Notes:
     def __init__(self, path: Path) -> None:
         self._path, self._read, self._rest = path, 0, b""
         path.touch()
-        self.groups: dict[int, Group] = {}
-        self.worlds: set[tuple[int, int]] = set()  # that the ranks were told, by generation
+        self.attempts: dict[int, Attempt] = {}
+        self.worlds: set[tuple[int, int]] = set()  # that the ranks were told, by attempt
         self.reached = 0
 
     def read_on(self) -> None:
@@ -54,19 +54,19 @@ class Notes:
         for line in lines:
             self._take(*json.loads(line))
 
-    def _take(self, kind: str, time: float, generation: int, rank: int, world: int, *values: object) -> None:
-        group = self.groups.setdefault(generation, Group(generation, world, first=time))
-        group.first, group.last = min(group.first, time), max(group.last, time)
-        self.worlds.add((generation, world))
+    def _take(self, kind: str, time: float, attempt_number: int, rank: int, world: int, *values: object) -> None:
+        attempt = self.attempts.setdefault(attempt_number, Attempt(attempt_number, world, first=time))
+        attempt.first, attempt.last = min(attempt.first, time), max(attempt.last, time)
+        self.worlds.add((attempt_number, world))
         if kind == "start":
             step, pid, node = values
-            group.starts[rank], group.pids[rank], group.nodes[rank] = int(str(step)), int(str(pid)), str(node)
+            attempt.starts[rank], attempt.pids[rank], attempt.nodes[rank] = int(str(step)), int(str(pid)), str(node)
         else:
             number, epoch, samples = values
-            group.steps.append(Step(time, rank, int(str(number)), int(str(epoch)), tuple(samples)))  # type: ignore[arg-type]
+            attempt.steps.append(Step(time, rank, int(str(number)), int(str(epoch)), tuple(samples)))  # type: ignore[arg-type]
             if rank == 0:
-                self.reached = max(self.reached, group.steps[-1].number)
+                self.reached = max(self.reached, attempt.steps[-1].number)
 
     @property
-    def in_order(self) -> list[Group]:
-        return [self.groups[generation] for generation in sorted(self.groups)]
+    def in_order(self) -> list[Attempt]:
+        return [self.attempts[attempt_number] for attempt_number in sorted(self.attempts)]

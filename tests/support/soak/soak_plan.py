@@ -120,7 +120,7 @@ def draw(seed: int, can_cut: bool = True) -> Plan:
 
 
 def draw_nodes(rng: random.Random, least: int, elastic: bool) -> tuple[int, ...]:
-    """Room for the smallest group, and sometimes for more."""
+    """Room for the smallest attempt, and sometimes for more."""
     nodes: list[int] = []
     while sum(nodes) < least:
         nodes.append(rng.choice((1, 1, 2)))

@@ -229,7 +229,7 @@ class SoakRun:
                 os.kill(pid, signal.SIGCONT)
 
     def _strike_worker(self, fault: Fault, what: str) -> bool:
-        if not self._notes.groups:
+        if not self._notes.attempts:
             return False
         if what == "hangs":
             (self._home / "hangs").touch()
@@ -332,7 +332,7 @@ class SoakRun:
 
     def _leftovers(self, processes_left: set[int]) -> list[str]:
         files = [str(path) for path in (self._home / "tmp").iterdir() if not path.name.startswith(TORCH_CACHE)]
-        pids = [pid for group in self._notes.groups.values() for pid in group.pids.values()]
+        pids = [pid for attempt in self._notes.attempts.values() for pid in attempt.pids.values()]
         shared = [str(path) for pid in pids for path in Path("/dev/shm").glob(f"holdfast-{pid}-*")]
         named = [f"process {pid} {self._named.get(pid, '')}" for pid in sorted(processes_left)]
         return [*files, *shared, *named]

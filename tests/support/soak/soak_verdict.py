@@ -1,7 +1,7 @@
 """Whether a run of the soak came out right, and what each fault cost: from the workers' notes and the final checkpoint.
 
-Surviving history is what no later group did again: of each group, the steps up to the one that the next group went on
-from.
+Surviving history is what no later attempt did again: of each attempt, the steps up to the one that the next attempt
+resumed from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.runs.stored_experiment import load
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
-from support.soak.soak_notes import Group, Step
+from support.soak.soak_notes import Attempt, Step
 from support.soak.soak_run import Ended, Struck
 
 
@@ -47,7 +47,7 @@ def judge(run: Ended, home: Path, reference: dict[str, Any] | None) -> list[str]
         wrong.append("the weights are not those of the undisturbed run")
     if reference is not None and run.plan.is_fixed and shards(run.outcome) != shards(reference):
         wrong.append("the final checkpoint is not that of the undisturbed run")
-    return [*wrong, *wrong_samples(run), *wrong_groups(run), *wrong_handovers(run, home)]
+    return [*wrong, *wrong_samples(run), *wrong_attempts(run), *wrong_handovers(run, home)]
 
 
 def shards(outcome: dict[str, Any]) -> dict[str, str]:
@@ -56,12 +56,12 @@ def shards(outcome: dict[str, Any]) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def surviving(groups: list[Group]) -> list[tuple[Group, Step]]:
-    found: list[tuple[Group, Step]] = []
+def surviving(attempts: list[Attempt]) -> list[tuple[Attempt, Step]]:
+    found: list[tuple[Attempt, Step]] = []
     limit = math.inf
-    for group in reversed(groups):
-        found += [(group, step) for step in group.steps if group.base < step.number <= limit]
-        limit = min(limit, group.base)
+    for attempt in reversed(attempts):
+        found += [(attempt, step) for step in attempt.steps if attempt.base < step.number <= limit]
+        limit = min(limit, attempt.base)
     return found
 
 
@@ -81,30 +81,32 @@ def wrong_samples(run: Ended) -> list[str]:
     return [f"{missing} samples missing, {repeated} repeated"] if missing or repeated else []
 
 
-def wrong_groups(run: Ended) -> list[str]:
-    groups, wrong = run.notes.in_order, []
-    for before, after in pairwise(groups):
+def wrong_attempts(run: Ended) -> list[str]:
+    attempts, wrong = run.notes.in_order, []
+    for before, after in pairwise(attempts):
         if before.last >= after.first:
             over = before.last - after.first
-            wrong.append(f"groups {before.generation} and {after.generation} trained at once for {over:.3f} s")
-    for group in groups:
-        if len(set(group.starts.values())) > 1:
-            wrong.append(f"the ranks of group {group.generation} went on from steps {group.starts}")
-        if not run.plan.least <= group.world <= run.plan.most:
-            wrong.append(f"group {group.generation} had {group.world} workers")
-    if len(run.notes.worlds) != len(groups):
-        wrong.append(f"ranks of one group were told of different sizes: {sorted(run.notes.worlds)}")
+            wrong.append(
+                f"attempts {before.attempt_number} and {after.attempt_number} trained at once for {over:.3f} s"
+            )
+    for attempt in attempts:
+        if len(set(attempt.starts.values())) > 1:
+            wrong.append(f"the ranks of attempt {attempt.attempt_number} went on from steps {attempt.starts}")
+        if not run.plan.least <= attempt.world <= run.plan.most:
+            wrong.append(f"attempt {attempt.attempt_number} had {attempt.world} workers")
+    if len(run.notes.worlds) != len(attempts):
+        wrong.append(f"ranks of one attempt were told of different sizes: {sorted(run.notes.worlds)}")
     return wrong
 
 
 def wrong_handovers(run: Ended, home: Path) -> list[str]:
-    """A group that ended as planned, for more workers or before its nodes went, costs no step."""
+    """An attempt that ended as planned, for more workers or before its nodes went, costs no step."""
     planned = {r.body["generation"] for r in journal.read(RunLayout(home / "run"))[0] if r.kind == "HandedOver"}
     killed = [s.time for s in run.struck if s.fault.kind in ("driver killed", "any process killed")]
     return [
-        f"the planned end of group {before.generation} cost {before.reached - after.base} steps"
+        f"the planned end of attempt {before.attempt_number} cost {before.reached - after.base} steps"
         for before, after in pairwise(run.notes.in_order)
-        if before.generation in planned
+        if before.attempt_number in planned
         and before.reached > after.base
         and not any(before.first < time < after.first for time in killed)
     ]
@@ -126,16 +128,18 @@ def costs(run: Ended) -> list[Cost]:
 
 
 def cost(run: Ended, struck: Struck, until: float) -> Cost:
-    """Of the groups that began after it and before the next fault; if there are none, it ended no group."""
-    groups, kind = run.notes.in_order, struck.fault.kind
-    later = [group for group in groups if struck.time < group.first < until]
-    lost = sum(max(0, before.reached - after.base) for before, after in pairwise(groups) if after in later)
-    rank_0 = [(group, step) for group in groups for step in group.steps if step.rank == 0]
+    """Of the attempts that began after it and before the next fault; if there are none, it ended no attempt."""
+    attempts, kind = run.notes.in_order, struck.fault.kind
+    later = [attempt for attempt in attempts if struck.time < attempt.first < until]
+    lost = sum(max(0, before.reached - after.base) for before, after in pairwise(attempts) if after in later)
+    rank_0 = [(attempt, step) for attempt in attempts for step in attempt.steps if step.rank == 0]
     made = max((step.number for _, step in rank_0 if step.time <= struck.time), default=0)
     new = [step.time for _, step in rank_0 if step.number > made and step.time > struck.time]
-    by_later = [step.time for group, step in rank_0 if step.number > made and group in later]
+    by_later = [step.time for attempt, step in rank_0 if step.number > made and attempt in later]
     at = min(by_later if later else new, default=math.inf)
-    lived_on = until == math.inf or any(group.first < struck.time and group.last > until + 1.0 for group in groups)
+    lived_on = until == math.inf or any(
+        attempt.first < struck.time and attempt.last > until + 1.0 for attempt in attempts
+    )
     if at < until and (later or lived_on):
-        return Cost(kind if later else f"{kind}, no group ended", at - struck.time, lost)
+        return Cost(kind if later else f"{kind}, no attempt ended", at - struck.time, lost)
     return Cost(FIRST_OF_TWO if until < math.inf else f"{kind}, at the end", None, lost)

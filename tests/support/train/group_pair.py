@@ -57,7 +57,7 @@ def be_rank(rank: int, scenario: Callable[[int], Any], broadcast: tuple[int, int
 
     place = {"rank": rank, "world_size": 2, "local_rank": rank, "local_world_size": 2, "node_rank": 0}
     tie = {
-        "generation": 4,
+        "attempt_number": 4,
         "joins": 0,
         "devices": [],
         "address": "127.0.0.1",

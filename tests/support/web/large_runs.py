@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.records import entry_of
 from holdfast.core.run import events as run_events
@@ -55,7 +53,7 @@ def write_run(path: Path, reports: int, attempts: int = 3) -> None:
     each = reports // attempts
     for attempt in range(1, attempts + 1):
         base = (attempt - 1) * each
-        events.append(run_events.GroupStarted(attempt, 2, None, base))
+        events.append(run_events.AttemptStarted(attempt, 2, None, base))
         lines = []
         for index in range(each if attempt < attempts else reports - base):
             x = base + index + 1
@@ -73,7 +71,7 @@ def write_run(path: Path, reports: int, attempts: int = 3) -> None:
 
 
 def _entry(event: Any) -> tuple[str, dict[str, Any]]:
-    return type(event).__name__, msgspec.to_builtins(event)
+    return run_events.journalled(event)
 
 
 def _write(path: Path, identity: dict[str, Any], entries: list[Any]) -> None:

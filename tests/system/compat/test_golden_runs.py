@@ -41,7 +41,7 @@ def test_the_replay_of_0_1(run_0_1: Path) -> None:
     records, damage = journal.read(RunLayout(run_0_1))
     state = read_past(records).state
     assert not damage
-    assert (state.generation, state.spent, state.streak, state.outcome) == (2, {"failures": 1}, 0, None)
+    assert (state.attempt_number, state.spent, state.streak, state.outcome) == (2, {"failures": 1}, 0, None)
     assert [c.id for c in state.checkpoints] == ["checkpoint_000003", "checkpoint_000004", "checkpoint_000005"]
 
 

@@ -84,7 +84,7 @@ def test_nodes_of_the_scripts_own_cluster_go_too_and_an_elastic_run_shrinks() ->
     report = drill("--nodes", "2", "--least", "1", faults=["partition@rank=1,step=4", "node-kill@rank=1,step=4"])
     report.check()
     assert all(result.struck_at for result in report.results)
-    assert all(len(result.runs[0].groups) > 1 for result in report.results)  # it was a fault for the run
+    assert all(len(result.runs[0].attempts) > 1 for result in report.results)  # it was a fault for the run
 
 
 @pytest.mark.timeout(300)

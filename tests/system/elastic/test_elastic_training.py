@@ -71,7 +71,7 @@ def test_from_four_workers_to_two_to_three(
 
 
 def test_nodes_that_go_and_come(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
-    """An elastic group of four loses two nodes in the middle of an epoch, and later gets one."""
+    """An elastic attempt of four loses two nodes in the middle of an epoch, and later gets one."""
     marks = tmp_path / "marks"
     with holdfast.LocalCluster() as cluster:
         nodes = [cluster.add_node(cpus=1) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""A group that makes no progress: found, looked into, explained, and restarted; with a budget of its own if wanted."""
+"""An attempt that makes no progress: found, explained, and restarted; with a budget of its own if wanted."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_hang_is_known_from_the_runs_own_pace(scene: Scene, monkeypatch: pytes
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_hangs_have_a_budget_of_their_own(allowed: int, scene: Scene) -> None:
-    """Every group hangs at once: exactly so many retries, whatever max_failures says."""
+    """Every attempt hangs at once: exactly so many retries, whatever max_failures says."""
     scene.cluster.add_node(cpus=1)
 
     def hangs() -> None:

@@ -1,4 +1,4 @@
-"""Preemption: a notice reaches all ranks at the same step, and the group hands over before the nodes go."""
+"""Preemption: a notice reaches all ranks at the same step, and the attempt hands over before the nodes go."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_drain_with_a_deadline(scene: Scene) -> None:
     assert handed_over_at[0] < 60
 
 
-def test_a_second_notice_while_the_group_hands_over(scene: Scene) -> None:
+def test_a_second_notice_while_the_attempt_hands_over(scene: Scene) -> None:
     """Rank 0 may wait at its last report when a later one is agreed upon."""
     cluster = scene.cluster
     cluster.add_node(cpus=1)
@@ -68,7 +68,7 @@ def test_a_second_notice_while_the_group_hands_over(scene: Scene) -> None:
 
 def test_the_earliest_of_several_deadlines_counts() -> None:
     attempt = Attempt(Ranks((Rank(RankStatus.RUNNING),) * 3), started=0.0)
-    state = RunState(Durable(generation=1, group_size=3), attempt, Phase.RUNNING)
+    state = RunState(Durable(attempt_number=1, attempt_size=3), attempt, Phase.RUNNING)
     state, first, _ = core.step(state, ev.NodeDrains("b", 60.0, (1,)), 100.0)
     state, second, _ = core.step(state, ev.NodeDrains("c", 600.0, (2,)), 110.0)
     asked = [command for command in (*first, *second) if isinstance(command, do.AskHandover)]
@@ -77,7 +77,7 @@ def test_the_earliest_of_several_deadlines_counts() -> None:
     assert timers == [59.0, 49.0]
 
 
-def test_a_fixed_group_moves_to_another_node(scene: Scene) -> None:
+def test_a_fixed_attempt_moves_to_another_node(scene: Scene) -> None:
     cluster = scene.cluster
     first = cluster.add_node(cpus=1)
 

@@ -1,4 +1,4 @@
-"""A group grows as nodes join and shrinks as they die; what is planned loses no step."""
+"""An attempt grows as nodes join and shrinks as they die; what is planned loses no step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_from_one_of_four_up_and_down(scene: Scene) -> None:
 
 
 def test_a_script_that_saves_seldom_and_never_asks_loses_no_step_either(scene: Scene) -> None:
-    """The group continues until it saves by itself."""
+    """The attempt continues until it saves by itself."""
     cluster = scene.cluster
     cluster.add_node(cpus=1)
 
@@ -69,7 +69,7 @@ def test_a_script_that_asks_need_not_save_at_all_otherwise(scene: Scene) -> None
 
 
 def test_two_nodes_that_join_one_after_the_other(scene: Scene) -> None:
-    """The second one comes while the group is handed over for the first."""
+    """The second one comes while the attempt is handed over for the first."""
     cluster = scene.cluster
     cluster.add_node(cpus=1)
 

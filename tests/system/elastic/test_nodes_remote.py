@@ -65,7 +65,7 @@ def test_each_node_uploads_what_its_workers_saved(far: Scene) -> None:
 
 
 @pytest.mark.parametrize("all_save", [False, True])
-def test_a_group_that_grows_loses_no_step(all_save: bool, far: Scene) -> None:
+def test_an_attempt_that_grows_loses_no_step(all_save: bool, far: Scene) -> None:
     """The new node has nothing of the checkpoint, and gets it from storage when it is there."""
     far.cluster.add_node(cpus=1)
 

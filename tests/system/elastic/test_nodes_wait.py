@@ -12,7 +12,7 @@ import holdfast.train as train
 from support.elastic.elastic_job import Scene, wait_until
 
 
-def test_a_fixed_group_waits_for_a_replacement(
+def test_a_fixed_attempt_waits_for_a_replacement(
     scene: Scene, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DISPLAY", "plain")
@@ -67,7 +67,7 @@ def test_ctrl_c_ends_the_wait(scene: Scene) -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_a_lost_node_costs_one_failure(allowed: int, scene: Scene) -> None:
-    """Exactly as many as max_failures says, whatever is left for the group."""
+    """Exactly as many as max_failures says, whatever is left for the attempt."""
     cluster = scene.cluster
     keeper = cluster.add_node(cpus=1)
     others = [cluster.add_node(cpus=1) for _ in range(allowed + 1)]

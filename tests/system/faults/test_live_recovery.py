@@ -53,4 +53,4 @@ def test_all_ranks_lost_is_a_restart_from_the_last_checkpoint(tmp_path: Path) ->
     result = trained(tmp_path, 2, kills)
     assert result.metrics is not None
     assert result.metrics["steps"] == steps
-    assert [kind for kind, _ in events_of(tmp_path)].count(ev.GroupStarted.__name__) == 2
+    assert [kind for kind, _ in events_of(tmp_path)].count(ev.AttemptStarted.recorded_as) == 2

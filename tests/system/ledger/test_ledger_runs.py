@@ -68,7 +68,7 @@ def test_a_worker_is_killed(tmp_path: Path) -> None:
     assert result.ledger == ledger
     (failure,) = ledger.failures
     assert failure.time in [record.time for record in records if record.kind == "WorkerFailed"]
-    assert (failure.generation, failure.rank, failure.kind) == (1, 1, "crash")
+    assert (failure.attempt_number, failure.rank, failure.kind) == (1, 1, "crash")
     assert failure.recovered_s is not None
     assert failure.recovered_s > ledger.recovering_s > 0
     assert ledger.productive_s > 0
@@ -106,7 +106,7 @@ def test_drivers_and_workers_are_killed(tmp_path: Path) -> None:
     assert [f.kind for f in ledger.failures] == ["user error", "user error"]
     assert all(f.recovered_s for f in ledger.failures)
     assert ledger.productive_s > killed.productive_s > 0
-    reports = [read_metrics(RunLayout(tmp_path / "run"), generation, 0)[0] for generation in range(1, 6)]
+    reports = [read_metrics(RunLayout(tmp_path / "run"), attempt_number, 0)[0] for attempt_number in range(1, 6)]
     found_later = -1  # by the next driver: no sign that the last one lived
     told = [r for r in records if r.kind != "RunConfigured" and r.body.get("index") != found_later]
     signs = [r.time for r in told] + [row["time"] for rows in reports for row in rows]

@@ -53,7 +53,7 @@ def test_a_script_that_names_ray_survives_every_fault_on_the_drills_own_cluster(
     assert all(result.struck_at and result.differences.is_none for result in report.results)
     lost = {result.fault.name: result for result in report.results}
     for name in {"node-kill", "partition", "worker-kill"} & lost.keys():
-        assert len(lost[name].runs[0].groups) > 1, f"{name} was no fault for the run"
+        assert len(lost[name].runs[0].attempts) > 1, f"{name} was no fault for the run"
 
 
 @pytest.mark.usefixtures("ends_what_it_starts")
@@ -79,7 +79,7 @@ def test_a_node_of_the_drills_own_cluster_is_announced_to_go(monkeypatch: pytest
     report.check()
     (result,) = report.results
     assert result.differences.is_none
-    assert len(result.runs[0].groups) > 1, result.findings
+    assert len(result.runs[0].attempts) > 1, result.findings
 
 
 def test_nodes_of_others_are_not_taken_away(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:

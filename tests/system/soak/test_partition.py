@@ -1,4 +1,4 @@
-"""A link is cut and both ends live on: never do two groups train at once, and the run ends right."""
+"""A link is cut and both ends live on: never do two attempts train at once, and the run ends right."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_rank_0_was_alone_and_then_gone(run: Ended) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["link cut", "link cut one way"])
-def test_two_groups_never_train_at_once(kind: str, tmp_path: Path) -> None:
+def test_two_attempts_never_train_at_once(kind: str, tmp_path: Path) -> None:
     run = go(tmp_path / "home", Fault(kind, part=0.1, after_s=0.0, lasts_s=CUT_FOR_S, of_rank=0))
     check_rank_0_was_alone_and_then_gone(run)
 

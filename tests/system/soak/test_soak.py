@@ -1,7 +1,7 @@
 """Runs on nodes that come and go, with what their seeds do to them: ``make soak RUNS=200 SEED=0 MINUTES=40``.
 
 Every run ends, with the weights of the undisturbed run where that is one of the same size; in its surviving history
-each sample is there once in each epoch; no two of its groups train at once; nothing is left behind.
+each sample is there once in each epoch; no two of its attempts train at once; nothing is left behind.
 """
 
 from __future__ import annotations

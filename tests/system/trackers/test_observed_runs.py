@@ -58,7 +58,9 @@ def test_a_scraper_and_a_log_of_events(tmp_path: Path, port: int, monkeypatch: p
     entries = [json.loads(line) for line in file.read_text().splitlines()]
     assert all({"time", "level", "event", "run", "message"} <= set(entry) for entry in entries)
     names = [entry["event"] for entry in entries]
-    assert names.index("DriverStarted") < names.index("GroupStarted") < names.index("Failure") < names.index("RunEnded")
+    assert (
+        names.index("DriverStarted") < names.index("AttemptStarted") < names.index("Failure") < names.index("RunEnded")
+    )
     (failure,) = (entry for entry in entries if entry["event"] == "Failure")
     assert (failure["level"], failure["cause"], failure["rank"], failure["verdict"]) == (
         "error",

@@ -14,7 +14,7 @@ def test_a_finished_run(finished: Path) -> None:
     assert (shown["state"], shown["driver"], shown["reports"]) == ("finished", None, 5)
     assert shown["metrics"] == {"step": 5, "loss": 0.2}
     assert shown["configuration"]["scaling"]["num_workers"] == 2
-    assert [event["kind"] for event in shown["timeline"]] == ["driver", "group", "failure", "group", "end"]
+    assert [event["kind"] for event in shown["timeline"]] == ["driver", "attempt", "failure", "attempt", "end"]
     assert [c["report"] for c in shown["checkpoints"]] == [2, 3, 4, 5]
     assert shown["damage"] == []
     (failure,) = shown["failures"]

@@ -7,7 +7,7 @@ import pytest
 from holdfast.drill.fault_plan import plan
 from holdfast.drill.faults import KINDS, Address, Fault, parse
 from holdfast.drill.nodes import OF_NODES
-from holdfast.drill.outcome import SeenGroup
+from holdfast.drill.outcome import SeenAttempt
 from support.drill.drill_outcomes import outcome
 
 
@@ -96,7 +96,7 @@ def test_without_checkpoints_no_point_needs_one() -> None:
 
 def test_a_run_that_changes_its_size_by_itself_is_struck_early_and_keeps_its_nodes() -> None:
     run = outcome(steps=40)
-    run.groups.append(SeenGroup(2, 20, 1, "checkpoint_000020"))
+    run.attempts.append(SeenAttempt(2, 20, 1, "checkpoint_000020"))
     for seed in range(20):
         faults, skipped = plan([Address(name) for name in KINDS], [run], seed)
         assert all(fault.step <= 20 for fault in faults)

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.drill.drill_verdict import ADVICE, PROBLEM, Finding
 from holdfast.drill.faults import Fault
-from holdfast.drill.outcome import RunOutcome, SeenGroup
+from holdfast.drill.outcome import RunOutcome, SeenAttempt
 from holdfast.drill.run_comparison import compare, noise_before
 from support.drill.drill_outcomes import findings, outcome, restored
 
@@ -28,7 +28,7 @@ def test_a_restored_run_that_is_the_same_has_no_finding() -> None:
     assert compare(outcome(), run).is_none
     assert str(compare(outcome(), run)) == "none"
     assert run.lost == 2
-    assert run.next_report({"time": 5.0, "generation": 1}) == 15.0
+    assert run.next_report({"time": 5.0, "attempt": 1}) == 15.0
 
 
 def test_a_schedule_that_starts_again() -> None:
@@ -132,13 +132,13 @@ def test_no_limit_on_hangs_is_advice() -> None:
 
 def test_nothing_to_fall_back_to_is_advice() -> None:
     run = restored()
-    run.groups[1], run.quarantined = SeenGroup(2, 0, 2, None), ["checkpoint_000004"]
+    run.attempts[1], run.quarantined = SeenAttempt(2, 0, 2, None), ["checkpoint_000004"]
     assert only(findings(outcome(), run)).code == "from-the-beginning"
 
 
 def test_a_fault_that_came_before_the_first_checkpoint_proves_little() -> None:
     run = restored()
-    run.groups[1] = SeenGroup(2, 0, 2, None)
+    run.attempts[1] = SeenAttempt(2, 0, 2, None)
     finding = only(findings(outcome(), run))
     assert (finding.code, finding.severity) == ("nothing-restored", ADVICE)
     assert "--fault worker-kill@step=10" in finding.remedy
@@ -152,7 +152,7 @@ def test_a_run_that_ended_before_its_node_went_proves_little() -> None:
 
 def test_another_world_size_is_not_compared() -> None:
     run = another_way(restored())
-    run.groups[1] = SeenGroup(2, 4, 1, "checkpoint_000004")
+    run.attempts[1] = SeenAttempt(2, 4, 1, "checkpoint_000004")
     assert not compare(outcome(), run).is_comparable
     finding = only(findings(outcome(), run))
     assert (finding.code, finding.severity) == ("not-compared", ADVICE)

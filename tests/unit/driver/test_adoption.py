@@ -53,8 +53,8 @@ class Nodes:
         self.told = Told()
         self.ended: list[list[str]] = []
         shards: Any = self.told
-        state = Durable(generation=1)
-        past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
+        state = Durable(attempt_number=1)
+        past = Past(state=state, last_attempt=ev.AttemptStarted(1, 2, None, 0), valid_until={1: math.inf})
         self.adoption = Adoption(shards, self.told.emit, past, state, 0.0, self._end, self.told.warnings.append)
 
     def _end(self, events: list[Any]) -> None:
@@ -75,7 +75,7 @@ class Nodes:
             self.adoption.take_lacking(manifest, missing)
         else:
             record = CheckpointRecord(manifest.id, manifest.report)
-            self.adoption.take_committed(ev.Committed(record, manifest.generation, -1), manifest)
+            self.adoption.take_committed(ev.Committed(record, manifest.attempt_number, -1), manifest)
 
 
 @pytest.fixture
@@ -186,8 +186,8 @@ class Start:
     def __init__(self) -> None:
         location = Location.parse("path", Path("run"))
         plan = Plan("run", location, RunSpec(num_workers=1, remote=True), b"", {})
-        state = Durable(generation=1)
-        past = Past(state=state, last_group=ev.GroupStarted(1, 2, None, 0), valid_until={1: math.inf})
+        state = Durable(attempt_number=1)
+        past = Past(state=state, last_attempt=ev.AttemptStarted(1, 2, None, 0), valid_until={1: math.inf})
         site = Site(True, False, True, Path("run"), lambda *_: "", lambda *_: None)
         self.kernel = Kernel(plan, site, past, epoch=2)
         self.now = 0.0

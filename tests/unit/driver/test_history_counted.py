@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, RunSpec
 from holdfast.runs.past import read_past
@@ -14,7 +12,7 @@ from holdfast.store.manifests import Manifest
 def test_what_was_retired_does_not_come_back_with_a_late_request() -> None:
     events: list[ev.Event] = [ev.DriverStarted(2, RunSpec(num_to_keep=1, remote=True))]
     events += [ev.Committed(CheckpointRecord(id, report), 1, report - 1) for id, report in (("a", 1), ("b", 2))]
-    records = [Record(n, 0.0, type(event).__name__, msgspec.to_builtins(event)) for n, event in enumerate(events, 1)]
+    records = [Record(n, 0.0, *ev.journalled(event)) for n, event in enumerate(events, 1)]
     past = read_past(records)
 
     def counts(id: str, epoch: int) -> bool:

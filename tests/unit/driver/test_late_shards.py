@@ -17,8 +17,8 @@ from holdfast.store.report_log import StagedReport, _staged_line
 from holdfast.store.staging import FileEntry
 from holdfast.wire import messages as wire
 
-STATE = Durable(spec=RunSpec(remote=True), generation=2)
-PAST = Past(state=STATE, last_group=ev.GroupStarted(2, 2, None, 0))
+STATE = Durable(spec=RunSpec(remote=True), attempt_number=2)
+PAST = Past(state=STATE, last_attempt=ev.AttemptStarted(2, 2, None, 0))
 
 
 class Told:

@@ -26,19 +26,16 @@ def started(**spec: Any) -> ev.DriverStarted:
     return ev.DriverStarted(1, RunSpec(max_failures=-1, **spec))
 
 
-def group(generation: int, base: int) -> ev.GroupStarted:
-    return ev.GroupStarted(generation, 2, None, base)
+def attempt(attempt_number: int, base: int) -> ev.AttemptStarted:
+    return ev.AttemptStarted(attempt_number, 2, None, base)
 
 
 def written(*entries: tuple[float, ev.Event]) -> list[Record]:
-    return [
-        Record(seq, time, type(event).__name__, msgspec.to_builtins(event))
-        for seq, (time, event) in enumerate(entries, start=1)
-    ]
+    return [Record(seq, time, *ev.journalled(event)) for seq, (time, event) in enumerate(entries, start=1)]
 
 
 FAILED_ONCE = written(
-    (100, started()), (101, group(1, 0)), (110, KILLED), (112, group(2, 2)), (120, FINISHED), (121, FINISHED)
+    (100, started()), (101, attempt(1, 0)), (110, KILLED), (112, attempt(2, 2)), (120, FINISHED), (121, FINISHED)
 )
 ITS_REPORTS = {1: [(0, 103.0), (1, 105.0), (2, 108.0)], 2: [(0, 113.0), (1, 116.0)]}
 
@@ -49,9 +46,9 @@ def test_what_the_next_driver_finds_is_no_sign_of_the_last_ones_life() -> None:
             (200, ev.Damaged("checkpoint_000001", "its manifest is gone")),
             (201, ev.Committed(CheckpointRecord("b", 2), 1)),
         ],
-        *[(202, ev.DriverStarted(2, RunSpec())), (203, group(2, 2)), (205, FINISHED)],
+        *[(202, ev.DriverStarted(2, RunSpec())), (203, attempt(2, 2)), (205, FINISHED)],
     ]
-    ledger = account(written((100, started()), (101, group(1, 0)), (110, FINISHED), *again), {1: [(0, 105.0)]})
+    ledger = account(written((100, started()), (101, attempt(1, 0)), (110, FINISHED), *again), {1: [(0, 105.0)]})
     assert ledger.down_s == 202 - 110
     assert ledger.finishing_s == 110 - 105
 
@@ -60,7 +57,7 @@ def test_a_run_with_one_failure() -> None:
     ledger = account(FAILED_ONCE, ITS_REPORTS)
     assert ledger == Ledger(
         wall_clock_s=21,
-        productive_s=2 + 3,  # report 2 of the first group, then report 2 of the second
+        productive_s=2 + 3,  # report 2 of the first attempt, then report 2 of the second
         redone_s=3 + 2,  # report 3, behind the checkpoint; and what was done after it
         starting_s=1 + 2 + 1,
         recovering_s=2,
@@ -86,8 +83,8 @@ def test_a_run_with_one_failure() -> None:
 def test_time_without_a_driver() -> None:
     """The driver's last sign of life is a report; what its successor found in storage is no sign of it."""
     records = [
-        *written((100, started()), (101, group(1, 0)), (104, ev.StopAsked())),
-        *written((149, started()), (150, ev.Damaged("x", "gone")), (150, started()), (151, group(2, 1))),
+        *written((100, started()), (101, attempt(1, 0)), (104, ev.StopAsked())),
+        *written((149, started()), (150, ev.Damaged("x", "gone")), (150, started()), (151, attempt(2, 1))),
     ]
     records[3] = Record(4, 149, "RunConfigured", {})
     ledger = account(records, {1: [(0, 103.0), (1, 106.0)]})
@@ -95,7 +92,7 @@ def test_time_without_a_driver() -> None:
 
 
 def test_a_run_that_is_under_way_goes_up_to_its_last_report() -> None:
-    ledger = account(written((100, started()), (101, group(1, 0))), {1: [(0, 103.0), (1, 106.0)]})
+    ledger = account(written((100, started()), (101, attempt(1, 0))), {1: [(0, 103.0), (1, 106.0)]})
     assert ledger == Ledger(6, starting_s=3, productive_s=3)
 
 
@@ -103,8 +100,8 @@ def test_back_off_is_named_apart() -> None:
     fails = [ev.WorkerFailed(n, 0, Evidence(exit_code=1)) for n in (1, 2, 3)]
     ledger = account(
         written(
-            *[(100, started(backoff_s=2.0)), (100, group(1, 0)), (101, fails[0]), (102, group(2, 0))],
-            *[(103, fails[1]), (106, group(3, 0)), (107, fails[2]), (111.5, group(4, 0)), (112, FINISHED)],
+            *[(100, started(backoff_s=2.0)), (100, attempt(1, 0)), (101, fails[0]), (102, attempt(2, 0))],
+            *[(103, fails[1]), (106, attempt(3, 0)), (107, fails[2]), (111.5, attempt(4, 0)), (112, FINISHED)],
         ),
         {},
     )
@@ -115,10 +112,10 @@ def test_back_off_is_named_apart() -> None:
 @pytest.mark.parametrize(("clear", "waited"), [((), 4.0), (("a@m",), 0.0)])
 @pytest.mark.parametrize("far_away", [False, True])
 def test_a_wait_for_nodes_that_did_not_come_back(clear: tuple[str, ...], waited: float, far_away: bool) -> None:
-    """Their lease was 5 s, one of which was over when the driver began; the group starts 6 s after that."""
-    on_node = ev.GroupStarted(1, 2, None, 0, ("a@m",))
+    """Their lease was 5 s, one of which was over when the driver began; the attempt starts 6 s after that."""
+    on_node = ev.AttemptStarted(1, 2, None, 0, ("a@m",))
     again = ev.DriverStarted(2, RunSpec(lease_s=5.0), clear, waited_s=1.0)
-    records = written((100, started(lease_s=5.0)), (101, on_node), (110, again), (116, group(2, 0)), (117, FINISHED))
+    records = written((100, started(lease_s=5.0)), (101, on_node), (110, again), (116, attempt(2, 0)), (117, FINISHED))
     if far_away:
         records.insert(2, epoch_began(108, 2))
     ledger = account(records, {1: [(0, 103.0)], 2: [(0, 117.0)]})
@@ -129,10 +126,10 @@ def test_a_wait_for_nodes_that_did_not_come_back(clear: tuple[str, ...], waited:
 
 
 @pytest.mark.parametrize("lease_s", [math.inf, math.nan])
-def test_a_lease_without_an_end_is_waited_for_until_the_group_starts(lease_s: float) -> None:
-    on_node = ev.GroupStarted(1, 2, None, 0, ("a@m",))
+def test_a_lease_without_an_end_is_waited_for_until_the_attempt_starts(lease_s: float) -> None:
+    on_node = ev.AttemptStarted(1, 2, None, 0, ("a@m",))
     again = ev.DriverStarted(2, RunSpec(lease_s=lease_s))
-    ledger = account(written((100, started(lease_s=lease_s)), (101, on_node), (110, again), (116, group(2, 0))), {})
+    ledger = account(written((100, started(lease_s=lease_s)), (101, on_node), (110, again), (116, attempt(2, 0))), {})
     check_sum(ledger)
 
 
@@ -140,14 +137,14 @@ def lags(stalled: bool) -> ev.StorageLags:
     return ev.StorageLags(stalled, 9, 9, 1.0)
 
 
-def test_a_stall_is_taken_out_of_what_the_group_did() -> None:
+def test_a_stall_is_taken_out_of_what_the_attempt_did() -> None:
     """Storage is behind from 102 to 106, and from 112 to the driver's death: news of it that change nothing count once.
-    What is before the first report of a group was not training."""
+    What is before the first report of an attempt was not training."""
     ledger = account(
         written(
-            *[(100, started()), (100, group(1, 0)), (102, lags(True)), (104, lags(True)), (106, lags(False))],
-            *[(107, lags(False)), (112, lags(True)), (114, KILLED), (115, group(2, 2)), (119, lags(True))],
-            *[(130, started()), (131, group(3, 3)), (134, FINISHED)],
+            *[(100, started()), (100, attempt(1, 0)), (102, lags(True)), (104, lags(True)), (106, lags(False))],
+            *[(107, lags(False)), (112, lags(True)), (114, KILLED), (115, attempt(2, 2)), (119, lags(True))],
+            *[(130, started()), (131, attempt(3, 3)), (134, FINISHED)],
         ),
         {1: [(0, 101.0), (1, 105.0), (2, 110.0)], 2: [(0, 117.0), (1, 118.0)], 3: [(0, 132.0), (1, 133.0)]},
     )
@@ -169,8 +166,8 @@ def test_a_wait_for_capacity_comes_after_the_back_off() -> None:
     failed_again = ev.WorkerFailed(2, 0, Evidence(exit_code=1))
     ledger = account(
         written(
-            *[(100, started(backoff_s=2.0)), (101, lacking), (105, group(1, 0)), (106, KILLED), (107, lacking)],
-            *[(110, group(2, 0)), (111, failed_again), (114, lacking), (121, ev.StopAsked()), (122, FINISHED)],
+            *[(100, started(backoff_s=2.0)), (101, lacking), (105, attempt(1, 0)), (106, KILLED), (107, lacking)],
+            *[(110, attempt(2, 0)), (111, failed_again), (114, lacking), (121, ev.StopAsked()), (122, FINISHED)],
         ),
         {},
     )
@@ -185,7 +182,7 @@ def test_a_wait_for_capacity_comes_after_the_back_off() -> None:
 def test_a_hand_over_loses_nothing() -> None:
     resize = ev.HandedOver(1, HandoverReason.RESIZE)
     ledger = account(
-        written((100, started()), (101, group(1, 0)), (109, resize), (112, group(2, 3)), (118, FINISHED)),
+        written((100, started()), (101, attempt(1, 0)), (109, resize), (112, attempt(2, 3)), (118, FINISHED)),
         {1: [(0, 103.0), (1, 105.0), (2, 108.0)], 2: [(0, 114.0), (1, 117.0)]},
     )
     assert ledger == Ledger(
@@ -195,14 +192,14 @@ def test_a_hand_over_loses_nothing() -> None:
 
 def test_a_hand_over_at_the_end_is_part_of_it() -> None:
     stop = ev.HandedOver(1, HandoverReason.STOP)
-    ledger = account(written((100, started()), (101, group(1, 0)), (104, stop), (106, FINISHED)), {1: [(0, 103.0)]})
+    ledger = account(written((100, started()), (101, attempt(1, 0)), (104, stop), (106, FINISHED)), {1: [(0, 103.0)]})
     assert ledger == Ledger(6, starting_s=3, finishing_s=3)
 
 
 def test_a_handover_before_a_preemption_is_not_a_failure() -> None:
     over = ev.HandedOver(1, HandoverReason.PREEMPTION)
     ledger = account(
-        written((100, started(max_preemption_failures=0)), (101, group(1, 0)), (104, over), (106, FINISHED)),
+        written((100, started(max_preemption_failures=0)), (101, attempt(1, 0)), (104, over), (106, FINISHED)),
         {1: [(0, 103.0)]},
     )
     assert not ledger.failures
@@ -217,9 +214,9 @@ def test_far_away_a_driver_has_the_run_before_it_says_so() -> None:
     """What it found and brought to storage before is its own work, and no sign of the dead one's life."""
     found = ev.Committed(CheckpointRecord("a", 1))
     records = [
-        *[epoch_began(99, 1), *written((100, ev.DriverStarted(1, RunSpec())), (101, group(1, 0)))],
+        *[epoch_began(99, 1), *written((100, ev.DriverStarted(1, RunSpec())), (101, attempt(1, 0)))],
         *[epoch_began(110, 2), *written((112, found))],
-        *[epoch_began(120, 3), *written((123, found), (124, ev.DriverStarted(3, RunSpec())), (125, group(2, 1)))],
+        *[epoch_began(120, 3), *written((123, found), (124, ev.DriverStarted(3, RunSpec())), (125, attempt(2, 1)))],
     ]
     ledger = account(records, {1: [(0, 103.0), (1, 106.0)], 2: [(0, 127.0)]})
     assert ledger == Ledger(28, redone_s=3, starting_s=4 + 2 + 7, down_s=4 + 8)
@@ -229,18 +226,18 @@ def test_far_away_a_driver_has_the_run_before_it_says_so() -> None:
 
 def test_only_what_counts_as_a_failure_is_one() -> None:
     peer = ev.WorkerFailed(1, 0, Evidence(exception="RuntimeError"))
-    ledger = account(written((1, started()), (1, group(1, 0)), (2, KILLED), (3, peer), (4, FINISHED)), {})
+    ledger = account(written((1, started()), (1, attempt(1, 0)), (2, KILLED), (3, peer), (4, FINISHED)), {})
     assert [f.rank for f in ledger.failures] == [1]
-    stopped = account(written((1, started()), (1, group(1, 0)), (2, ev.StopAsked()), (3, KILLED), (4, FINISHED)), {})
+    stopped = account(written((1, started()), (1, attempt(1, 0)), (2, ev.StopAsked()), (3, KILLED), (4, FINISHED)), {})
     assert stopped.failures == ()
-    storage = account(written((1, started()), (1, group(1, 0)), (2, ev.CommitFailed(1, 0, "disk full"))), {})
+    storage = account(written((1, started()), (1, attempt(1, 0)), (2, ev.CommitFailed(1, 0, "disk full"))), {})
     assert [(f.rank, f.kind) for f in storage.failures] == [(-1, "storage")]
 
 
 def test_a_cause_that_is_heard_of_late_takes_the_place_of_what_followed_from_it() -> None:
     peer = ev.WorkerFailed(1, 0, Evidence(exception="RuntimeError"), "node-1")
     lost = ev.WorkerFailed(1, 1, Evidence(node_lost=True, message="node-2"), "node-2")
-    entries = ((1, started()), (1, group(1, 0)), (2, peer), (4, lost), (5, group(2, 0)), (7, FINISHED))
+    entries = ((1, started()), (1, attempt(1, 0)), (2, peer), (4, lost), (5, attempt(2, 0)), (7, FINISHED))
     ledger = account(written(*entries), {2: [(0, 6.0)]})
     assert ledger.failures == (FailureEntry(2, 1, 1, "node lost", "rank 1 was lost with its node: node-2", 4),)
     check_sum(ledger)
@@ -248,12 +245,14 @@ def test_a_cause_that_is_heard_of_late_takes_the_place_of_what_followed_from_it(
 
 def test_a_record_that_does_not_fit_costs_itself() -> None:
     stranger = ev.WorkerFailed(1, 7, Evidence(signal=9))
-    ledger = account(written((1, started()), (1, group(1, 0)), (2, stranger), (4, FINISHED)), {1: [(0, 3.0)]})
+    ledger = account(written((1, started()), (1, attempt(1, 0)), (2, stranger), (4, FINISHED)), {1: [(0, 3.0)]})
     assert ledger == Ledger(3, starting_s=2, finishing_s=1)
 
 
-def test_a_group_whose_end_is_lost_was_replaced() -> None:
-    records = written((1, started()), (1, ev.CapacityLacking(2, 1)), (2, group(1, 0)), (6, group(2, 0)), (7, FINISHED))
+def test_an_attempt_whose_end_is_lost_was_replaced() -> None:
+    records = written(
+        (1, started()), (1, ev.CapacityLacking(2, 1)), (2, attempt(1, 0)), (6, attempt(2, 0)), (7, FINISHED)
+    )
     assert account(records, {1: [(0, 3.0)]}) == Ledger(6, capacity_s=1, starting_s=1 + 1, recovering_s=3)
 
 
@@ -266,7 +265,7 @@ def test_a_clock_that_is_set_back_costs_one_stretch() -> None:
 
 
 def test_a_worker_whose_clock_is_ahead() -> None:
-    """What it says it did after its group had failed was before that."""
+    """What it says it did after its attempt had failed was before that."""
     ledger = account(FAILED_ONCE, {1: [(index, time + 4) for index, time in ITS_REPORTS[1]], 2: ITS_REPORTS[2]})
     check_sum(ledger)
     assert (ledger.starting_s, ledger.redone_s, ledger.recovering_s) == (1 + 6 + 1, 1, 2)
@@ -308,7 +307,7 @@ TIMES = st.floats(1.7e9, 1.8e9) | st.sampled_from([math.nan, math.inf, -math.inf
 NUMBERS = st.integers(-2, 4)
 EVENTS = st.one_of(
     st.builds(started),
-    st.builds(ev.GroupStarted, NUMBERS, NUMBERS, st.none(), NUMBERS),
+    st.builds(ev.AttemptStarted, NUMBERS, NUMBERS, st.none(), NUMBERS),
     st.builds(ev.WorkerFailed, NUMBERS, NUMBERS, st.just(Evidence(exit_code=1))),
     st.builds(ev.ShardFailed, NUMBERS, NUMBERS, NUMBERS, st.just("disk full")),
     st.builds(ev.StopAsked, st.booleans()),

@@ -28,14 +28,14 @@ class TwoNodes:
     is_this_machine = False
 
     def __init__(self) -> None:
-        self.started: list[tuple[int, int]] = []  # generation and world size
+        self.started: list[tuple[int, int]] = []  # attempt and world size
 
     def open(self, _configure: Any, inbox: queue.SimpleQueue[Any]) -> Any:
         def send(node: str, message: wire.Message) -> None:
             if isinstance(message, wire.StartWorkers):
-                self.started.append((message.generation, message.world_size))
+                self.started.append((message.attempt_number, message.world_size))
                 for place in message.places:
-                    inbox.put((node, wire.WorkerIsReady(message.generation, place.rank)))
+                    inbox.put((node, wire.WorkerIsReady(message.attempt_number, place.rank)))
 
         for node in ("a", "b"):
             inbox.put((node, wire.NodeReady(node, 1, 1.0)))

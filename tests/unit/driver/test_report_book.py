@@ -1,4 +1,4 @@
-"""What the callback is told of reports, and what a checkpoint carries of them, across the groups of a run."""
+"""What the callback is told of reports, and what a checkpoint carries of them, across the attempts of a run."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def book(told: Told, written: list[WriteReports]) -> ReportBook:
     return book
 
 
-def report(book: ReportBook, generation: int, index: int, value: int) -> None:
+def report(book: ReportBook, attempt_number: int, index: int, value: int) -> None:
     line = metrics_line(index, 0.0, {"value": value})
-    book.add(wire.Reports(generation, 0, [wire.Report(index, line)]))
+    book.add(wire.Reports(attempt_number, 0, [wire.Report(index, line)]))
 
 
 def test_reports_wait_for_the_first_checkpoint_that_is_on_its_way(book: ReportBook, told: Told) -> None:
@@ -52,7 +52,7 @@ def test_reports_wait_for_the_first_checkpoint_that_is_on_its_way(book: ReportBo
     assert told[1:] == [(2, [{"value": 1}], "a"), (3, [{"value": 2}], None)]
 
 
-def test_a_checkpoint_that_outlives_its_group_keeps_its_metrics_and_its_place(book: ReportBook, told: Told) -> None:
+def test_a_checkpoint_that_outlives_its_attempt_keeps_its_metrics_and_its_place(book: ReportBook, told: Told) -> None:
     report(book, 1, 0, 10)
     report(book, 1, 1, 11)
     book.call_back({1: 0})
@@ -68,7 +68,7 @@ def test_a_checkpoint_that_outlives_its_group_keeps_its_metrics_and_its_place(bo
     assert book.metrics_of(1, 0) == {}, "what nobody needs any more is forgotten"
 
 
-def test_a_late_report_of_a_group_that_is_gone_is_written_down(
+def test_a_late_report_of_an_attempt_that_is_gone_is_written_down(
     book: ReportBook, told: Told, written: list[WriteReports]
 ) -> None:
     book.begin(2, 1, base=0)

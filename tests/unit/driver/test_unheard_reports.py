@@ -32,14 +32,14 @@ def test_a_rank_that_had_returned_holds_up_no_callback(tmp_path: Path) -> None:
     log.close()
     attempts = SimpleNamespace(report_log=layout.report_log, node_of=lambda *_: "node")
     known: Any = SimpleNamespace(
-        attempts=attempts, book=book, queue=deque(), run=RunState(Durable(generation=1)), effects=effects
+        attempts=attempts, book=book, queue=deque(), run=RunState(Durable(attempt_number=1)), effects=effects
     )
     startup: Any = None
     inbound = Inbound(known, startup, lambda: None)
     inbound._unheard = {(1, 1)}
     inbound._hear_attempt_end(1)
     assert ReadLogs(1, {1: layout.report_log(1, 1)}) in effects
-    assert not known.queue, "the group is not gone before its logs are read"
+    assert not known.queue, "the attempt is not gone before its logs are read"
     inbound.take_logs(1, {1: report_log.parse(report_log.read(layout.report_log(1, 1)))})
     book.call_back({})
     assert [effect.number for effect in effects if isinstance(effect, CallBack)] == [1, 2, 3]

@@ -37,7 +37,7 @@ class Judge:
         self._inbox: Inbox = queue.SimpleQueue()
         configuration = configure(run_dir, dummies.wait_for_ever, node_timeout_s=1.0, preemption_grace_s=0.3)
         self.session = cluster.open(configuration, self._inbox)
-        self._generation = 0
+        self._attempt_number = 0
         self.last: dict[str, type] = {}
         self.agents: dict[str, int] = {}
         self.workers: dict[str, list[int]] = {}
@@ -66,8 +66,8 @@ class Judge:
         if isinstance(message, wire.NodeReady):
             self.agents[node] = message.pid
             self.session.accept(node, message.pid)
-            self._generation += 1
-            self.session.send(node, wire.StartWorkers(self._generation, 1, 0, None, [wire.Place(0, 0, 1, 0)]))
+            self._attempt_number += 1
+            self.session.send(node, wire.StartWorkers(self._attempt_number, 1, 0, None, [wire.Place(0, 0, 1, 0)]))
         elif isinstance(message, wire.NodeLost):
             left = [pid for pid in (self.agents.pop(node, 0), *self.workers.pop(node, [])) if pid and not is_gone(pid)]
             assert not left, f"{node} counts as lost, and {left} live"

@@ -109,7 +109,7 @@ def test_a_killed_agent_is_replaced_when_its_workers_are_dead(cluster: LocalClus
     assert is_gone(worker)
     run.take(wire.NodeJoining, node)
     assert run.take(wire.NodeReady, node).pid != agent
-    assert not is_gone(run.start(node, generation=2)[0])
+    assert not is_gone(run.start(node, attempt_number=2)[0])
     run.session.close()
 
 
@@ -124,7 +124,7 @@ def test_an_order_meant_for_the_old_agent_never_reaches_the_new_one(cluster: Loc
     new = run.taken(wire.NodeReady, node)[-1]
     run.session.accept(node, new.pid)
     run.session.send(node, wire.StopWorkers(2, False))
-    run.take(wire.WorkersGone, node, generation=2)
+    run.take(wire.WorkersGone, node, attempt_number=2)
     assert not run.taken(wire.WorkerStarted)
     run.session.close()
 
@@ -351,7 +351,7 @@ def test_a_return_value_comes_and_the_node_stays(cluster: LocalCluster, tmp_path
     run.take(wire.NodeReady, node)
     run.start(node)
     assert run.take(wire.WorkerHasReturned, node).rank == 0
-    run.take(wire.WorkersGone, node, generation=1)
+    run.take(wire.WorkersGone, node, attempt_number=1)
     run.session.close()
 
 

@@ -62,13 +62,13 @@ def test_a_worker_for_which_there_is_no_file_left_is_a_failure_of_its_own(tmp_pa
         places = [wire.Place(rank, rank, 10, 0) for rank in range(10)]
         run.session.send(node, wire.StartWorkers(2, 10, 0, None, places))
         failure = run.take(wire.WorkerHasFailed, node)
-        assert (failure.generation, failure.exit_code, failure.started) == (2, os.EX_OSERR, False)
+        assert (failure.attempt_number, failure.exit_code, failure.started) == (2, os.EX_OSERR, False)
         assert "Too many open files" in failure.last_lines[-1]
         assert REMEDY in failure.last_lines[-1]
         run.session.send(node, wire.StopWorkers(2, graceful=False))
-        run.take(wire.WorkersGone, node, generation=2)
+        run.take(wire.WorkersGone, node, attempt_number=2)
         lift(limited)
-        run.start(node, generation=3)
+        run.start(node, attempt_number=3)
         assert not is_gone(living)
         assert not run.taken(wire.NodeLost)
         run.session.close()

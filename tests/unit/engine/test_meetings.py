@@ -58,7 +58,7 @@ def test_agents_meet_across_the_network_and_say_when_they_cannot(cable: Cable, n
 
 
 def alone_or_never(config: dict[str, Any]) -> int:
-    """As a group whose ranks wait for each other, and cannot be heard."""
+    """As an attempt whose ranks wait for each other, and cannot be heard."""
     world = train.get_context().get_world_size()
     while world > 1 and not Path(config["over"]).exists():
         time.sleep(0.01)
@@ -67,7 +67,7 @@ def alone_or_never(config: dict[str, Any]) -> int:
 
 
 @pytest.mark.timeout(180)
-def test_a_group_that_cannot_begin_is_placed_without_a_node_that_cannot_talk_to_the_others(
+def test_an_attempt_that_cannot_begin_is_placed_without_a_node_that_cannot_talk_to_the_others(
     cable: Cable, near: Network, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_DISPLAY", "plain")

@@ -75,7 +75,7 @@ def test_a_node_that_was_cut_off_comes_back_when_the_cable_is_fixed(cable: Cable
         assert is_gone(old)
         cable.fix()
         run.take(wire.NodeReady, node)
-        run.start(node, generation=2)
+        run.start(node, attempt_number=2)
         run.session.close()
 
 

@@ -23,9 +23,9 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-def stacks_of(run: Watcher, node: str, generation: int = 1) -> dict[int, str]:
-    run.session.send(node, wire.DumpStacks(generation))
-    return run.take(wire.Stacks, node, generation=generation).texts
+def stacks_of(run: Watcher, node: str, attempt_number: int = 1) -> dict[int, str]:
+    run.session.send(node, wire.DumpStacks(attempt_number))
+    return run.take(wire.Stacks, node, attempt_number=attempt_number).texts
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
@@ -111,13 +111,13 @@ def test_a_worker_that_its_zygote_has_not_forked_yet(cluster: LocalCluster, tmp_
     run.session.send(node, wire.StartWorkers(2, 1, 0, None, [wire.Place(0, 0, 1, 0)]))
     assert "has not been forked yet" in stacks_of(run, node, 2)[0]
     os.kill(zygote, signal.SIGCONT)
-    run.take(wire.WorkerIsReady, node, generation=2)
+    run.take(wire.WorkerIsReady, node, attempt_number=2)
     run.session.close()
 
 
-def test_a_group_that_is_not_there_has_no_stacks(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_an_attempt_that_is_not_there_has_no_stacks(cluster: LocalCluster, tmp_path: Path) -> None:
     node = cluster.add_node()
     run = Watcher(cluster, configure(tmp_path, dummies.wait_for_ever))
     run.take(wire.NodeReady, node)
-    assert stacks_of(run, node, generation=9) == {}
+    assert stacks_of(run, node, attempt_number=9) == {}
     run.session.close()

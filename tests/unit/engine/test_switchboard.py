@@ -79,7 +79,7 @@ def test_many_lines_are_heard_by_one_thread(lines: Callable[[int], Lines]) -> No
     for number, agent in enumerate(made.agents):
         agent.sendall(said(number) + said(number + 100))
     heard = [made.inbox.get(timeout=WITHIN_S) for _ in range(100)]
-    assert {number: [m.generation for of, m in heard if of == number] for number in range(50)} == {
+    assert {number: [m.attempt_number for of, m in heard if of == number] for number in range(50)} == {
         number: [number, number + 100] for number in range(50)
     }
     assert threads == {"holdfast-lines"}
@@ -110,7 +110,7 @@ def test_lines_whose_inbox_is_full_wait_and_lose_nothing(lines: Callable[[int], 
     for _ in range(6000):
         of, message = made.inbox.get(timeout=WITHIN_S)
         assert made.inbox.qsize() <= 1100
-        heard[of].append(message.generation)
+        heard[of].append(message.attempt_number)
     assert heard == {of: list(range(2000)) for of in range(3)}
 
 

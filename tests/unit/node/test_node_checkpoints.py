@@ -88,6 +88,6 @@ def test_only_the_last_attempt_counts_and_sweeping_spares_a_later_one(kept: Node
     log = ReportLog(kept.layout.report_log(5, 0))
     log.append(line(0, 1.0, {}))
     log.close()
-    assert [found.generation for found in kept.left()] == [5]
+    assert [found.attempt_number for found in kept.left()] == [5]
     kept.sweep(4)
     assert sorted(path.name for path in kept.layout.staging_dir.iterdir()) == ["attempt-0005"]

@@ -22,8 +22,8 @@ def shared(tmp_path: Path) -> Iterator[AgentAtWork]:
         yield at_work
 
 
-def one_worker(generation: int = 1) -> wire.StartWorkers:
-    return wire.StartWorkers(generation, 1, 0, None, [wire.Place(0, 0, 1, 0)])
+def one_worker(attempt_number: int = 1) -> wire.StartWorkers:
+    return wire.StartWorkers(attempt_number, 1, 0, None, [wire.Place(0, 0, 1, 0)])
 
 
 def below(pid: int) -> list[int]:
@@ -50,7 +50,7 @@ def test_each_run_has_its_own_payload_directory_and_output(shared: AgentAtWork, 
         (report,) = shared.take(wire.Reports, run).reports
         assert json.loads(report.line)["metrics"] == {"a": 1}
         assert shared.take(wire.Output, run).lines == [f"hello from {name}"]
-        shared.take(wire.WorkersGone, run, generation=1)
+        shared.take(wire.WorkersGone, run, attempt_number=1)
         assert (tmp_path / name / "logs" / "attempt-0001" / "rank-0.log").read_text() == f"hello from {name}\n"
         shared.close(run)
     assert shared.seen
@@ -135,12 +135,12 @@ def test_more_workers_at_once_than_a_zygote_is_asked_for(shared: AgentAtWork, tm
 @pytest.mark.parametrize("forked", [True, False])
 def test_a_worker_that_is_told_to_stop_before_it_runs(shared: AgentAtWork, tmp_path: Path, forked: bool) -> None:
     shared.open(1, tmp_path / "one", trial_work.wait_for_ever, stop_grace_s=1000.0)
-    for generation in range(1, 9):
-        shared.order(1, one_worker(generation))
+    for attempt_number in range(1, 9):
+        shared.order(1, one_worker(attempt_number))
         if forked:
-            shared.take(wire.WorkerStarted, 1, generation=generation)
-        shared.order(1, wire.StopWorkers(generation, graceful=True))
-        shared.take(wire.WorkersGone, 1, generation=generation)
+            shared.take(wire.WorkerStarted, 1, attempt_number=attempt_number)
+        shared.order(1, wire.StopWorkers(attempt_number, graceful=True))
+        shared.take(wire.WorkersGone, 1, attempt_number=attempt_number)
     shared.close(1)
 
 

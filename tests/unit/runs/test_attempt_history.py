@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import CheckpointRecord, HandoverReason, Outcome, RunSpec
@@ -19,7 +17,7 @@ def records(*told: tuple[float, Any]) -> list[Record]:
     return [
         Record(number, time, "RunConfigured", event)
         if isinstance(event, dict)
-        else Record(number, time, type(event).__name__, msgspec.to_builtins(event))
+        else Record(number, time, *ev.journalled(event))
         for number, (time, event) in enumerate(told, start=1)
     ]
 
@@ -28,13 +26,13 @@ def test_a_failure_says_what_it_cost_and_what_followed_from_it() -> None:
     history = attempt_history(
         records(
             (0, ev.DriverStarted(1, SPEC)),
-            (1, ev.GroupStarted(1, 2, None, 0)),
+            (1, ev.AttemptStarted(1, 2, None, 0)),
             (5, ev.Committed(CheckpointRecord("checkpoint_000004", 4), 1, 3)),
             (8, ev.WorkerFailed(1, 1, Evidence(signal=9), "node-a", 7)),
             (8.1, ev.WorkerFailed(1, 0, Evidence(exception="RuntimeError", message="connection closed"), "node-a", 7)),
-            (9, ev.GroupStarted(2, 2, "checkpoint_000004", 4)),
+            (9, ev.AttemptStarted(2, 2, "checkpoint_000004", 4)),
             (12, ev.HandedOver(2, HandoverReason.RESIZE)),
-            (13, ev.GroupStarted(3, 1, "checkpoint_000004", 9)),
+            (13, ev.AttemptStarted(3, 1, "checkpoint_000004", 9)),
             (20, ev.RunEnded(Outcome.FINISHED, "")),
         )
     )
@@ -54,11 +52,11 @@ def test_a_killed_driver_lived_until_its_last_record() -> None:
     history = attempt_history(
         records(
             (0, ev.DriverStarted(1, SPEC)),
-            (1, ev.GroupStarted(1, 2, None, 0)),
+            (1, ev.AttemptStarted(1, 2, None, 0)),
             (4, ev.Committed(CheckpointRecord("checkpoint_000004", 4), 1, 3)),
             (60, {"name": "run"}),  # the next driver writes it before it says that it starts
             (60, ev.DriverStarted(2, SPEC)),
-            (61, ev.GroupStarted(2, 2, "checkpoint_000004", 4)),
+            (61, ev.AttemptStarted(2, 2, "checkpoint_000004", 4)),
         ),
         now=70.0,
     )
@@ -69,7 +67,7 @@ def test_a_killed_driver_lived_until_its_last_record() -> None:
 def test_restarts_without_progress_and_stalls_are_seen() -> None:
     told: list[tuple[float, Any]] = [(0, ev.DriverStarted(1, SPEC))]
     for attempt in range(1, 5):
-        told.append((attempt * 10, ev.GroupStarted(attempt, 2, None, 0)))
+        told.append((attempt * 10, ev.AttemptStarted(attempt, 2, None, 0)))
         if attempt < 4:
             told.append((attempt * 10 + 5, ev.WorkerFailed(attempt, 0, Evidence(signal=9))))
     told.append((42, ev.StorageLags(True, 2, 100, 3.0)))
@@ -82,9 +80,9 @@ def test_restarts_without_progress_and_stalls_are_seen() -> None:
 def test_a_journal_with_lost_records_is_no_exception() -> None:
     whole = records(
         (0, ev.DriverStarted(1, SPEC)),
-        (1, ev.GroupStarted(1, 2, None, 0)),
+        (1, ev.AttemptStarted(1, 2, None, 0)),
         (2, ev.WorkerFailed(1, 0, Evidence(signal=9))),
-        (3, ev.GroupStarted(2, 2, None, 0)),
+        (3, ev.AttemptStarted(2, 2, None, 0)),
         (4, ev.RunEnded(Outcome.FAILED, "no")),
     )
     for start in range(len(whole)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from holdfast.core.failures import Evidence
@@ -12,16 +11,14 @@ from holdfast.runs import timeline
 from holdfast.store.journal import Record
 
 SPEC = RunSpec(num_workers=2, min_workers=1, max_failures=-1, bad_node_failures=2, bad_node_rest_s=600.0)
-BEGIN = [ev.DriverStarted(1, SPEC), ev.GroupStarted(1, 2, None, 0)]
+BEGIN = [ev.DriverStarted(1, SPEC), ev.AttemptStarted(1, 2, None, 0)]
 CRASH = Evidence(signal=9)
 
 
 def told(*events: ev.Event) -> list[tuple[str, str]]:
     """What is said of these, after a run has begun."""
     journal = [*BEGIN, *events]
-    records = [
-        Record(i, 100.0 + i, type(event).__name__, msgspec.to_builtins(event)) for i, event in enumerate(journal)
-    ]
+    records = [Record(i, 100.0 + i, *ev.journalled(event)) for i, event in enumerate(journal)]
     moments = timeline.moments(records)
     assert [moment.time for moment in moments] == sorted(moment.time for moment in moments)
     return [(moment.kind, moment.text) for moment in moments if moment.time >= 100.0 + len(BEGIN)]
@@ -63,7 +60,7 @@ def test_storage_that_falls_behind_stops_training_and_catches_up() -> None:
 
 
 def test_a_node_that_rests_and_comes_back() -> None:
-    events = [ev.WorkerFailed(1, 0, CRASH, "node-7"), ev.GroupStarted(2, 2, None, 0)]
+    events = [ev.WorkerFailed(1, 0, CRASH, "node-7"), ev.AttemptStarted(2, 2, None, 0)]
     events += [ev.WorkerFailed(2, 0, Evidence(stalled_s=3.0), "node-7"), ev.NodeRested("node-7")]
     about_nodes = [text for kind, text in told(*events) if kind == "node"]
     assert about_nodes == [
@@ -73,7 +70,7 @@ def test_a_node_that_rests_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(("rank", "blames"), [(-1, ""), (1, "; rank 1 seems to be what the others wait for")])
-def test_the_stacks_of_a_group_that_hangs(rank: int, blames: str) -> None:
+def test_the_stacks_of_an_attempt_that_hangs(rank: int, blames: str) -> None:
     text = f"attempt 1 made no progress, and what its ranks did was written down{blames}"
     assert told(ev.StacksTaken(1, rank)) == [("stacks", text)]
 

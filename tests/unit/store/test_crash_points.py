@@ -34,11 +34,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.store.disk._flush", lambda _fd: None)
 
 
-def save(layout: RunLayout, generation: int, write: Callable[[Path, bytes], Any]) -> list[tuple[int, Path]]:
+def save(layout: RunLayout, attempt_number: int, write: Callable[[Path, bytes], Any]) -> list[tuple[int, Path]]:
     """What two ranks leave in staging."""
     shards = []
     for rank, files in PAYLOAD.items():
-        directory = layout.shard_dir(generation, 0, rank)
+        directory = layout.shard_dir(attempt_number, 0, rank)
         for name, content in files.items():
             write(directory / name, content)
         shards.append((rank, directory))
@@ -50,12 +50,12 @@ def write_file(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def commit(layout: RunLayout, disk: Disk, id: str, generation: int) -> Manifest:
+def commit(layout: RunLayout, disk: Disk, id: str, attempt_number: int) -> Manifest:
     store = CheckpointStore(layout, disk)
     write = disk.user_writes if isinstance(disk, PowerCutDisk) else write_file
-    staged = save(layout, generation, write)
+    staged = save(layout, attempt_number, write)
     shards = [Shard(rank, layout.relative(directory), store.seal(directory)) for rank, directory in staged]
-    return store.commit(Manifest(0, id, generation, 0, generation, 2, 1.5, {"loss": float("inf")}, []), shards)
+    return store.commit(Manifest(0, id, attempt_number, 0, attempt_number, 2, 1.5, {"loss": float("inf")}, []), shards)
 
 
 def nothing(layout: RunLayout) -> None:

@@ -58,7 +58,7 @@ def commit(layout: RunLayout, disk: Disk) -> None:
 
 def recover(layout: RunLayout, disk: Disk) -> None:
     """As the next driver does."""
-    past = Past(state=Durable(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
+    past = Past(state=Durable(attempt_number=1), last_attempt=ev.AttemptStarted(1, 2, None, 0))
     store = CheckpointStore(layout, disk)
     found, _ = reconcile(past, store, None)
     taken = take_up(past, functools.reduce(core.replay, found, past.state), store, layout)
@@ -123,13 +123,13 @@ def test_the_metrics_of_every_report_up_to_it_are_written_once(tmp_path: Path) -
 def test_files_that_were_changed_after_the_report_are_not_committed(tmp_path: Path) -> None:
     layout = report(tmp_path)
     (layout.shard_dir(1, 0, 1) / "deep" / "state.pt").write_bytes(b"other")
-    past = Past(state=Durable(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
+    past = Past(state=Durable(attempt_number=1), last_attempt=ev.AttemptStarted(1, 2, None, 0))
     assert take_up(past, past.state, CheckpointStore(layout), layout) == []
 
 
 def test_a_run_that_took_another_checkpoint_since_does_not_go_back(tmp_path: Path) -> None:
     layout = report(tmp_path)
-    past = Past(state=Durable(generation=1))
+    past = Past(state=Durable(attempt_number=1))
     assert take_up(past, past.state, CheckpointStore(layout), layout) == []
 
 
@@ -139,7 +139,7 @@ def test_what_was_staged_before_the_machine_was_restarted_is_not_committed(
     with monkeypatch.context() as before:
         before.setattr("holdfast.store.report_log.boot_id", lambda: "an earlier one")
         layout = report(tmp_path)
-    past = Past(state=Durable(generation=1), last_group=ev.GroupStarted(1, 2, None, 0))
+    past = Past(state=Durable(attempt_number=1), last_attempt=ev.AttemptStarted(1, 2, None, 0))
     assert take_up(past, past.state, CheckpointStore(layout), layout) == []
 
 

@@ -14,11 +14,11 @@ from holdfast.store.metrics import MetricsWriter, line, read_metrics
 from support.store.faulty_disk import FullDisk, PowerCutDisk
 
 
-def indexes(layout: RunLayout, generation: int = 1, rank: int = 0) -> list[int]:
-    return [row["index"] for row in read_metrics(layout, generation, rank)[0]]
+def indexes(layout: RunLayout, attempt_number: int = 1, rank: int = 0) -> list[int]:
+    return [row["index"] for row in read_metrics(layout, attempt_number, rank)[0]]
 
 
-def test_lines_come_back_for_each_rank_and_generation(layout: RunLayout) -> None:
+def test_lines_come_back_for_each_rank_and_attempt(layout: RunLayout) -> None:
     writer = MetricsWriter(layout)
     writer.append(1, 0, line(0, 1.5, {"loss": math.inf}) + line(1, 2.5, {"by layer": {0: 0.5}}))
     writer.append(1, 1, line(0, 1.5, {}))
@@ -100,10 +100,10 @@ def test_what_was_synced_survives_a_power_cut(layout: RunLayout) -> None:
     assert (indexes(cut), indexes(cut, rank=1)) == ([0], [0])
 
 
-def test_files_of_older_generations_are_closed_and_can_be_reopened(layout: RunLayout) -> None:
+def test_files_of_older_attempts_are_closed_and_can_be_reopened(layout: RunLayout) -> None:
     writer = MetricsWriter(layout)
-    for generation in range(1, 30):
-        writer.append(generation, 0, line(0, 1.0, {}))
+    for attempt_number in range(1, 30):
+        writer.append(attempt_number, 0, line(0, 1.0, {}))
         writer.sync()
     assert len(writer._files) == 1
     writer.append(3, 0, line(1, 1.0, {}))

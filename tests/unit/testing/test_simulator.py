@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.run.state import Outcome
 from holdfast.testing import simulator
 from holdfast.testing.schedule import KINDS, OCCASIONS, Schedule
-from support.core import mutants_of_checkpoints, mutants_of_driver, mutants_of_groups, mutants_of_memory
+from support.core import mutants_of_attempts, mutants_of_checkpoints, mutants_of_driver, mutants_of_memory
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -24,7 +24,7 @@ def keeps_two_far_away(schedule: Schedule) -> bool:
     return spec.remote and spec.num_to_keep == 2 and not waits and schedule.workload.files_every[0] == 1
 
 
-def kills_two_drivers_of_a_node_that_is_cut_off(schedule: Schedule) -> bool:
+def kills_two_drivers_of_a_cut_off_node(schedule: Schedule) -> bool:
     kills = [kind for kind in schedule.faults if "driver" in kind]
     return "driver killed while a node is cut off" in kills and len(kills) > 1
 
@@ -50,17 +50,19 @@ def keeps_shards_while_the_world_changes(schedule: Schedule) -> bool:
 
 
 RARE: dict[Mutant, Callable[[Schedule], bool]] = {  # noticed in few schedules, all like these: only these are played
-    mutants_of_checkpoints.gives_up_what_the_group_reads: keeps_two_far_away,
-    mutants_of_checkpoints.obeys_late_words_of_groups_that_are_gone: lambda s: "message of an old group" in s.faults,
+    mutants_of_checkpoints.gives_up_what_the_attempt_reads: keeps_two_far_away,
+    mutants_of_checkpoints.obeys_late_words_of_attempts_that_are_gone: lambda s: (
+        "message of an old attempt" in s.faults
+    ),
     mutants_of_checkpoints.starts_from_what_was_verified_no_more: lambda s: "gather failure" in s.faults,
-    mutants_of_groups.forgets_that_an_error_came_too_often: lambda s: "bug at one report" in s.faults,
-    mutants_of_groups.finishes_though_it_was_asked_to_stop: lambda s: "stop asked with grace" in s.faults,
-    mutants_of_groups.keeps_to_a_point_that_was_given_up: lambda s: "node drained" in s.faults,
-    mutants_of_groups.forgets_who_may_still_train_when_another_driver_dies: kills_two_drivers_of_a_node_that_is_cut_off,
+    mutants_of_attempts.forgets_that_an_error_came_too_often: lambda s: "bug at one report" in s.faults,
+    mutants_of_attempts.finishes_though_it_was_asked_to_stop: lambda s: "stop asked with grace" in s.faults,
+    mutants_of_attempts.keeps_to_a_point_that_was_given_up: lambda s: "node drained" in s.faults,
+    mutants_of_attempts.forgets_who_may_still_train_when_another_driver_dies: kills_two_drivers_of_a_cut_off_node,
     mutants_of_driver.offers_again_what_was_found_damaged: kills_a_driver_that_finds_damage,
     mutants_of_driver.gathers_on_a_node_that_is_lost: loses_nodes_of_remote_runs,
     mutants_of_memory.keeps_what_the_run_has_turned_away_from: keeps_shards_while_the_world_changes,
-    mutants_of_groups.goes_on_for_a_cause_that_comes_after_a_stop: stops_while_nodes_fail,
+    mutants_of_attempts.goes_on_for_a_cause_that_comes_after_a_stop: stops_while_nodes_fail,
 }
 
 
@@ -86,7 +88,7 @@ def test_a_seed_plays_the_same_run_every_time() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        *mutants_of_groups.MUTANTS,
+        *mutants_of_attempts.MUTANTS,
         *mutants_of_checkpoints.MUTANTS,
         *mutants_of_driver.MUTANTS,
         *mutants_of_memory.MUTANTS,

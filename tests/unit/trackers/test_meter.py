@@ -44,19 +44,21 @@ class Story:
         self.state = structs.replace(before, durable=structs.replace(before.durable, **changes), **parts)
         self.meter.saw(event, before, self.state)
 
-    def start_attempt(self, at: float, generation: int, base: int) -> None:
+    def start_attempt(self, at: float, attempt_number: int, base: int) -> None:
         attempt = Attempt(Ranks((Rank(RankStatus.RUNNING),) * 2), started=at)
-        changes = {"phase": Phase.RUNNING, "generation": generation, "base": base, "group_size": 2}
-        self.tell(ev.GroupStarted(generation, 2, None, base), at, attempt=attempt, **changes)
+        changes = {"phase": Phase.RUNNING, "attempt_number": attempt_number, "base": base, "attempt_size": 2}
+        self.tell(ev.AttemptStarted(attempt_number, 2, None, base), at, attempt=attempt, **changes)
 
     def report(self, at: float, reports: int, staged: bool = False) -> None:
         """Of both ranks, rank 0 the first."""
-        generation, index = self.state.generation, reports - 1
+        attempt_number, index = self.state.attempt_number, reports - 1
         number = self.state.base + reports
         pending = dict(self.state.pending)
         if staged:
-            pending[index] = Pending(f"checkpoint_{number}", number, generation, index, 2, staged=RankSet.of(0))
-        event: ev.Event = ev.ShardStaged(generation, 0, index) if staged else ev.Progressed(generation, 0, reports)
+            pending[index] = Pending(f"checkpoint_{number}", number, attempt_number, index, 2, staged=RankSet.of(0))
+        event: ev.Event = (
+            ev.ShardStaged(attempt_number, 0, index) if staged else ev.Progressed(attempt_number, 0, reports)
+        )
         self.tell(event, at, attempt=Attempt(Ranks((Rank(RankStatus.RUNNING, reports),) * 2), 0.0, pending=pending))
 
     def commit(self, at: float, index: int) -> None:
@@ -65,11 +67,11 @@ class Story:
         record = CheckpointRecord(done.id, done.report)
         checkpoints = (*self.state.checkpoints, record)
         attempt = Attempt(self.state.ranks, 0.0, pending=pending)
-        self.tell(ev.Committed(record, self.state.generation, index), at, attempt=attempt, checkpoints=checkpoints)
+        self.tell(ev.Committed(record, self.state.attempt_number, index), at, attempt=attempt, checkpoints=checkpoints)
 
     def fail(self, at: float, kind: FailureKind = FailureKind.CRASH) -> None:
-        failure = Failure(self.state.generation, 1, kind, "it died")
-        self.tell(ev.AttemptGone(self.state.generation), at, failure=failure, phase=Phase.SETTLING)
+        failure = Failure(self.state.attempt_number, 1, kind, "it died")
+        self.tell(ev.AttemptGone(self.state.attempt_number), at, failure=failure, phase=Phase.SETTLING)
 
     def values(self) -> dict[str, float]:
         lines = [line for line in page(self.meter).splitlines() if not line.startswith("#")]

@@ -31,7 +31,7 @@ class StandIn:
         self.devices: list[int] = []
         self.address = "127.0.0.1"
         self.validates = True
-        self.generation = 1
+        self.attempt_number = 1
         self.run_name, self.run_dir = run_dir.name, str(run_dir)
         self.metadata: dict[str, Any] = {"owner": "tests"}
         self.run_url = ""

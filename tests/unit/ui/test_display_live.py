@@ -49,7 +49,7 @@ def a_terminal_with_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_panel_says_how_the_run_is() -> None:
     told = Told()
     picture = told.picture
-    picture.generation, picture.world_size, picture.workers = 2, 3, {0: "running", 1: "dead", 2: "running"}
+    picture.attempt_number, picture.world_size, picture.workers = 2, 3, {0: "running", 1: "dead", 2: "running"}
     picture.state_since = 60.0
     picture.metrics = {"loss": 0.123456, "epoch": 7}
     picture.failures, picture.failure_count = (ShownFailure(55.0, "rank 1 was killed", "retry 1 of 3"),), 1

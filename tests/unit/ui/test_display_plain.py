@@ -39,7 +39,7 @@ def shown(tell: Callable[[run_display.Display], None]) -> str:
 def test_one_line_an_event_in_their_order() -> None:
     def tell(shower: run_display.Display) -> None:
         shower.state("starting")
-        shower.group(1, 2)
+        shower.attempt(1, 2)
         shower.state("running")
         shower.output(1, "hello")
         shower.progress(3, {"loss": 0.123456, "epoch": 2})

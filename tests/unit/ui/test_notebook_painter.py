@@ -14,7 +14,7 @@ HOSTILE = "<script>alert(1)</script>"
 def test_progress_metrics_failures_and_lines_are_shown() -> None:
     shown: list[str] = []
     painter = NotebookPainter(shown.append, progress_with({"epochs": 10}))
-    picture = Picture(name="run", state="running", generation=2, world_size=4)
+    picture = Picture(name="run", state="running", attempt_number=2, world_size=4)
     for epoch in range(5):
         picture.reports, picture.metrics = epoch + 1, {"epoch": epoch, "loss": 1 / (epoch + 1)}
         painter.paint(picture, [OutputLine(1, f"epoch {epoch}")], float(epoch), False)

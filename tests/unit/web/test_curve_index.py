@@ -45,14 +45,14 @@ def test_a_run_is_read_in_slices_with_a_sample_first(tmp_path: Path, monkeypatch
     monkeypatch.setattr(curve_index, "_BIG", 1000)
     write_run(tmp_path / "run", 30_000)
     stored = open_stored(Location.parse("x", tmp_path / "run"))
-    index, groups = CurveIndex(stored), stored.read().past.groups
-    share = index.advance(groups, 0.0)
+    index, starts = CurveIndex(stored), stored.read().past.attempts
+    share = index.advance(starts, 0.0)
     assert 0 < share < 1
     first = index.attempts()[1].curves["step"].points()
     assert first[0][1] == 1
     assert first[-1][1] == 10_000
     while share < 1:
-        before, share = share, index.advance(groups, 0.0)
+        before, share = share, index.advance(starts, 0.0)
         assert share > before
     assert [attempt.reports for attempt in index.attempts().values()] == [10_000] * 3
     steps = [y for attempt in index.attempts().values() for _, y in attempt.curves["step"].points()]
@@ -62,13 +62,13 @@ def test_a_run_is_read_in_slices_with_a_sample_first(tmp_path: Path, monkeypatch
 def test_what_is_appended_is_read_from_where_the_last_look_ended(tmp_path: Path) -> None:
     write_run(tmp_path / "run", 10, attempts=1)
     stored = open_stored(Location.parse("x", tmp_path / "run"))
-    index, groups = CurveIndex(stored), stored.read().past.groups
-    assert index.advance(groups, 1.0) == 1
+    index, starts = CurveIndex(stored), stored.read().past.attempts
+    assert index.advance(starts, 1.0) == 1
     path = tmp_path / "run" / "metrics" / "attempt-0001" / "rank-0.jsonl"
     line = metrics.line(10, 5.0, {"loss": 7.0})
     for part in (line[:20], line[20:]):
         with path.open("ab") as file:
             file.write(part)
-        assert index.advance(groups, 1.0) == 1
+        assert index.advance(starts, 1.0) == 1
     assert index.attempts()[1].reports == 11
     assert index.attempts()[1].curves["loss"].points()[-1] == (11, 7.0)

@@ -54,7 +54,7 @@ def kept_checkpoints(found: Reading) -> list[dict[str, Any]]:
             "size": sum(entry.size for entry in manifest.files),
             "files": len(manifest.files),
             "world_size": manifest.world_size,
-            "attempt": manifest.generation,
+            "attempt": manifest.attempt_number,
             "validation": found.validation(manifest).value,
             "metrics": found.metrics_with(manifest),
         }

@@ -18,13 +18,13 @@ _UPLOADS_AT_ONCE = 2  # each goes in parallel parts already; a second one fills 
 
 
 def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
-    if not turn.is_current(event.generation):
-        if turn.find_pending(event.generation, event.index) is None:
-            turn.do(do.Discard(event.generation, event.index))
+    if not turn.is_current(event.attempt_number):
+        if turn.find_pending(event.attempt_number, event.index) is None:
+            turn.do(do.Discard(event.attempt_number, event.index))
         return "an attempt that is gone"
     turn.saw_reports(event.rank, event.index + 1)
     if turn.state.attempt is not None and event.index in turn.state.attempt.given_up:
-        turn.do(do.Discard(event.generation, event.index))
+        turn.do(do.Discard(event.attempt_number, event.index))
         return "storage failed on another part of that checkpoint"
     pending = turn.state.pending.get(event.index) or _begin(turn, event)
     pending = structs.replace(
@@ -45,43 +45,43 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     if state.spec.missing_warning_s > 0:
         patience = state.spec.missing_warning_s
         turn.do(do.SetTimer(timers.missing(event.index), patience if event.index else min(patience, _FIRST_WARNING_S)))
-    return Pending(id, report, event.generation, event.index, world_size=len(state.ranks))
+    return Pending(id, report, event.attempt_number, event.index, world_size=len(state.ranks))
 
 
 def free_id(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
-    """The name asked for; with the generation behind it where an earlier checkpoint has that name already, or it is
+    """The name asked for; followed by the attempt where an earlier checkpoint has that name already, or it is
     one of ``names``.
 
     In remote storage no name is used twice in a run, not even after a deletion: a request that was on its way when a
     driver or a node died may arrive at any time, and must not meet the files of another checkpoint. Names of the first
-    generation stay as they are, unless they end like those of a later one.
+    attempt stay as they are, unless they end like those of a later one.
     """
     wanted = name or f"checkpoint_{report:06d}"
-    if durable.spec.remote and (durable.generation > 1 or _ends_with_a_generation(wanted)):
-        wanted = f"{wanted}-g{durable.generation}"
+    if durable.spec.remote and (durable.attempt_number > 1 or _ends_with_an_attempt(wanted)):
+        wanted = f"{wanted}-g{durable.attempt_number}"
     taken = {c.id for c in durable.checkpoints} | durable.damaged | set(names)
     if wanted not in taken:
         return wanted
-    renamed = f"{wanted}-g{durable.generation}"
+    renamed = f"{wanted}-g{durable.attempt_number}"
     return renamed if renamed not in taken else f"{renamed}-r{report}"
 
 
-def _ends_with_a_generation(name: str) -> bool:
+def _ends_with_an_attempt(name: str) -> bool:
     _, mark, number = name.rpartition("-g")
     return bool(mark) and number.replace("-r", "", 1).isdigit()
 
 
 def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
-    pending = turn.find_pending(event.generation, event.index)
+    pending = turn.find_pending(event.attempt_number, event.index)
     if pending is None:
-        turn.do(do.Discard(event.generation, event.index))
+        turn.do(do.Discard(event.attempt_number, event.index))
         return "nobody waits for that shard any more"
     turn.set_pending(structs.replace(pending, sealed=pending.sealed | RankSet.of(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is hashed"
 
 
 def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
-    pending = turn.find_pending(event.generation, event.index)
+    pending = turn.find_pending(event.attempt_number, event.index)
     if pending is None:
         return "nobody waits for that shard any more"
     turn.set_pending(structs.replace(pending, uploaded=pending.uploaded | RankSet.of(event.rank)))
@@ -90,7 +90,7 @@ def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
 
 def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
     """Begin the upload again, or the commit that follows it; what is in storage already is found there."""
-    pending = turn.find_pending(event.generation, event.index)
+    pending = turn.find_pending(event.attempt_number, event.index)
     if pending is not None and pending.committing:
         turn.set_pending(structs.replace(pending, committing=False))
     elif pending is not None:
@@ -119,20 +119,20 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     missed = turn.state.attempt.missed if turn.state.attempt is not None else None
     if missed is None or missed.report < pending.report:
         turn.change_attempt(missed=pending)
-    if pending.generation == turn.state.generation:
+    if pending.attempt_number == turn.state.attempt_number:
         give_up(turn, pending.index)
-    turn.do(do.Discard(pending.generation, pending.index), do.Warn(f"{event.id} was not saved: {event.why}"))
+    turn.do(do.Discard(pending.attempt_number, pending.index), do.Warn(f"{event.id} was not saved: {event.why}"))
     return f"{event.id} is lost"
 
 
 def give_up(turn: Turn, index: int) -> None:
-    """No part of the group's report ``index`` is stored any more."""
+    """No part of the attempt's report ``index`` is stored any more."""
     if turn.state.attempt is not None:
         turn.change_attempt(given_up=turn.state.attempt.given_up | {index})
 
 
 def carry(turn: Turn) -> None:
-    """The group is gone and another follows: what it completed is uploaded behind that one."""
+    """The attempt is gone and another follows: what it completed is uploaded behind that one."""
     if turn.state.pending and turn.state.spec.remote:
         turn.change(carried=turn.state.unsaved)
         turn.change_attempt(pending={})
@@ -168,7 +168,7 @@ def advance(turn: Turn) -> None:
 
 
 def _what(pending: Pending) -> tuple[int, int, str, int, int, tuple[int, ...], bool]:
-    where = (pending.generation, pending.index, pending.id, pending.report)
+    where = (pending.attempt_number, pending.index, pending.id, pending.report)
     return *where, pending.world_size, tuple(pending.staged), pending.validate
 
 
@@ -188,7 +188,7 @@ def _skip_superseded(turn: Turn) -> None:
     for pending in whole[: -max(1, state.spec.num_to_keep)]:
         if not (pending.uploading or pending.due or pending.validate or pending.id == state.durable.resume):
             turn.drop_pending(pending)
-            turn.do(do.Discard(pending.generation, pending.index))
+            turn.do(do.Discard(pending.attempt_number, pending.index))
 
 
 def _upload(turn: Turn) -> None:
@@ -205,7 +205,7 @@ def _upload(turn: Turn) -> None:
     for pending in waiting[: max(0, free)]:
         if hurry or pending.report <= last_due:
             turn.set_pending(structs.replace(pending, uploading=True))
-            where = (pending.generation, pending.index, pending.id)
+            where = (pending.attempt_number, pending.index, pending.id)
             turn.do(do.Upload(*where, tuple(pending.staged)))
     if waiting and not hurry and not state.sync_set:
         turn.change(sync_set=True)
@@ -222,7 +222,7 @@ def committed(turn: Turn, event: ev.Committed) -> str:
     turn.record(checkpoints=checkpoints, damaged=known.damaged - {record.id})
     if event.index >= 0:
         turn.record(streak=0)
-        pending = turn.find_pending(event.generation, event.index)
+        pending = turn.find_pending(event.attempt_number, event.index)
         if pending is not None:
             turn.drop_pending(pending)
     if record.validation is ValidationStatus.PENDING and event.index >= 0:  # else DriverStarted, next, asks for it

@@ -20,7 +20,7 @@ class Decide(Command, frozen=True):
 
 
 class StartAttempt(Command, frozen=True):
-    generation: int
+    attempt_number: int
     world_size: int
     resume: str | None
     base: int
@@ -29,14 +29,14 @@ class StartAttempt(Command, frozen=True):
 
 
 class StopAttempt(Command, frozen=True):
-    generation: int
+    attempt_number: int
     graceful: bool
 
 
 class ReplaceRank(Command, frozen=True):
     """Start another process in the place of a rank; end the one that may still be there."""
 
-    generation: int
+    attempt_number: int
     rank: int
     number: int  # of the attempt's replacements
 
@@ -44,14 +44,14 @@ class ReplaceRank(Command, frozen=True):
 class TellPeersLost(Command, frozen=True):
     """Tell the survivors, who may wait in a collective for a peer that will never answer."""
 
-    generation: int
+    attempt_number: int
     number: int
 
 
 class RegroupRanks(Command, frozen=True):
     """All ranks wait: let them form their group, bring the state of the source to who needs it, and continue."""
 
-    generation: int
+    attempt_number: int
     number: int
     source: int
     steps: tuple[int, ...]  # that each rank has completed; of a replacement, it does not count
@@ -64,7 +64,7 @@ class Gather(Command, frozen=True):
     """A checkpoint is whole: its nodes put its files together and remember it, in case the driver dies before it is in
     storage."""
 
-    generation: int
+    attempt_number: int
     index: int
     id: str
     report: int
@@ -76,14 +76,14 @@ class Gather(Command, frozen=True):
 class Upload(Command, frozen=True):
     """Bring a gathered checkpoint's files into storage, from the nodes that have them."""
 
-    generation: int
+    attempt_number: int
     index: int
     id: str
     ranks: tuple[int, ...]
 
 
 class Commit(Command, frozen=True):
-    generation: int
+    attempt_number: int
     index: int
     id: str
     report: int
@@ -93,9 +93,9 @@ class Commit(Command, frozen=True):
 
 
 class AskHandover(Command, frozen=True):
-    """Tell the workers that their group is about to end, and ask them for a checkpoint at the next report."""
+    """Tell the workers that their attempt is about to end, and ask them for a checkpoint at the next report."""
 
-    generation: int
+    attempt_number: int
     reason: HandoverReason
     nodes: tuple[str, ...]  # that will be taken away
     deadline_s: float | None
@@ -105,7 +105,7 @@ class AskHandover(Command, frozen=True):
 class DumpStacks(Command, frozen=True):
     """Write down what every rank is doing, and answer with StacksTaken."""
 
-    generation: int
+    attempt_number: int
 
 
 class Rest(Command, frozen=True):
@@ -124,7 +124,7 @@ class Stall(Command, frozen=True):
 class Discard(Command, frozen=True):
     """Remove the staged shards of a report that can no longer become complete."""
 
-    generation: int
+    attempt_number: int
     index: int
 
 
@@ -137,8 +137,8 @@ class Verify(Command, frozen=True):
 
 
 class Recall(Command, frozen=True):
-    """Verify a snapshot in memory, and have it where the workers of the next group would be; answered with Recalled or
-    SnapshotLost."""
+    """Verify a snapshot in memory, and have it where the workers of the next attempt would be. The answer is Recalled
+    or SnapshotLost."""
 
     snapshot: Snapshot
     world_size: int

@@ -1,4 +1,4 @@
-"""The end of a group and of the run: what must be durable before, and what follows."""
+"""The end of an attempt and of the run: what must be durable before, and what follows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def stop_asked(turn: Turn, event: ev.StopAsked) -> str:
 
 
 def settle(turn: Turn) -> None:
-    """When the group is gone and all that it completed is durable, continue to what follows. Where storage is remote
-    the next group does not wait for that: it starts from what its nodes have. The end of the run does."""
+    """When the attempt is gone and all that it completed is durable, continue to what follows. Where storage is remote
+    the next attempt does not wait for that: it starts from what its nodes have. The end of the run does."""
     stops = turn.state.phase in (Phase.RESTORING, Phase.WAITING) and turn.state.verdict is Verdict.STOP
     if turn.state.phase is not Phase.SETTLING and not stops:
         return
@@ -51,14 +51,14 @@ def settle(turn: Turn) -> None:
     elif state.verdict is Verdict.STOP:
         end_run(turn, Outcome.STOPPED, "it was asked to stop")
     elif lost is not None and lost.report > (state.newest.report if state.newest else 0):
-        turn.do(do.Decide(ev.CommitFailed(lost.generation, lost.index, f"{lost.id}, the last one, was lost")))
+        turn.do(do.Decide(ev.CommitFailed(lost.attempt_number, lost.index, f"{lost.id}, the last one, was lost")))
     elif not any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
         end_run(turn, Outcome.FINISHED, "every rank returned")
 
 
 def run_ended(turn: Turn, event: ev.RunEnded) -> str:
     turn.record(outcome=event.outcome)
-    if event.group_gone:
+    if event.attempt_gone:
         turn.record(leases={})
     turn.jump(Phase.ENDED)
     checkpointing.retire(turn)

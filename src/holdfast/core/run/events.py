@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.json import Decoder
 
 from holdfast.core.failures import Evidence
@@ -21,8 +21,11 @@ from holdfast.core.run.state import (
 from holdfast.core.run.timers import Timer
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, rename={"attempt_number": "generation", "attempt_gone": "group_gone"}):
+    """In a journal an attempt's number is its ``attempt``, as the first releases called it."""
+
     durable: ClassVar[bool] = False
+    recorded_as: ClassVar[str] = ""  # its name in journals, where that is not the name of the class
 
 
 class DriverStarted(Event, frozen=True):
@@ -32,19 +35,20 @@ class DriverStarted(Event, frozen=True):
     durable = True
     epoch: int
     spec: RunSpec
-    clear: tuple[str, ...] = ()  # nodes on which nothing of an earlier group lives
+    clear: tuple[str, ...] = ()  # nodes on which nothing of an earlier attempt lives
     waited_s: float = 0.0  # since no earlier driver lives
     stops: bool = False  # a stop was asked for before: it follows, and nothing is started
 
 
-class GroupStarted(Event, frozen=True):
-    """Decided and written before the group's processes are asked for, so no later driver reuses its generation."""
+class AttemptStarted(Event, frozen=True):
+    """Decided and written before the attempt's processes are asked for, so no later driver reuses its number."""
 
     durable = True
-    generation: int
+    recorded_as = "GroupStarted"
+    attempt_number: int
     world_size: int
     resume: str | None
-    base: int  # the run's report number that the group starts from
+    base: int  # the run's report number that the attempt starts from
     leased: tuple[str, ...] = ()  # the nodes across a network that it may be placed on
     tier: Tier = Tier.NONE  # where its state comes from
     snapshot: tuple[int, int] | None = None  # in memory: the attempt that took it, and the step
@@ -55,14 +59,14 @@ class GroupStarted(Event, frozen=True):
 class WorkerReady(Event, frozen=True):
     """The worker entered the train function."""
 
-    generation: int
+    attempt_number: int
     rank: int
 
 
 class Progressed(Event, frozen=True):
-    """The rank has made this many reports since its group started."""
+    """The rank has made this many reports since its attempt started."""
 
-    generation: int
+    attempt_number: int
     rank: int
     reports: int
 
@@ -70,7 +74,7 @@ class Progressed(Event, frozen=True):
 class ShardStaged(Event, frozen=True):
     """The rank's report number ``index`` (from 0) brought files, which are staged on its node."""
 
-    generation: int
+    attempt_number: int
     rank: int
     index: int
     name: str | None = None
@@ -81,14 +85,14 @@ class ShardStaged(Event, frozen=True):
 class ShardSealed(Event, frozen=True):
     """The staged files are hashed, and on disk where that is what makes them durable."""
 
-    generation: int
+    attempt_number: int
     rank: int
     index: int
 
 
 class ShardFailed(Event, frozen=True):
     durable = True
-    generation: int
+    attempt_number: int
     rank: int
     index: int
     message: str
@@ -97,7 +101,7 @@ class ShardFailed(Event, frozen=True):
 class ShardUploaded(Event, frozen=True):
     """What the checkpoint takes of the rank's files is in storage."""
 
-    generation: int
+    attempt_number: int
     rank: int
     index: int
 
@@ -106,7 +110,7 @@ class UploadFailed(Event, frozen=True):
     """Storage could not be reached for as long as the settings allow. The staged files are untouched."""
 
     durable = True
-    generation: int
+    attempt_number: int
     index: int
     message: str
 
@@ -137,7 +141,7 @@ class SnapshotTaken(Event, frozen=True):
 class SnapshotLost(Event, frozen=True):
     """Of a piece of the snapshot no node has a copy any more, or it is not what was taken."""
 
-    generation: int
+    attempt_number: int
     step: int
     why: str
     instead: Snapshot | None = None  # an earlier one that is still there
@@ -146,19 +150,19 @@ class SnapshotLost(Event, frozen=True):
 class Recalled(Event, frozen=True):
     """The snapshot is intact, and each node has what the workers need that would be placed there."""
 
-    generation: int
+    attempt_number: int
     step: int
     is_moved: bool  # some of it came from other nodes
 
 
 class WorkerReturned(Event, frozen=True):
-    generation: int
+    attempt_number: int
     rank: int
 
 
 class WorkerFailed(Event, frozen=True):
     durable = True
-    generation: int
+    attempt_number: int
     rank: int
     evidence: Evidence
     node: str = ""
@@ -170,14 +174,14 @@ class WorkerFailed(Event, frozen=True):
 class WorkerArmed(Event, frozen=True):
     """The rank is in a loop whose steps can be done again when a peer is lost."""
 
-    generation: int
+    attempt_number: int
     rank: int
 
 
 class RegroupAsked(Event, frozen=True):
     """The rank has lost a peer, or takes the place of one, and waits for all the others."""
 
-    generation: int
+    attempt_number: int
     rank: int
     standing: RankStanding
 
@@ -186,7 +190,7 @@ class Regrouped(Event, frozen=True):
     """All ranks continue, those that were lost with the state of the most advanced survivor."""
 
     durable = True
-    generation: int
+    attempt_number: int
     number: int
     steps: int  # that are complete
     source: int  # the rank whose state counts
@@ -199,18 +203,18 @@ class RegroupFailed(Event, frozen=True):
     """The attempt ends, because its survivors and the replacement did not become one group again."""
 
     durable = True
-    generation: int
+    attempt_number: int
     why: str
 
 
 class Capacity(Event, frozen=True):
-    """So many workers can be placed now, those of the present group among them."""
+    """So many workers can be placed now, those of the present attempt among them."""
 
     slots: int
 
 
 class CapacityLacking(Event, frozen=True):
-    """There is room for fewer workers than the next group needs, so it waits."""
+    """There is room for fewer workers than the next attempt needs, so it waits."""
 
     durable = True
     least: int
@@ -218,13 +222,13 @@ class CapacityLacking(Event, frozen=True):
 
 
 class NodeClear(Event, frozen=True):
-    """Nothing of an earlier driver's group lives on this node."""
+    """Nothing of an earlier driver's attempt lives on this node."""
 
     node: str
 
 
 class NodeDrains(Event, frozen=True):
-    """A node will be taken away; ``ranks`` of the present group run on it."""
+    """A node will be taken away; ``ranks`` of the present attempt run on it."""
 
     node: str
     deadline_s: float
@@ -234,24 +238,24 @@ class NodeDrains(Event, frozen=True):
 class HandoverSet(Event, frozen=True):
     """All ranks know of the hand-over: whoever brings files with a report from this index on, waits there."""
 
-    generation: int
+    attempt_number: int
     index: int
     number: int = 1  # the notice that they know of
 
 
 class HandedOver(Event, frozen=True):
-    """The group ends as planned, at a checkpoint that all its ranks have made, or before any of them made a report."""
+    """The attempt ends as planned: at a checkpoint of all its ranks, or before any of them made a report."""
 
     durable = True
-    generation: int
+    attempt_number: int
     reason: HandoverReason
 
 
 class StacksTaken(Event, frozen=True):
-    """What the ranks of a group that seems to hang are doing is written down; ``rank`` seems to be the cause."""
+    """What the ranks of an attempt that seems to hang are doing is written down; ``rank`` seems to be the cause."""
 
     durable = True
-    generation: int
+    attempt_number: int
     rank: int = -1
 
 
@@ -265,28 +269,28 @@ class NodeRested(Event, frozen=True):
 class WorkerStopped(Event, frozen=True):
     """A signal stopped the process (SIGSTOP), or let it continue."""
 
-    generation: int
+    attempt_number: int
     rank: int
     stopped: bool
 
 
 class AttemptGone(Event, frozen=True):
-    """Every process of the group has ended, and all that they said before has been delivered."""
+    """Every process of the attempt has ended, and all that they said before has been delivered."""
 
-    generation: int
+    attempt_number: int
 
 
 class Committed(Event, frozen=True):
     durable = True
     record: CheckpointRecord
-    generation: int = 0
+    attempt_number: int = 0
     index: int = -1  # -1: found in storage by a restarting driver, not committed by this one
     validation: Any = None  # what the validation is to be called with; not looked into
 
 
 class CommitFailed(Event, frozen=True):
     durable = True
-    generation: int
+    attempt_number: int
     index: int
     message: str
 
@@ -341,9 +345,18 @@ class RunEnded(Event, frozen=True):
     durable = True
     outcome: Outcome
     reason: str
-    group_gone: bool = False  # no worker lives any more, as far as the nodes have said
+    attempt_gone: bool = False  # no worker lives any more, as far as the nodes have said
 
 
-DURABLE: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__() if kind.durable}
+def name_in_journal(kind: type[Event]) -> str:
+    return kind.recorded_as or kind.__name__
+
+
+def journalled(event: Event) -> tuple[str, dict[str, Any]]:
+    """The kind and the body of the event's record in a journal."""
+    return name_in_journal(type(event)), to_builtins(event)
+
+
+DURABLE: dict[str, type[Event]] = {name_in_journal(kind): kind for kind in Event.__subclasses__() if kind.durable}
 for _kind in DURABLE.values():
     Decoder(_kind)  # learns the type now: two threads that first meet one at the same time would crash

@@ -1,4 +1,4 @@
-"""Failures: which of them counts, against which budget and which node, and whether another group may follow."""
+"""Failures: which of them counts, against which budget and which node, and whether another attempt may follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, Failur
 
 
 def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
-    if not turn.is_current(event.generation):
+    if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
     if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
         turn.set_rank(event.rank, status=RankStatus.DEAD)
@@ -41,7 +41,7 @@ def _is_the_cause(charge: Charge | None, event: ev.WorkerFailed) -> bool:
 
 
 def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
-    """Of what the group's failure was counted as, nothing stays but that there was one."""
+    """Of what the attempt's failure was counted as, nothing stays but that there was one."""
     known, text = turn.state.durable, describe(event.rank, event.evidence)
     charge, failure = known.charge, known.failure
     assert charge is not None
@@ -60,14 +60,14 @@ def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
 
 
 def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
-    pending = turn.find_pending(event.generation, event.index)
+    pending = turn.find_pending(event.attempt_number, event.index)
     if pending is not None:
         turn.drop_pending(pending)
         if pending.committing:
             turn.do(do.Delete(pending.id))  # it may have failed when the manifest was written already
-    current = event.generation == turn.state.generation
+    current = event.attempt_number == turn.state.attempt_number
     if pending is not None or current:
-        turn.do(do.Discard(event.generation, event.index))
+        turn.do(do.Discard(event.attempt_number, event.index))
     if current:
         turn.do(do.CancelTimer(timers.missing(event.index)))
         checkpointing.give_up(turn, event.index)
@@ -88,7 +88,7 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
         return f"{text}; it is tried again"
     turn.record(cut_off=True, charge=None)
     if state.verdict is not Verdict.FAIL:  # else the first cause is named
-        turn.record(failure=Failure(state.generation, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
+        turn.record(failure=Failure(state.attempt_number, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
     if state.attempt_lives:
         end_attempt(turn, "failure", graceful=False)
     elif state.phase in (Phase.RESTORING, Phase.WAITING):
@@ -97,7 +97,7 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
 
 
 def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
-    """Count the first failure of a group and end the group; what follows from it is not counted again."""
+    """Count the first failure of an attempt and end the attempt; what follows from it is not counted again."""
     state = turn.state
     text = describe(rank, evidence)
     if state.attempt_lives and stops_soon(state):
@@ -116,7 +116,7 @@ def count(turn: Turn, rank: int, evidence: Evidence, text: str, instead: bool = 
     kind = classify(evidence)
     spend(turn, kind)
     verdict = Verdict.FAIL if is_spent(turn.state.durable, kind) else Verdict.RETRY
-    turn.record(failure=Failure(turn.state.generation, rank, kind, text, instead), verdict=verdict)
+    turn.record(failure=Failure(turn.state.attempt_number, rank, kind, text, instead), verdict=verdict)
 
 
 def spend(turn: Turn, kind: FailureKind) -> None:
@@ -125,7 +125,7 @@ def spend(turn: Turn, kind: FailureKind) -> None:
 
 
 def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
-    turn.do(do.Decide(ev.WorkerFailed(turn.state.generation, rank, evidence)))
+    turn.do(do.Decide(ev.WorkerFailed(turn.state.attempt_number, rank, evidence)))
 
 
 def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
@@ -177,7 +177,7 @@ def node_rested(turn: Turn, event: ev.NodeRested) -> str:
 
 
 def is_final(durable: Durable, kind: FailureKind) -> bool:
-    """Whether no other group may follow a failure of that kind."""
+    """Whether no other attempt may follow a failure of that kind."""
     return is_spent(durable, kind) or (kind is FailureKind.USER_ERROR and _repeats(durable))
 
 

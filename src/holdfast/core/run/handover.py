@@ -24,10 +24,10 @@ def place_again(state: RunState, is_well_placed: bool) -> ev.HandedOver | None:
     enough; else its ranks may wait for each other for long, and have nothing to lose."""
     has_begun = any(rank.reports for rank in state.ranks)
     if state.attempt_lives and state.world_size is not None and not has_begun and not is_well_placed:
-        return ev.HandedOver(state.generation, HandoverReason.RESIZE)
+        return ev.HandedOver(state.attempt_number, HandoverReason.RESIZE)
     return None
 
 
-def not_started(generation: int) -> ev.HandedOver:
+def not_started(attempt_number: int) -> ev.HandedOver:
     """A node was lost between the decision to start an attempt and its start: it is decided again."""
-    return ev.HandedOver(generation, HandoverReason.RESIZE)
+    return ev.HandedOver(attempt_number, HandoverReason.RESIZE)

@@ -57,21 +57,21 @@ def _slowest(turn: Turn) -> tuple[int, float]:
 
 
 def _suspect(turn: Turn, rank: int) -> None:
-    """Before the group is ended, what its ranks are doing is written down: who hangs, and where."""
+    """Before the attempt is ended, what its ranks are doing is written down: who hangs, and where."""
     if turn.state.attempt is not None and turn.state.attempt.suspect is None:
         turn.change_attempt(suspect=rank)
-        turn.do(do.DumpStacks(turn.state.generation), do.SetTimer(timers.STACKS, _STACKS_WITHIN_S))
+        turn.do(do.DumpStacks(turn.state.attempt_number), do.SetTimer(timers.STACKS, _STACKS_WITHIN_S))
 
 
 def stacks_taken(turn: Turn, event: ev.StacksTaken) -> str:
-    if event.generation != turn.state.generation:
+    if event.attempt_number != turn.state.attempt_number:
         return "an attempt that is gone"
     condemn(turn, event.rank)
     return "what the ranks are doing is known"
 
 
 def condemn(turn: Turn, cause: int) -> None:
-    """End the group, unless the suspect has moved on meanwhile."""
+    """End the attempt, unless the suspect has moved on meanwhile."""
     state, suspect = turn.state, turn.state.attempt.suspect if turn.state.attempt is not None else None
     if suspect is None or not state.attempt_lives:
         return
@@ -90,7 +90,7 @@ def condemn(turn: Turn, cause: int) -> None:
 
 
 def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
-    if not turn.is_current(event.generation):
+    if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
     turn.set_rank(event.rank, stopped=event.stopped)
     timer, grace = timers.stopped(event.rank), turn.state.spec.stopped_grace_s

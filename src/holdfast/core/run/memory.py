@@ -2,7 +2,7 @@
 
 The newest state wins: a snapshot that was taken behind the report of the newest checkpoint, or later, is used before
 it. A snapshot is trusted only when its nodes have verified it and brought it to where it is needed. If that fails, the
-next tier is the durable checkpoint. A group that starts from anything else ends what the snapshot was a part of.
+next tier is the durable checkpoint. An attempt that starts from anything else ends what the snapshot was a part of.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ SHARED = "shared"  # the piece that is the same on all ranks
 
 def snapshot_taken(turn: Turn, event: ev.SnapshotTaken) -> str:
     taken, known = event.snapshot, turn.state.snapshot
-    if not turn.is_current(taken.generation):
-        return "a group that is gone"
-    if known is None or (known.generation, known.step) < (taken.generation, taken.step):
+    if not turn.is_current(taken.attempt_number):
+        return "an attempt that is gone"
+    if known is None or (known.attempt_number, known.step) < (taken.attempt_number, taken.step):
         turn.change(snapshot=taken)
     return f"step {taken.step} is in memory"
 
 
 def snapshot_lost(turn: Turn, event: ev.SnapshotLost) -> str:
     known = turn.state.snapshot
-    if known is None or (known.generation, known.step) != (event.generation, event.step):
+    if known is None or (known.attempt_number, known.step) != (event.attempt_number, event.step):
         return "another snapshot has taken its place"
     turn.change(snapshot=event.instead, recalled=None)
     turn.do(do.Warn(f"the state of step {event.step} in memory cannot be used: {event.why}"))
@@ -36,7 +36,7 @@ def snapshot_lost(turn: Turn, event: ev.SnapshotLost) -> str:
 
 
 def recall(turn: Turn) -> bool:
-    """Ask for the snapshot that the next group resumes from; False if it resumes from something else."""
+    """Ask for the snapshot that the next attempt resumes from; False if it resumes from something else."""
     memory, world_size = turn.state.memory, turn.state.world_size
     if memory is None or world_size is None:
         return False
@@ -48,32 +48,32 @@ def recalled(turn: Turn, event: ev.Recalled) -> bool:
     """Whether that is what is waited for."""
     memory = turn.state.memory
     waits = turn.state.phase in (Phase.RESTORING, Phase.WAITING)
-    if not waits or memory is None or (memory.generation, memory.step) != (event.generation, event.step):
+    if not waits or memory is None or (memory.attempt_number, memory.step) != (event.attempt_number, event.step):
         return False
     turn.change(recalled=memory, is_moved=event.is_moved)
     return True
 
 
-def next_group(state: RunState, generation: int, world_size: int) -> ev.GroupStarted:
-    """The group with the newest state that has been verified."""
+def next_attempt(state: RunState, attempt_number: int, world_size: int) -> ev.AttemptStarted:
+    """The attempt with the newest state that has been verified."""
     offer, memory = state.offer, state.memory
     resume, base = (offer.id, offer.report) if offer is not None else (None, 0)
     if memory is None:
         tier = Tier.NONE if resume is None else Tier.CHECKPOINT
-        return ev.GroupStarted(generation, world_size, resume, base, tier=tier)
-    tier, which = Tier.PEER if state.is_moved else Tier.MEMORY, (memory.generation, memory.step)
+        return ev.AttemptStarted(attempt_number, world_size, resume, base, tier=tier)
+    tier, which = Tier.PEER if state.is_moved else Tier.MEMORY, (memory.attempt_number, memory.step)
     streak = 0 if has_progressed(state) else state.durable.streak
-    where = (generation, world_size, None, memory.report)  # no checkpoint: none was verified
-    return ev.GroupStarted(*where, tier=tier, snapshot=which, streak=streak)
+    where = (attempt_number, world_size, None, memory.report)  # no checkpoint: none was verified
+    return ev.AttemptStarted(*where, tier=tier, snapshot=which, streak=streak)
 
 
 def has_progressed(state: RunState) -> bool:
-    """Whether memory has steps that the last group completed: the failure that ended it did not come at once."""
+    """Whether memory has steps that the last attempt completed: the failure that ended it did not come at once."""
     kept = state.recalled
-    return kept is not None and (kept.generation, kept.step) != state.began_at
+    return kept is not None and (kept.attempt_number, kept.step) != state.began_at
 
 
-def group_started(turn: Turn, event: ev.GroupStarted) -> None:
+def attempt_started(turn: Turn, event: ev.AttemptStarted) -> None:
     """What it did not start from no longer belongs to the run."""
     kept = turn.state.snapshot if event.snapshot is not None else None
     if event.snapshot is not None and event.streak == 0:
@@ -102,8 +102,8 @@ def piece_of(rank: int) -> str:
     return f"rank-{rank}"
 
 
-def told(event: ev.GroupStarted) -> str:
-    """Where a group takes its state from, for a person."""
+def told(event: ev.AttemptStarted) -> str:
+    """Where an attempt takes its state from, for a person."""
     if event.snapshot is not None:
         where = f"from {event.tier.value} (step {event.snapshot[1]:,}, report {event.base:,})"
     else:

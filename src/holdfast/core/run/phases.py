@@ -36,7 +36,7 @@ def move(turn: Turn, trigger: str) -> None:
 
 
 def is_over(state: RunState) -> bool:
-    """Whether no other group follows."""
+    """Whether no other attempt follows."""
     return state.verdict in (Verdict.STOP, Verdict.FAIL)
 
 
@@ -47,7 +47,7 @@ def stops_soon(state: RunState) -> bool:
 def end_attempt(turn: Turn, trigger: str, graceful: bool) -> None:
     move(turn, trigger)
     turn.change_attempt(handover=None, suspect=None, regroup=None)
-    turn.do(do.StopAttempt(turn.state.generation, graceful))
+    turn.do(do.StopAttempt(turn.state.attempt_number, graceful))
     stopped = (timers.stopped(rank) for rank, known in enumerate(turn.state.ranks) if known.stopped)
     watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE, timers.REGROUP)
     turn.do(*(do.CancelTimer(timer) for timer in (*watches, *stopped)))
@@ -55,5 +55,5 @@ def end_attempt(turn: Turn, trigger: str, graceful: bool) -> None:
 
 def end_run(turn: Turn, outcome: Outcome, reason: str) -> None:
     may_live = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-    group_gone = turn.state.phase not in may_live and not turn.state.doubted
-    turn.do(do.Decide(ev.RunEnded(outcome, reason, group_gone)))
+    attempt_gone = turn.state.phase not in may_live and not turn.state.doubted
+    turn.do(do.Decide(ev.RunEnded(outcome, reason, attempt_gone)))

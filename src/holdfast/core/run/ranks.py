@@ -1,4 +1,4 @@
-"""The ranks of a group, and sets of them, as frozen values that are cheap to change one by one.
+"""The ranks of an attempt, and sets of them, as frozen values that are cheap to change one by one.
 
 Ten thousand ranks change ten thousand times a second, and every change makes a new value. So none copies them all, and
 what is asked after every change is counted along, not looked for.
@@ -33,7 +33,7 @@ class Rank(Struct, frozen=True):
 
 
 class Ranks:
-    """Of one group, by number."""
+    """Of one attempt, by number."""
 
     __slots__ = ("_chunks", "_reports", "_size", "statuses")
 
@@ -123,7 +123,7 @@ def _moved(counts: Mapping[Any, int], before: Any, after: Any) -> dict[Any, int]
 
 
 class RankSet(Struct, frozen=True):
-    """Some ranks of a group: a bit for each."""
+    """Some ranks of an attempt: a bit for each."""
 
     bits: int = 0
 

@@ -48,7 +48,7 @@ def reconcile(
         id = event.record.id
         if id in known:
             continue
-        if (event.generation, index) in given_up:
+        if (event.attempt_number, index) in given_up:
             unwanted.append(id)
         elif id in durable.damaged:
             damaged.append(id)

@@ -31,7 +31,7 @@ def judged(state: RunState, event: ev.WorkerFailed) -> ev.WorkerFailed:
 
 def may_replace(state: RunState, event: ev.WorkerFailed) -> bool:
     attempt = state.attempt
-    if attempt is None or event.generation != state.generation or state.phase is not Phase.RUNNING:
+    if attempt is None or event.attempt_number != state.attempt_number or state.phase is not Phase.RUNNING:
         return False
     if state.spec.regroup_timeout_s <= 0 or not state.durable.is_undecided or attempt.handover is not None:
         return False
@@ -47,12 +47,12 @@ def may_replace(state: RunState, event: ev.WorkerFailed) -> bool:
 def _follows(state: RunState, event: ev.WorkerFailed) -> bool:
     regroup = state.attempt.regroup if state.attempt is not None else None
     counted = state.durable.is_undecided and state.failure is not None
-    is_present = event.generation == state.generation and state.attempt_lives
+    is_present = event.attempt_number == state.attempt_number and state.attempt_lives
     return is_present and counted and regroup is not None and bool(regroup.lost) and may_follow(event.evidence)
 
 
 def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
-    if not turn.is_current(event.generation) or not (event.live or event.follows):
+    if not turn.is_current(event.attempt_number) or not (event.live or event.follows):
         return failing.worker_failed(turn, event)
     if event.follows:
         turn.set_rank(event.rank, status=RankStatus.DEAD)
@@ -79,8 +79,8 @@ def _replace(turn: Turn, event: ev.WorkerFailed) -> str:
     asked = {other: standing for other, standing in regroup.asked.items() if other != rank}
     regroup = Regroup(regroup.number + 1, regroup.lost | {rank}, asked)
     turn.change_attempt(regroup=regroup, regroups=regroup.number)
-    turn.do(do.ReplaceRank(turn.state.generation, rank, regroup.number))
-    turn.do(do.TellPeersLost(turn.state.generation, regroup.number))
+    turn.do(do.ReplaceRank(turn.state.attempt_number, rank, regroup.number))
+    turn.do(do.TellPeersLost(turn.state.attempt_number, regroup.number))
     return f"{text}; it is replaced, and its peers wait for it"
 
 
@@ -92,7 +92,7 @@ def _begun(turn: Turn) -> Regroup:
 
 
 def worker_armed(turn: Turn, event: ev.WorkerArmed) -> str:
-    if not turn.is_current(event.generation):
+    if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
     turn.set_rank(event.rank, armed=True)
     return f"rank {event.rank} can do its step again"
@@ -101,7 +101,7 @@ def worker_armed(turn: Turn, event: ev.WorkerArmed) -> str:
 def asked(turn: Turn, event: ev.RegroupAsked) -> str:
     """A survivor may ask before its peer's end is heard of."""
     attempt = turn.state.attempt
-    if attempt is None or not turn.is_current(event.generation) or turn.state.phase is not Phase.RUNNING:
+    if attempt is None or not turn.is_current(event.attempt_number) or turn.state.phase is not Phase.RUNNING:
         return "an attempt that is gone"
     regroup = attempt.regroup or _begun(turn)
     standings = {**regroup.asked, event.rank: event.standing}
@@ -121,11 +121,11 @@ def _regroup(turn: Turn) -> None:
     steps = {standing.steps for standing in survivors.values()}
     joining = tuple(sorted(rank for rank, standing in standings.items() if standing.joins))
     if not steps or max(steps) - min(steps) > 1 or not set(joining) >= attempt.regroup.lost:
-        turn.do(do.Decide(ev.RegroupFailed(turn.state.generation, "no survivor has the state that is needed")))
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, "no survivor has the state that is needed")))
         return
     source = min(rank for rank, standing in survivors.items() if standing.steps == max(steps))
     progressed = max(steps) > attempt.regrouped_at
-    where = (turn.state.generation, attempt.regroup.number, max(steps), source, survivors[source].reports, joining)
+    where = (turn.state.attempt_number, attempt.regroup.number, max(steps), source, survivors[source].reports, joining)
     turn.do(do.Decide(ev.Regrouped(*where, progressed)))
 
 
@@ -142,7 +142,9 @@ def regrouped(turn: Turn, event: ev.Regrouped) -> str:
     for rank in event.replaced:
         _skip_reports(turn, rank, event.reports)
     turn.do(do.CancelTimer(timers.REGROUP))
-    turn.do(do.RegroupRanks(event.generation, event.number, event.source, steps, event.reports, made, event.replaced))
+    turn.do(
+        do.RegroupRanks(event.attempt_number, event.number, event.source, steps, event.reports, made, event.replaced)
+    )
     return f"all ranks continue behind step {event.steps}, with the state of rank {event.source}"
 
 
@@ -154,7 +156,7 @@ def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
         if index in turn.state.pending:
             pending = turn.state.pending[index]
             turn.drop_pending(pending)
-            turn.do(do.Discard(pending.generation, index), do.CancelTimer(timers.missing(index)))
+            turn.do(do.Discard(pending.attempt_number, index), do.CancelTimer(timers.missing(index)))
             turn.do(do.Warn(f"{pending.id} was not saved: rank {rank} was lost before it had reported its part"))
     turn.set_rank(rank, reports=max(made, reports))
 
@@ -163,7 +165,7 @@ def rank_returned(turn: Turn, rank: int) -> None:
     """It takes part in no collective any more."""
     attempt = turn.state.attempt
     if attempt is not None and attempt.regroup is not None and attempt.regroup.lost and turn.state.attempt_lives:
-        turn.do(do.Decide(ev.RegroupFailed(turn.state.generation, f"rank {rank} has returned")))
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, f"rank {rank} has returned")))
 
 
 def is_late(turn: Turn) -> None:
@@ -173,14 +175,18 @@ def is_late(turn: Turn) -> None:
     missing = [rank for rank in range(len(attempt.ranks)) if rank not in attempt.regroup.asked]
     if attempt.regroup.lost:
         names = ", ".join(map(str, missing))
-        turn.do(do.Decide(ev.RegroupFailed(turn.state.generation, f"rank {names} did not join its peers in time")))
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, f"rank {names} did not join its peers in time")))
     else:
         evidence = Evidence(stalled_s=turn.state.spec.regroup_timeout_s, message="its peers cannot reach it")
         failing.declare(turn, missing[0] if missing else 0, evidence)
 
 
 def failed(turn: Turn, event: ev.RegroupFailed) -> str:
-    if event.generation != turn.state.generation or not turn.state.attempt_lives or not turn.state.durable.is_undecided:
+    if (
+        event.attempt_number != turn.state.attempt_number
+        or not turn.state.attempt_lives
+        or not turn.state.durable.is_undecided
+    ):
         return "that attempt is gone"
     _give_up(turn)
     turn.do(do.Warn(f"the lost rank is not replaced alone, all ranks start again: {event.why}"))

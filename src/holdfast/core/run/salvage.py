@@ -22,9 +22,9 @@ class RankLog(Struct, frozen=True):
     lost: frozenset[int] = frozenset()  # the reports whose files are not what they were
 
 
-def valid_until(before: Mapping[int, float], event: ev.GroupStarted) -> dict[int, float]:
-    """By generation, its last report that the run has built on, when another attempt begins: of that one, all."""
-    return {**{of: min(last, event.base) for of, last in before.items()}, event.generation: math.inf}
+def valid_until(before: Mapping[int, float], event: ev.AttemptStarted) -> dict[int, float]:
+    """By attempt, its last report that the run has built on, when another attempt begins: of that one, all."""
+    return {**{of: min(last, event.base) for of, last in before.items()}, event.attempt_number: math.inf}
 
 
 def committable(
@@ -44,13 +44,13 @@ def committable(
         report = durable.base + index + 1
         if not all(log.reports > index or log.returned for log in reporters):
             break  # and so for all later ones
-        unusable = (durable.generation, index) in given_up or any(index in log.lost for log in logs)
+        unusable = (durable.attempt_number, index) in given_up or any(index in log.lost for log in logs)
         if report <= newest or unusable:
             continue
         ranks = tuple(rank for rank, log in enumerate(logs) if index in log.staged)
         id = _id_of(durable, names, logs[ranks[0]].staged[index], report)
         names.add(id)
-        found.append(do.Commit(durable.generation, index, id, report, len(logs), ranks, validate=False))
+        found.append(do.Commit(durable.attempt_number, index, id, report, len(logs), ranks, validate=False))
     return found
 
 
@@ -58,7 +58,7 @@ def _id_of(durable: Durable, names: Collection[str], name: str | None, report: i
     """Which names the driver that died had given, and to what, is not known. In remote storage no other checkpoint may
     get one of them."""
     if durable.spec.remote and name is not None:
-        return f"{name}-g{durable.generation}-r{report}"
+        return f"{name}-g{durable.attempt_number}-r{report}"
     return free_id(durable, names, name, report)
 
 

@@ -1,7 +1,8 @@
-"""How large groups are, and their planned ends: for more workers, before nodes are taken away, on request.
+"""How large attempts are, and their planned ends: for more workers, before nodes are taken away, on request.
 
-A group is handed over at a checkpoint. Its workers are told first; when all know, a report index is fixed that none of
-them has passed, and whoever brings files from there on waits. So all ranks end at the same place, and lose no step.
+An attempt is handed over at a checkpoint. Its workers are told first; when all know, a report index is fixed that none
+of them has passed, and a rank that brings files from there on waits. So all ranks end at the same place, and lose no
+step.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
 
 
 def consider_resize(turn: Turn) -> None:
-    """Ask for the end of a group that could be larger, but not sooner than the interval after its start. What a rank
-    did that has returned would be done again, so then the group is left to come to its end."""
+    """Ask for the end of an attempt that could be larger, but not sooner than the interval after its start. What a rank
+    did that has returned would be done again, so then the attempt is left to come to its end."""
     state, attempt = turn.state, turn.state.attempt
     if attempt is None or state.phase is not Phase.RUNNING or attempt.handover is not None:
         return
@@ -56,7 +57,7 @@ def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
     """A point that was fixed before counts no more: who waits there continues to the next one."""
     number = 1 if turn.state.handover is None else turn.state.handover.number + 1
     turn.change_attempt(handover=structs.replace(handover, number=number))
-    asked = do.AskHandover(turn.state.generation, handover.reason, handover.nodes, deadline_s, number)
+    asked = do.AskHandover(turn.state.attempt_number, handover.reason, handover.nodes, deadline_s, number)
     turn.do(asked, do.CancelTimer(timers.RESIZE))
     if deadline_s is not None:
         turn.do(do.SetTimer(timers.HANDOVER, max(0.0, deadline_s - _BEFORE_DEADLINE_S)))
@@ -64,7 +65,7 @@ def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
 
 def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     handover = turn.state.handover
-    if handover is None or (event.generation, event.number) != (turn.state.generation, handover.number):
+    if handover is None or (event.attempt_number, event.number) != (turn.state.attempt_number, handover.number):
         return "nobody waits for that any more"
     turn.change_attempt(handover=structs.replace(handover, index=event.index))
     return f"the attempt ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
@@ -76,16 +77,16 @@ def hand_over(turn: Turn) -> None:
     if state.handover is None or state.handover.index is None or not state.attempt_lives:
         return
     if any(p.index >= state.handover.index and state.is_whole(p) for p in state.pending.values()):
-        turn.do(do.Decide(ev.HandedOver(state.generation, state.handover.reason)))
+        turn.do(do.Decide(ev.HandedOver(state.attempt_number, state.handover.reason)))
 
 
 def handed_over(turn: Turn, event: ev.HandedOver) -> str:
-    if event.generation != turn.state.generation or not turn.state.attempt_lives:
+    if event.attempt_number != turn.state.attempt_number or not turn.state.attempt_lives:
         return "that attempt is gone"
     verdict = Verdict.STOP if event.reason is HandoverReason.STOP or stops_soon(turn.state) else Verdict.RETRY
     turn.record(verdict=verdict)
     end_attempt(turn, "handed over", graceful=False)
-    return f"attempt {event.generation} hands over: {event.reason.value}"
+    return f"attempt {event.attempt_number} hands over: {event.reason.value}"
 
 
 def handover_is_late(turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""From a driver's start, or a group's end, to the next group: what it resumes from, when, and whether there is room."""
+"""From a driver's start, or an attempt's end, to the next attempt: what it resumes from, when, and who has room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def driver_started(turn: Turn, event: ev.DriverStarted) -> str:
     was = turn.state.durable
     if was.outcome in (Outcome.FINISHED, Outcome.FAILED):  # it came to its verdict; a person has started it again
         turn.record(spent={}, streak=0, same_error=("", -1, 0))
-    turn.record(spec=event.spec, epoch=event.epoch, group_size=0, resume=None, cut_off=False, outcome=None, charge=None)
+    turn.record(
+        spec=event.spec, epoch=event.epoch, attempt_size=0, resume=None, cut_off=False, outcome=None, charge=None
+    )
     turn.state = RunState(turn.state.durable, capacity=turn.state.capacity)
     _doubt(turn, event)
     for node in sorted(was.resting):
@@ -40,8 +42,8 @@ def _doubt(turn: Turn, event: ev.DriverStarted) -> None:
 
 
 def in_doubt_s(durable: Durable, event: ev.DriverStarted) -> dict[str, float]:
-    """A node of the last group may be cut off from us, and so not know that its driver has died. Its workers end by
-    themselves when its lease is over, and until then no other group may start."""
+    """A node of the last attempt may be cut off from us, and so not know that its driver has died. Its workers end by
+    themselves when its lease is over, and until then no other attempt may start."""
     left = {node: lease - event.waited_s for node, lease in durable.leases.items() if node not in event.clear}
     return {node: seconds for node, seconds in left.items() if seconds > 0}
 
@@ -72,7 +74,7 @@ def restore(turn: Turn) -> None:
 
 
 def reconsider(turn: Turn, was: RunState) -> None:
-    """What the next group was to start from may be lost before that starts, or come to be in storage."""
+    """What the next attempt was to start from may be lost before that starts, or come to be in storage."""
     waits = turn.state.phase is was.phase and was.phase in (Phase.RESTORING, Phase.WAITING)
     if not waits or is_over(turn.state):
         return
@@ -155,7 +157,7 @@ def start(turn: Turn) -> None:
     if state.world_size is None:
         _wait_for_capacity(turn)
         return
-    turn.do(do.Decide(memory.next_group(state, state.generation + 1, state.world_size)))
+    turn.do(do.Decide(memory.next_attempt(state, state.attempt_number + 1, state.world_size)))
 
 
 def _wait_for_nodes(turn: Turn) -> None:

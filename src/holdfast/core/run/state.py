@@ -84,11 +84,11 @@ class CheckpointRecord(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """A checkpoint on its way: the shards of one report index of a group, by the ranks that brought them."""
+    """A checkpoint on its way: the shards of one report index of an attempt, by the ranks that brought them."""
 
     id: str
     report: int
-    generation: int
+    attempt_number: int
     index: int
     world_size: int
     staged: RankSet = RankSet()
@@ -115,7 +115,7 @@ class Snapshot(Struct, frozen=True):
     """A state in the memory of nodes: every rank of an attempt had completed this step, and of each piece a copy is
     there, as far as is known."""
 
-    generation: int
+    attempt_number: int
     step: int
     report: int  # the run's report number that it was taken behind
     world_size: int
@@ -132,9 +132,9 @@ class Tier(str, Enum):
 
 
 class Failure(Struct, frozen=True):
-    """The first failure of a group; what its peers suffered after it is not counted."""
+    """The first failure of an attempt; what its peers suffered after it is not counted."""
 
-    generation: int
+    attempt_number: int
     rank: int
     kind: FailureKind
     text: str
@@ -142,7 +142,7 @@ class Failure(Struct, frozen=True):
 
 
 class Charge(Struct, frozen=True):
-    """How a group's failure was counted, as long as the loss of a node may turn out to be its cause."""
+    """How an attempt's failure was counted, as long as the loss of a node may turn out to be its cause."""
 
     node: str  # that the rank was on
     same_error: tuple[str, int, int]  # before it was counted
@@ -150,14 +150,14 @@ class Charge(Struct, frozen=True):
 
 
 class Handover(Struct, frozen=True):
-    """A planned end of the group: at the first checkpoint from report ``index`` on."""
+    """A planned end of the attempt: at the first checkpoint from report ``index`` on."""
 
     reason: HandoverReason
     nodes: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()  # on those nodes
     index: int | None = None  # not known before all ranks know
     due: float | None = None  # when the first of the nodes goes
-    number: int = 1  # of the group's notices, each of which takes the place of the one before
+    number: int = 1  # of the attempt's notices, each of which takes the place of the one before
 
 
 class RankStanding(Struct, frozen=True):
@@ -177,7 +177,7 @@ class Regroup(Struct, frozen=True):
 
 
 class Verdict(str, Enum):
-    """What follows when the group is gone; where there is none, all its ranks have returned."""
+    """What follows when the attempt is gone; where there is none, all its ranks have returned."""
 
     RETRY = "retry"
     FAIL = "fail"
@@ -193,8 +193,8 @@ class Durable(Struct, frozen=True):
 
     spec: RunSpec = RunSpec()
     epoch: int = 0
-    generation: int = 0
-    group_size: int = 0  # of the last group; 0 before the driver has started one
+    attempt_number: int = 0
+    attempt_size: int = 0  # of the last attempt; 0 before the driver has started one
     base: int = 0
     resume: str | None = None
     leases: dict[str, float] = {}  # by node: how long workers there may outlive their driver
@@ -217,12 +217,12 @@ class Durable(Struct, frozen=True):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether a group was started, and nothing has decided yet what follows it."""
-        return self.group_size > 0 and self.verdict is None and self.outcome is None
+        """Whether an attempt was started, and nothing has decided yet what follows it."""
+        return self.attempt_size > 0 and self.verdict is None and self.outcome is None
 
 
 class Attempt(Struct, frozen=True):
-    """What is known of the present group. It is dropped as soon as another one may follow."""
+    """What is known of the present attempt. It is dropped as soon as another one may follow."""
 
     ranks: Ranks
     started: float
@@ -238,30 +238,30 @@ class Attempt(Struct, frozen=True):
 
 
 class RunState(Struct, frozen=True):
-    """``durable`` outlives the driver, ``attempt`` ends with its group, and the rest ends with the driver."""
+    """``durable`` outlives the driver, ``attempt`` ends with its workers, and the rest ends with the driver."""
 
     durable: Durable = Durable()
     attempt: Attempt | None = None
     phase: Phase = Phase.IDLE
     snapshot: Snapshot | None = None  # the newest, of this attempt or of one before it that was resumed from
-    recalled: Snapshot | None = None  # it is intact, and where the next group needs it
+    recalled: Snapshot | None = None  # it is intact, and where the next attempt needs it
     is_moved: bool = False  # some of that had to come from other nodes
-    began_at: tuple[int, int] | None = None  # the snapshot that the last group resumed from
-    verified: str | None = None  # what the next group may start from, as far as it has been looked at
+    began_at: tuple[int, int] | None = None  # the snapshot that the last attempt resumed from
+    verified: str | None = None  # what the next attempt may start from, as far as it has been looked at
     capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
-    lacking: bool = False  # the next group waits for capacity
+    lacking: bool = False  # the next attempt waits for capacity
     doubted: frozenset[str] = frozenset()  # nodes on which workers of an earlier driver may still live
     longest_gap: float = 0.0  # between two reports of a rank
-    carried: tuple[Pending, ...] = ()  # whole ones of earlier groups that are still being uploaded, the oldest first
+    carried: tuple[Pending, ...] = ()  # whole ones of earlier attempts that are still being uploaded, the oldest first
     sync_set: bool = False  # whether the end of the sync period is waited for
     stalled: bool = False  # workers wait in report() until storage has caught up
 
     @classmethod
     def replayed(cls, durable: Durable) -> RunState:
-        """What a journal tells of a run: of a group, that it was started, and whether something has ended it."""
-        if durable.outcome is not None or not durable.group_size:
+        """What a journal tells of a run: of an attempt, that it was started, and whether something has ended it."""
+        if durable.outcome is not None or not durable.attempt_size:
             return cls(durable, phase=Phase.IDLE if durable.outcome is None else Phase.ENDED)
-        attempt = Attempt(Ranks.alike(Rank(), durable.group_size), started=0.0)
+        attempt = Attempt(Ranks.alike(Rank(), durable.attempt_size), started=0.0)
         return cls(durable, attempt, Phase.STARTING if durable.verdict is None else Phase.STOPPING)
 
     @property
@@ -269,8 +269,8 @@ class RunState(Struct, frozen=True):
         return self.durable.spec
 
     @property
-    def generation(self) -> int:
-        return self.durable.generation
+    def attempt_number(self) -> int:
+        return self.durable.attempt_number
 
     @property
     def base(self) -> int:
@@ -306,7 +306,7 @@ class RunState(Struct, frozen=True):
 
     @property
     def offer(self) -> CheckpointRecord | None:
-        """What the next group resumes from: the newest that is committed, or whole and still on its nodes."""
+        """What the next attempt resumes from: the newest that is committed, or whole and still on its nodes."""
         newest = self.newest
         staged = next((p for p in reversed(self.carried) if p.is_sealed), None)
         if staged is None or (newest is not None and newest.report >= staged.report):
@@ -315,8 +315,8 @@ class RunState(Struct, frozen=True):
 
     @property
     def memory(self) -> Snapshot | None:
-        """The snapshot that the next group resumes from; None if the durable checkpoint is newer, or if the snapshot
-        does not fit the next group."""
+        """The snapshot that the next attempt resumes from; None if the durable checkpoint is newer, or if the snapshot
+        does not fit the next attempt."""
         kept, size = self.snapshot, self.world_size
         if kept is None or size is None or (self.offer is not None and self.offer.report > kept.report):
             return None
@@ -335,7 +335,7 @@ class RunState(Struct, frozen=True):
 
     @property
     def world_size(self) -> int | None:
-        """Of the next group; None if there is no room for it."""
+        """Of the next attempt; None if there is no room for it."""
         least = self.spec.min_workers or self.spec.num_workers
         room = self.spec.num_workers if self.capacity is None else min(self.spec.num_workers, self.capacity)
         return room if room >= least else None
@@ -346,14 +346,14 @@ class RunState(Struct, frozen=True):
 
     @property
     def minds_lost_nodes(self) -> bool:
-        """Whether the loss of a node of the group ends it, or may be what has ended it. A group is not gone before
+        """Whether the loss of a node of the attempt ends it, or may be what has ended it. An attempt is not gone before
         each of its nodes has said so or is lost, so nothing has to wait for that."""
         return self.attempt_lives or (self.phase is Phase.STOPPING and self.durable.charge is not None)
 
     def is_whole(self, pending: Pending) -> bool:
         """Whether nothing of it is missing any more, and all of it is hashed."""
-        of_the_group = pending.generation == self.generation
-        return pending.is_sealed and (not of_the_group or self.complete(pending.index))
+        of_the_attempt = pending.attempt_number == self.attempt_number
+        return pending.is_sealed and (not of_the_attempt or self.complete(pending.index))
 
     def complete(self, index: int) -> bool:
         """Whether every rank that reports has made its report ``index``, or has returned."""

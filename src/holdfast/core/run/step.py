@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core.run import checkpointing, ending, failing, group, hanging, memory, regrouping, scaling, starting
+from holdfast.core.run import (
+    attempt_life,
+    checkpointing,
+    ending,
+    failing,
+    hanging,
+    memory,
+    regrouping,
+    scaling,
+    starting,
+)
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Durable, Phase, RunState
@@ -70,7 +80,7 @@ def _rest_is_over(turn: Turn, node: str) -> None:
 
 def _report_is_missing(turn: Turn, index: int) -> None:
     if index in turn.state.pending and turn.state.attempt_lives:
-        group.warn_of_missing(turn, index)
+        attempt_life.warn_of_missing(turn, index)
 
 
 _TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
@@ -89,9 +99,9 @@ _TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
 }
 _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.DriverStarted: starting.driver_started,
-    ev.GroupStarted: group.started,
-    ev.WorkerReady: group.worker_ready,
-    ev.Progressed: group.progressed,
+    ev.AttemptStarted: attempt_life.started,
+    ev.WorkerReady: attempt_life.worker_ready,
+    ev.Progressed: attempt_life.progressed,
     ev.ShardStaged: checkpointing.shard_staged,
     ev.ShardSealed: checkpointing.shard_sealed,
     ev.ShardUploaded: checkpointing.shard_uploaded,
@@ -102,7 +112,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.SnapshotTaken: memory.snapshot_taken,
     ev.SnapshotLost: memory.snapshot_lost,
     ev.Recalled: starting.recalled,
-    ev.WorkerReturned: group.worker_returned,
+    ev.WorkerReturned: attempt_life.worker_returned,
     ev.WorkerFailed: regrouping.worker_failed,
     ev.WorkerArmed: regrouping.worker_armed,
     ev.RegroupAsked: regrouping.asked,
@@ -117,7 +127,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.HandoverSet: scaling.handover_set,
     ev.HandedOver: scaling.handed_over,
     ev.WorkerStopped: hanging.worker_stopped,
-    ev.AttemptGone: group.gone,
+    ev.AttemptGone: attempt_life.gone,
     ev.Committed: checkpointing.committed,
     ev.CommitFailed: failing.storage_failed,
     ev.Verified: starting.verified,

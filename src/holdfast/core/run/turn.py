@@ -27,7 +27,7 @@ class Turn:
         self.state = structs.replace(self.state, durable=structs.replace(self.state.durable, **fields))
 
     def change_attempt(self, **fields: Any) -> None:
-        """What ends with the group; between groups there is nothing to change."""
+        """What ends with the attempt; between attempts there is nothing to change."""
         if self.state.attempt is not None:
             self.state = structs.replace(self.state, attempt=structs.replace(self.state.attempt, **fields))
 
@@ -38,13 +38,13 @@ class Turn:
         """Where a durable event leads from any phase: a replay has not seen the volatile events in between."""
         self.change(phase=phase)
 
-    def is_current(self, generation: int) -> bool:
-        """Whether the group may still be heard: it is the newest one, and not yet known to be gone."""
+    def is_current(self, attempt_number: int) -> bool:
+        """Whether the attempt may still be heard: it is the newest one, and not yet known to be gone."""
         alive = self.state.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-        return generation == self.state.generation and alive
+        return attempt_number == self.state.attempt_number and alive
 
-    def is_of_the_attempt(self, generation: int) -> bool:
-        return self.state.attempt is not None and generation == self.state.generation
+    def is_of_the_attempt(self, attempt_number: int) -> bool:
+        return self.state.attempt is not None and attempt_number == self.state.attempt_number
 
     def set_rank(self, rank: int, **fields: Any) -> None:
         self.change_attempt(ranks=self.state.ranks.changed(rank, **fields))
@@ -68,12 +68,12 @@ class Turn:
 
     def drop_pending(self, pending: Pending) -> None:
         """It is committed, or given up. Who waited for it continues, and has not hung meanwhile."""
-        for rank in pending.awaited_by if self.is_of_the_attempt(pending.generation) else ():
+        for rank in pending.awaited_by if self.is_of_the_attempt(pending.attempt_number) else ():
             self.set_rank(rank, seen=self.now)
         self.change(carried=tuple(p for p in self.state.carried if p.id != pending.id))
         self.change_attempt(pending={index: p for index, p in self.state.pending.items() if p.id != pending.id})
 
-    def find_pending(self, generation: int, index: int) -> Pending | None:
-        if generation == self.state.generation and index in self.state.pending:
+    def find_pending(self, attempt_number: int, index: int) -> Pending | None:
+        if attempt_number == self.state.attempt_number and index in self.state.pending:
             return self.state.pending[index]
-        return next((p for p in self.state.carried if (p.generation, p.index) == (generation, index)), None)
+        return next((p for p in self.state.carried if (p.attempt_number, p.index) == (attempt_number, index)), None)

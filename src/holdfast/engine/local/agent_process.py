@@ -144,12 +144,12 @@ class AgentProcess:
                 self._take_note(said, number)
             case wire.NodeReady(pid=pid):
                 self._tree.add(pid)  # the command that runs it may have forked
-            case wire.WorkerStarted(generation, rank):
+            case wire.WorkerStarted(attempt_number, rank):
                 self._tree.add_children(self.pid)
                 self._tree.add(message.pid)
-                self._workers[run, generation, rank] = message
-            case wire.WorkerHasReturned(generation, rank):
-                self._workers.pop((run, generation, rank), None)  # what it leaves is its user's
+                self._workers[run, attempt_number, rank] = message
+            case wire.WorkerHasReturned(attempt_number, rank):
+                self._workers.pop((run, attempt_number, rank), None)  # what it leaves is its user's
             case wire.RunClosed(number):
                 for key in [key for key in self._workers if key[0] == number]:
                     del self._workers[key]

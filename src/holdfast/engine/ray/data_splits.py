@@ -33,16 +33,16 @@ class Splits:
     ) -> None:
         self._datasets, self._whole = datasets, whole
         self._options, self._by_locality = execution_options, by_locality
-        self._generation = 0
+        self._attempt_number = 0
         self._made: dict[str, list[bytes]] = {}  # by rank
         self._coordinators: list[Any] = []
 
-    def shard(self, name: str, generation: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
+    def shard(self, name: str, attempt_number: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
         """The pickled iterator of a rank of a group; ``nodes`` are our names of those that its ranks are on. The first
         rank that has lost its iterator has the dataset split again, for all of them."""
-        if generation != self._generation:
+        if attempt_number != self._attempt_number:
             self.close()
-            self._generation = generation
+            self._attempt_number = attempt_number
         if name not in self._made or self._made[name][rank] == lost:
             split = self._split(name, nodes)
             self._coordinators += [split[0]._coord_actor] if hasattr(split[0], "_coord_actor") else []

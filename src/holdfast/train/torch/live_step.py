@@ -294,7 +294,7 @@ class _Entry:
 
 
 def _numbers_path(session: Session) -> Path:
-    return RunLayout(Path(session.run_dir)).report_log(session.generation, session.rank).with_suffix(".numbers")
+    return RunLayout(Path(session.run_dir)).report_log(session.attempt_number, session.rank).with_suffix(".numbers")
 
 
 def _store_at(endpoint: tuple[str, int]) -> Any:

@@ -94,7 +94,7 @@ class _Piece:
         self._buffers = buffers
         self._views: dict[Path, tuple[mmap.mmap, list[Any], list[torch.Tensor]]] = {}
 
-    def write(self, tree: Any, generation: int, step: int) -> str:
+    def write(self, tree: Any, attempt_number: int, step: int) -> str:
         description = io.BytesIO()
         describer = _Describer(description)
         describer.dump(tree)
@@ -102,7 +102,7 @@ class _Piece:
         meta = description.getvalue()
         content = file.begin(describer.size, len(meta))
         self._copy(file, content, describer)
-        file.commit(generation, step, describer.size, meta)
+        file.commit(attempt_number, step, describer.size, meta)
         return str(file.path)
 
     def _copy(self, file: SnapshotFile, content: mmap.mmap, describer: _Describer) -> None:
@@ -137,7 +137,9 @@ class SnapshotWriter:
             return
         trees = split(captured, parts, session.rank, session.local_rank)
         try:
-            files = {piece: self._piece(piece).write(tree, session.generation, step) for piece, tree in trees.items()}
+            files = {
+                piece: self._piece(piece).write(tree, session.attempt_number, step) for piece, tree in trees.items()
+            }
         except OSError as error:
             self._stop(str(error))
             return

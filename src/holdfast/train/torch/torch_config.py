@@ -1,7 +1,7 @@
 """The process group around a train function: formed before it, ended after it, never waited for after a failure.
 
 Rank 0 listens on a port that the system picks and tells the others through the session, so no port can be taken by
-somebody else in between, and a new generation of workers cannot meet an old one.
+somebody else in between, and a new attempt cannot meet an old one.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _form_group(session: Session, config: TorchConfig, stack: ExitStack) -> Any:
     before = open_sockets()
     dist.init_process_group(
         backend,
-        store=dist.PrefixStore(f"gen{session.generation}", store),
+        store=dist.PrefixStore(f"gen{session.attempt_number}", store),
         rank=session.rank,
         world_size=session.world_size,
         timeout=timeout,

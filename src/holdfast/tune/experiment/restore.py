@@ -117,12 +117,12 @@ def unheard(trial: Trial, home: Location, records: list[Record], patience_s: flo
     last = max(stored, default=0)
     if past.ended is not None and past.ended.outcome is Outcome.FINISHED:
         last = 1 << 62
-    if last <= trial.heard or not past.groups:
+    if last <= trial.heard or not past.attempts:
         return []
     rows: dict[int, dict[str, Any]] = {}
-    for group in past.groups:
-        rows = {number: row for number, row in rows.items() if number <= group.base}
-        rows.update({group.base + row["index"] + 1: row for row in run.reports(group.generation)})
+    for attempt in past.attempts:
+        rows = {number: row for number, row in rows.items() if number <= attempt.base}
+        rows.update({attempt.base + row["index"] + 1: row for row in run.reports(attempt.attempt_number)})
     found = []
     for number in sorted(number for number in rows if trial.heard < number <= last):
         id = stored.get(number)

@@ -56,12 +56,12 @@ class _Display(OffDisplay):
     """What a person should know of a trial goes to the experiment's display."""
 
     def __init__(
-        self, name: str, listeners: Listeners, group: Callable[[int], None], retry: Callable[[], None] | None
+        self, name: str, listeners: Listeners, attempt: Callable[[int], None], retry: Callable[[], None] | None
     ) -> None:
-        self._name, self._listeners, self._group, self._retry = name, listeners, group, retry
+        self._name, self._listeners, self._attempt, self._retry = name, listeners, attempt, retry
 
-    def group(self, generation: int, world_size: int) -> None:
-        self._group(generation)
+    def attempt(self, attempt_number: int, world_size: int) -> None:
+        self._attempt(attempt_number)
 
     def failure(self, text: str, action: str) -> None:
         if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
@@ -97,8 +97,8 @@ class TrialRun:
         self.error: Exception | None = None  # of the driver itself
         self.is_gone = False
         self.said: list[Said] = []
-        self._generation = 0
-        self._told: tuple[int, int] | None = None  # in which generation, how far it may go
+        self._attempt_number = 0
+        self._told: tuple[int, int] | None = None  # in which attempt, how far it may go
         self._remote, self._lockstep = plan.location.takes_uploads, plan.lockstep
         inbox = _Inbox()
         inbox.shared, inbox.run = shared.inbox, self
@@ -161,18 +161,18 @@ class TrialRun:
 
     def go_on(self, until: int) -> None:
         """In lockstep: its workers may continue behind all reports up to this one."""
-        if not self._lockstep or (self._generation, until) == self._told:
+        if not self._lockstep or (self._attempt_number, until) == self._told:
             return
         self._driver.let_go_on(until)
-        if self._driver.state.generation == self._generation:  # else its workers are yet to be started
-            self._told = self._generation, until
+        if self._driver.state.attempt_number == self._attempt_number:  # else its workers are yet to be started
+            self._told = self._attempt_number, until
 
-    def _has_begun(self, generation: int) -> None:
-        """A group of workers, which has been told nothing yet."""
-        self._generation = generation
+    def _has_begun(self, attempt_number: int) -> None:
+        """An attempt, which has been told nothing yet."""
+        self._attempt_number = attempt_number
 
     def _reported(self, iteration: int, metrics: list[dict[str, Any]], checkpoint: str | None) -> None:
-        is_late = self._generation == 0  # an earlier driver's attempt made it
+        is_late = self._attempt_number == 0  # an earlier driver's attempt made it
         if is_late and iteration <= self._heard:
             return
         self.said.append(Said(iteration, metrics[0], checkpoint))

@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.trial import PENDING, Trial
 from holdfast.core.run import events as run_events
@@ -116,7 +114,7 @@ class TrialStarter:
             self._shared.listeners.warn(f"{trial} resumes from its own checkpoint: {error}")
             return
         event = run_events.Adopted(record)
-        self.history(trial).write([(type(event).__name__, msgspec.to_builtins(event))], lambda: None)
+        self.history(trial).write([run_events.journalled(event)], lambda: None)
         self._happen(ev.Exploited(trial.trial_id, request.donor_id, record.report, dict(request.config)))
 
     def history(self, trial: Trial) -> TrialHistory:

@@ -32,7 +32,7 @@ def test_it_is_written_when_the_wait_begins_and_not_again() -> None:
     assert not every(do.Warn, machine.feed(ev.Capacity(0), ev.Capacity(1)))
     assert lacks(machine) == [ev.CapacityLacking(2, 1)]
     start = only(do.StartAttempt, machine.feed(ev.Capacity(2)))
-    assert (start.generation, start.world_size) == (2, 2)
+    assert (start.attempt_number, start.world_size) == (2, 2)
     assert not machine.state.lacking
 
 

@@ -22,8 +22,8 @@ from holdfast.core.run.state import (
 A, B = CheckpointRecord("a", 1), CheckpointRecord("b", 2)
 
 
-def stored(record: CheckpointRecord, generation: int = 1, index: int = 0) -> Stored:
-    return Stored(ev.Committed(record, generation), index)
+def stored(record: CheckpointRecord, attempt_number: int = 1, index: int = 0) -> Stored:
+    return Stored(ev.Committed(record, attempt_number), index)
 
 
 def test_what_the_journal_does_not_know_is_taken_over() -> None:
@@ -59,7 +59,7 @@ def test_only_what_the_run_has_built_on_is_adopted() -> None:
 
 
 def attempt(*ranks: Rank, phase: Phase = Phase.RUNNING, capacity: int | None = None) -> RunState:
-    return RunState(Durable(generation=1), Attempt(Ranks(ranks), 0.0), phase, capacity=capacity)
+    return RunState(Durable(attempt_number=1), Attempt(Ranks(ranks), 0.0), phase, capacity=capacity)
 
 
 def test_an_attempt_ends_at_the_first_report_that_no_rank_can_have_made() -> None:

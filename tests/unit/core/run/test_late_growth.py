@@ -1,4 +1,4 @@
-"""A group of which a rank has returned is not made larger: all that the rank did would be done again."""
+"""An attempt of which a rank has returned is not made larger: all that the rank did would be done again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from holdfast.core.run.state import Attempt, Durable, Phase, Rank, Ranks, RankSt
 def test_a_node_joins(first: RankStatus, grows: bool) -> None:
     spec = RunSpec(num_workers=3, min_workers=1, resize_interval_s=0.0)
     ranks = (Rank(first), Rank(RankStatus.RUNNING))
-    state = RunState(Durable(spec, generation=1, group_size=2), Attempt(Ranks(ranks), 0.0), Phase.RUNNING, capacity=2)
+    state = RunState(
+        Durable(spec, attempt_number=1, attempt_size=2), Attempt(Ranks(ranks), 0.0), Phase.RUNNING, capacity=2
+    )
     _, commands, _ = core.step(state, ev.Capacity(3), 100.0)
     assert any(isinstance(command, do.AskHandover) for command in commands) == grows

@@ -1,4 +1,4 @@
-"""The ranks of a group, changed at random, against a plain list that is looked through."""
+"""The ranks of an attempt, changed at random, against a plain list that is looked through."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_sets_of_ranks() -> None:
 
 def test_what_several_workers_did_is_one_step() -> None:
     began = RunState()
-    for event in (ev.DriverStarted(1, RunSpec(num_workers=3)), ev.GroupStarted(1, 3, None, 0)):
+    for event in (ev.DriverStarted(1, RunSpec(num_workers=3)), ev.AttemptStarted(1, 3, None, 0)):
         began = core.step(began, event, 0.0)[0]
     did = [*(ev.WorkerReady(1, r) for r in range(3)), *(ev.ShardStaged(1, r, 0) for r in range(3))]
     did += [ev.ShardSealed(1, r, 0) for r in range(3)]

@@ -27,7 +27,7 @@ def _forgets_to_wait(turn: Turn) -> None:
 
 
 def _does_not_count(turn: Turn, *_: Any) -> None:
-    turn.record(failure=failing.Failure(turn.state.generation, 0, failing.FailureKind.CRASH, ""))
+    turn.record(failure=failing.Failure(turn.state.attempt_number, 0, failing.FailureKind.CRASH, ""))
 
 
 def _takes_anybody(turn: Turn) -> None:
@@ -35,7 +35,7 @@ def _takes_anybody(turn: Turn) -> None:
     assert attempt is not None
     assert attempt.regroup is not None
     first = min(rank for rank, standing in attempt.regroup.asked.items() if not standing.joins)
-    where = (turn.state.generation, attempt.regroup.number, 0, first, 0, tuple(sorted(attempt.regroup.lost)))
+    where = (turn.state.attempt_number, attempt.regroup.number, 0, first, 0, tuple(sorted(attempt.regroup.lost)))
     turn.do(regrouping.do.Decide(ev.Regrouped(*where)))
 
 

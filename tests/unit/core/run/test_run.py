@@ -10,13 +10,13 @@ from holdfast.core.run.state import CheckpointRecord, Outcome, Phase, Validation
 from support.core.machine import CRASH, Machine, every, only
 
 
-def test_a_new_run_starts_its_group_from_the_beginning() -> None:
+def test_a_new_run_starts_its_attempt_from_the_beginning() -> None:
     machine = Machine(num_workers=3)
     assert only(do.StartAttempt, machine.start()) == do.StartAttempt(1, 3, resume=None, base=0)
     assert machine.state.phase is Phase.STARTING
 
 
-def test_the_group_trains_when_every_rank_is_ready() -> None:
+def test_the_attempt_trains_when_every_rank_is_ready() -> None:
     machine = Machine()
     machine.start()
     machine.feed(ev.WorkerReady(1, 0))
@@ -80,11 +80,11 @@ def test_damage_found_before_the_driver_begins_starts_nothing() -> None:
 
 def test_a_manifest_that_the_journal_does_not_know_is_taken_in_and_resumed_from() -> None:
     machine = Machine().training().restart()
-    machine.feed(ev.Committed(CheckpointRecord("checkpoint_000004", 4), generation=1, index=-1))
+    machine.feed(ev.Committed(CheckpointRecord("checkpoint_000004", 4), attempt_number=1, index=-1))
     assert only(do.Verify, machine.start(epoch=2)).id == "checkpoint_000004"
 
 
-def test_a_group_that_does_not_start_in_time_has_failed_to_start() -> None:
+def test_an_attempt_that_does_not_start_in_time_has_failed_to_start() -> None:
     machine = Machine(start_timeout_s=9.0)
     assert do.SetTimer(timers.START, 9.0) in machine.start()
     machine.feed(ev.WorkerReady(1, 0))
@@ -169,7 +169,7 @@ def test_a_rank_that_never_reports_does_not_hang_while_rank_0_reports() -> None:
     assert (machine.state.failure.rank, machine.state.failure.kind) == (1, FailureKind.HANG)
 
 
-def test_what_an_older_group_says_is_not_acted_on() -> None:
+def test_what_an_older_attempt_says_is_not_acted_on() -> None:
     machine = Machine().training()
     machine.fail()
     machine.gone()
@@ -209,7 +209,7 @@ def test_the_run_waits_for_its_validations_before_it_finishes() -> None:
     assert only(do.Finish, asked).outcome is Outcome.FINISHED
 
 
-def test_a_stop_ends_the_group_gently_and_makes_durable_what_is_complete() -> None:
+def test_a_stop_ends_the_attempt_gently_and_makes_durable_what_is_complete() -> None:
     machine = Machine().training()
     machine.stage(0, 0, 1)
     assert only(do.StopAttempt, machine.feed(ev.StopAsked())).graceful

@@ -15,8 +15,8 @@ SPEC = RunSpec(num_workers=2, lease_s=12.0)
 
 
 def after(*events: ev.Event, spec: RunSpec = SPEC) -> Machine:
-    """Before it begins. A group was on two nodes across a network when its driver died."""
-    began = (ev.DriverStarted(1, spec), ev.GroupStarted(1, 2, None, 0, leased=(A, B)))
+    """Before it begins. An attempt was on two nodes across a network when its driver died."""
+    began = (ev.DriverStarted(1, spec), ev.AttemptStarted(1, 2, None, 0, leased=(A, B)))
     return Machine([*began, *events])
 
 
@@ -28,7 +28,7 @@ def begin(
 
 def test_when_all_nodes_are_back_nothing_is_waited_for() -> None:
     asked = begin(after(), B, A)
-    assert only(do.StartAttempt, asked).generation == 2
+    assert only(do.StartAttempt, asked).attempt_number == 2
     assert not every(do.Warn, asked)
     assert [each.timer for each in every(do.SetTimer, asked)] == [timers.START]
 
@@ -84,20 +84,20 @@ def test_a_stop_is_not_waited_for() -> None:
     assert not every(do.StartAttempt, machine.feed(ev.TimerFired(timers.DOUBT)))
 
 
-def test_a_group_that_was_known_to_be_gone_is_not_waited_for() -> None:
+def test_an_attempt_that_was_known_to_be_gone_is_not_waited_for() -> None:
     lacked = after(ev.CapacityLacking(2, 1))
     assert every(do.StartAttempt, begin(lacked))
-    ended = after(ev.RunEnded(Outcome.STOPPED, "it was asked to stop", group_gone=True))
+    ended = after(ev.RunEnded(Outcome.STOPPED, "it was asked to stop", attempt_gone=True))
     assert every(do.StartAttempt, begin(ended))
     at_once = after(ev.RunEnded(Outcome.STOPPED, "it was asked to stop immediately"))
     assert not every(do.StartAttempt, begin(at_once))
 
 
-def test_the_end_of_a_run_says_whether_its_group_was_gone() -> None:
+def test_the_end_of_a_run_says_whether_its_attempt_was_gone() -> None:
     machine = Machine().training()
     machine.feed(ev.StopAsked(at_once=True))
-    assert machine.journal[-1] == ev.RunEnded(Outcome.STOPPED, "it was asked to stop immediately", group_gone=False)
+    assert machine.journal[-1] == ev.RunEnded(Outcome.STOPPED, "it was asked to stop immediately", attempt_gone=False)
     machine = Machine().training()
     machine.all_return()
     machine.gone()
-    assert machine.journal[-1] == ev.RunEnded(Outcome.FINISHED, "every rank returned", group_gone=True)
+    assert machine.journal[-1] == ev.RunEnded(Outcome.FINISHED, "every rank returned", attempt_gone=True)

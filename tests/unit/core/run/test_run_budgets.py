@@ -11,7 +11,7 @@ from holdfast.core.run.state import Outcome, Phase, RunSpec, Verdict
 from support.core.machine import Machine, every, only
 
 
-def test_the_first_failure_of_a_group_is_counted_and_ends_the_group() -> None:
+def test_the_first_failure_of_an_attempt_is_counted_and_ends_the_attempt() -> None:
     machine = Machine().training()
     asked = machine.fail(rank=1)
     assert only(do.StopAttempt, asked) == do.StopAttempt(1, graceful=False)
@@ -31,13 +31,13 @@ def test_what_follows_from_the_first_failure_is_not_counted() -> None:
     assert machine.state.failure.rank == 1
 
 
-def test_the_next_group_starts_only_when_the_old_one_is_gone() -> None:
+def test_the_next_attempt_starts_only_when_the_old_one_is_gone() -> None:
     machine = Machine().training()
     assert every(do.StartAttempt, machine.fail()) == []
-    assert only(do.StartAttempt, machine.gone()).generation == 2
+    assert only(do.StartAttempt, machine.gone()).attempt_number == 2
 
 
-def test_the_next_group_starts_from_what_the_old_one_completed_before_it_died() -> None:
+def test_the_next_attempt_starts_from_what_the_old_one_completed_before_it_died() -> None:
     machine = Machine().training()
     machine.stage(0, 0, 1)
     machine.stage(1, 0)
@@ -60,7 +60,7 @@ def test_n_failures_allow_exactly_n_retries(limit: int) -> None:
     machine.fail(rank=1)
     finish = only(do.Finish, machine.gone())
     assert finish == do.Finish(Outcome.FAILED, "rank 1 was killed by SIGKILL (signal 9)")
-    assert machine.generation == limit + 1
+    assert machine.attempt_number == limit + 1
 
 
 def test_a_limit_of_minus_one_is_none() -> None:
@@ -138,7 +138,7 @@ def test_a_higher_limit_lets_the_run_go_on_after_all() -> None:
     before.fail()
     machine = before.restart()
     machine.spec = RunSpec(num_workers=2, max_failures=1)
-    assert only(do.StartAttempt, machine.start(epoch=2)).generation == 2
+    assert only(do.StartAttempt, machine.start(epoch=2)).attempt_number == 2
 
 
 @pytest.mark.parametrize(("ending", "spent"), [("stopped", {"failures": 1}), ("failed", {})])
@@ -192,4 +192,4 @@ def test_a_last_checkpoint_that_cannot_be_stored_is_a_failure_even_after_every_r
     assert machine.state.phase is Phase.SETTLING
     asked = machine.feed(ev.ShardFailed(1, 0, 0, "no space"))
     assert machine.state.durable.spent == {"storage": 1}
-    assert only(do.StartAttempt, asked).generation == 2
+    assert only(do.StartAttempt, asked).attempt_number == 2

@@ -51,7 +51,7 @@ def test_one_rank_that_asks_for_validation_is_enough() -> None:
     assert only(do.Validate, machine.committed(commit)).id == commit.id
 
 
-def test_a_name_that_is_taken_gets_the_generation_behind_it_and_then_the_report() -> None:
+def test_a_name_that_is_taken_gets_the_attempt_behind_it_and_then_the_report() -> None:
     machine = Machine(num_workers=1).training()
     for index in range(3):
         machine.stage(index, 0, name="best")
@@ -87,7 +87,7 @@ def test_superseded_checkpoints_are_deleted_when_a_newer_one_is_durable() -> Non
     assert machine.ids == ["checkpoint_000002"]
 
 
-def test_what_the_group_resumed_from_is_not_deleted_under_it() -> None:
+def test_what_the_attempt_resumed_from_is_not_deleted_under_it() -> None:
     before = Machine(num_workers=1, num_to_keep=1).training()
     before.commit(0)
     machine = before.restart()
@@ -128,5 +128,5 @@ def test_a_validation_without_a_score_keeps_the_old_one() -> None:
 def test_a_driver_that_takes_over_asks_once_for_each_validation_that_is_open() -> None:
     machine = Machine().training().restart()
     record = CheckpointRecord("found", 1, validation=ValidationStatus.PENDING)
-    asked = machine.feed(ev.Committed(record, generation=1, index=-1)) + machine.start(epoch=2)
+    asked = machine.feed(ev.Committed(record, attempt_number=1, index=-1)) + machine.start(epoch=2)
     assert only(do.Validate, asked).id == "found"

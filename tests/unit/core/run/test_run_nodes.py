@@ -31,7 +31,7 @@ def replayed(machine: Machine) -> Durable:
 def test_a_rank_that_returned_before_its_node_went_leaves_its_checkpoint_whole() -> None:
     machine = Machine(remote=True).training()
     machine.stage(0, 1)
-    machine.feed(ev.WorkerReturned(machine.generation, 0))
+    machine.feed(ev.WorkerReturned(machine.attempt_number, 0))
     machine.seal(0, 1)
     machine.fail(0, Evidence(node_lost=True))
     asked = machine.gone()
@@ -39,7 +39,7 @@ def test_a_rank_that_returned_before_its_node_went_leaves_its_checkpoint_whole()
     assert [p.index for p in machine.state.carried] == [0]
 
 
-def test_a_group_that_starts_late_is_not_ended_for_what_was_suspected_before() -> None:
+def test_an_attempt_that_starts_late_is_not_ended_for_what_was_suspected_before() -> None:
     machine = Machine(start_timeout_s=20.0)
     machine.start()
     machine.feed(ev.WorkerReady(1, 0))
@@ -79,7 +79,7 @@ def test_to_wait_at_a_hand_over_is_no_hang() -> None:
     assert not every(do.DumpStacks, machine.feed(ev.TimerFired(timers.HANG)))
 
 
-def test_the_timer_of_a_rank_that_the_next_group_does_not_have_is_nobodys() -> None:
+def test_the_timer_of_a_rank_that_the_next_attempt_does_not_have_is_nobodys() -> None:
     machine = Machine(num_workers=3, min_workers=1)
     machine.feed(ev.Capacity(3))
     machine.training()
@@ -119,7 +119,7 @@ def test_what_fails_after_a_stop_with_grace_is_not_counted_also_when_all_have_re
     assert machine.state.durable.spent == replayed(machine).spent == {}
 
 
-def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point_on() -> None:
+def test_a_hand_over_ends_the_attempt_at_the_first_whole_checkpoint_from_its_point_on() -> None:
     """It costs no failure, as nothing is lost."""
     machine = Machine(max_preemption_failures=0).training()
     assert only(do.AskHandover, drain(machine, 1)).nodes == ("node-1",)
@@ -133,7 +133,7 @@ def test_a_hand_over_ends_the_group_at_the_first_whole_checkpoint_from_its_point
     assert machine.state.durable.spent == replayed(machine).spent == {}
 
 
-def test_a_group_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
+def test_an_attempt_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
     machine = Machine(min_workers=1, max_failures=0)
     machine.feed(ev.Capacity(2))
     machine.start()
@@ -142,7 +142,7 @@ def test_a_group_that_has_not_begun_is_placed_anew_at_no_cost() -> None:
     assert machine.state.durable.spent == {}
 
 
-def test_a_group_that_is_placed_anew_stops_all_the_same_if_it_was_asked_to() -> None:
+def test_an_attempt_that_is_placed_anew_stops_all_the_same_if_it_was_asked_to() -> None:
     machine = Machine().training()
     machine.feed(ev.StopAsked(grace_s=10.0), ev.HandedOver(1, HandoverReason.RESIZE))
     assert only(do.Finish, machine.gone()).outcome is Outcome.STOPPED
@@ -188,8 +188,8 @@ PREEMPTED = Evidence(node_lost=True, preempted=True, message="node-2")
 
 def felt_first(machine: Machine, consequence: Evidence, cause: Evidence) -> None:
     """A rank fails of the loss of another's node, and is heard before that."""
-    machine.feed(ev.WorkerFailed(machine.generation, 0, consequence, "node-1", at=4))
-    machine.feed(ev.WorkerFailed(machine.generation, 1, cause, "node-2", at=4))
+    machine.feed(ev.WorkerFailed(machine.attempt_number, 0, consequence, "node-1", at=4))
+    machine.feed(ev.WorkerFailed(machine.attempt_number, 1, cause, "node-2", at=4))
 
 
 @pytest.mark.parametrize("consequence", [PEER_GONE, ABORTED, STALLED], ids=["exception", "abort", "hang"])
@@ -247,7 +247,7 @@ def test_a_run_that_was_asked_to_stop_does_not_go_on_for_a_cause_that_comes_late
     assert only(do.Finish, machine.gone()).outcome is Outcome.FAILED
 
 
-def test_a_group_that_has_returned_does_not_mind_a_lost_node() -> None:
+def test_an_attempt_that_has_returned_does_not_mind_a_lost_node() -> None:
     machine = Machine().training()
     machine.all_return()
     assert not machine.state.minds_lost_nodes

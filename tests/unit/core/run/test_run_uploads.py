@@ -1,4 +1,4 @@
-"""Where storage is remote: when a checkpoint is uploaded, what the next group starts from, what may be lost."""
+"""Where storage is remote: when a checkpoint is uploaded, what the next attempt starts from, what may be lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_name_is_used_twice_not_even_after_a_deletion() -> None:
     assert machine.state.pending[2].id == "checkpoint_000001-g1"
 
 
-def test_a_name_that_ends_like_one_of_a_later_generation_gets_its_own_generation_behind_it() -> None:
+def test_a_name_that_ends_like_one_of_a_later_attempt_gets_its_own_attempt_behind_it() -> None:
     machine = remote()
     for index, name in enumerate(("best-g2", "best-g2-r1", "resnet-gpu", "best-r1", "7")):
         machine.stage(index, 0, name=name)
@@ -61,7 +61,7 @@ def test_a_name_that_ends_like_one_of_a_later_generation_gets_its_own_generation
     assert ids == ["best-g2-g1", "best-g2-r1-g1", "resnet-gpu", "best-r1", "7"]
 
 
-def test_later_generations_have_their_number_in_every_name() -> None:
+def test_later_attempts_have_their_number_in_every_name() -> None:
     machine = remote()
     machine.fail()
     machine.gone()
@@ -71,7 +71,7 @@ def test_later_generations_have_their_number_in_every_name() -> None:
 
 
 def carried(*indices: int, **limits: object) -> Machine:
-    """A machine that restores: its group is gone, and what it made whole is on its way to storage."""
+    """A machine that restores: its attempt is gone, and what it made whole is on its way to storage."""
     machine = remote(**limits)
     for index in indices:
         machine.stage(index, 0)
@@ -82,7 +82,7 @@ def carried(*indices: int, **limits: object) -> Machine:
     return machine
 
 
-def test_the_next_group_starts_from_what_the_nodes_have_and_does_not_wait_for_the_upload() -> None:
+def test_the_next_attempt_starts_from_what_the_nodes_have_and_does_not_wait_for_the_upload() -> None:
     machine = remote()
     machine.stage(0, 0)
     machine.seal(0, 0)
@@ -90,7 +90,7 @@ def test_the_next_group_starts_from_what_the_nodes_have_and_does_not_wait_for_th
     assert only(do.Verify, machine.gone()).id == "checkpoint_000001"
     started = only(do.StartAttempt, machine.feed(ev.Verified("checkpoint_000001")))
     assert (started.resume, started.base) == ("checkpoint_000001", 1)
-    assert only(do.Commit, machine.uploaded(0, generation=1)).id == "checkpoint_000001"
+    assert only(do.Commit, machine.uploaded(0, attempt_number=1)).id == "checkpoint_000001"
 
 
 def test_what_the_nodes_lost_is_not_resumed_from() -> None:
@@ -153,13 +153,13 @@ def test_a_run_that_waits_starts_from_nothing_that_was_not_verified() -> None:
     assert only(do.StartAttempt, machine.feed(ev.TimerFired(timers.BACKOFF))).resume == "checkpoint_000001-g2"
 
 
-def test_a_commit_of_an_earlier_group_that_is_refused_is_a_failure_live_and_replayed() -> None:
+def test_a_commit_of_an_earlier_attempt_that_is_refused_is_a_failure_live_and_replayed() -> None:
     machine = carried(0)
     machine.feed(ev.Verified("checkpoint_000001"))
     machine.ready()
-    machine.uploaded(0, generation=1)
+    machine.uploaded(0, attempt_number=1)
     asked = machine.feed(ev.CommitFailed(1, 0, "refused"))
-    assert only(do.StopAttempt, asked).generation == 2
+    assert only(do.StopAttempt, asked).attempt_number == 2
     assert machine.state.durable.spent == machine.restart().state.durable.spent == {"failures": 1, "storage": 1}
     assert only(do.StartAttempt, machine.gone() + machine.feed(ev.TimerFired(timers.BACKOFF))).resume is None
 
@@ -199,7 +199,7 @@ def test_when_storage_stays_away_the_run_fails_and_nothing_staged_is_given_up() 
     machine.stage(0, 0, 1)
     machine.seal(0, 0, 1)
     machine.stage(1, 0)
-    assert only(do.StopAttempt, machine.feed(ev.UploadFailed(1, 0, "away"))).generation == 1
+    assert only(do.StopAttempt, machine.feed(ev.UploadFailed(1, 0, "away"))).attempt_number == 1
     machine.stage(1, 1)
     machine.stage(2, 0)
     asked = machine.gone()
@@ -228,7 +228,7 @@ def test_a_run_that_restores_while_storage_stays_away_ends() -> None:
     assert every(do.StartAttempt, asked) == every(do.Verify, asked) == []
 
 
-def test_what_the_group_resumed_from_is_not_given_up_under_it() -> None:
+def test_what_the_attempt_resumed_from_is_not_given_up_under_it() -> None:
     machine = carried(0, 1, 2, num_to_keep=1)
     machine.feed(ev.Verified("checkpoint_000003"))
     machine.ready()
@@ -248,17 +248,17 @@ def test_what_newer_ones_supersede_before_its_upload_began_is_given_up() -> None
     assert [pending.index for pending in machine.state.unsaved] == [0, 1, 3]
 
 
-def test_a_late_word_of_a_group_that_is_gone_does_not_harm_what_it_left() -> None:
+def test_a_late_word_of_an_attempt_that_is_gone_does_not_harm_what_it_left() -> None:
     machine = carried(0)
     machine.feed(ev.Verified("checkpoint_000001"))
     assert machine.feed(ev.ShardStaged(1, 0, 0), ev.ShardSealed(1, 0, 0)) == []
 
 
-def test_the_commit_of_an_earlier_group_leaves_the_timers_of_the_present_one_alone() -> None:
+def test_the_commit_of_an_earlier_attempt_leaves_the_timers_of_the_present_one_alone() -> None:
     machine = carried(0)
     machine.feed(ev.Verified("checkpoint_000001"))
     machine.ready()
-    assert every(do.CancelTimer, machine.uploaded(0, generation=1)) == []
+    assert every(do.CancelTimer, machine.uploaded(0, attempt_number=1)) == []
 
 
 def test_a_run_that_lost_its_last_checkpoint_has_not_finished() -> None:
@@ -279,7 +279,7 @@ def test_nor_has_one_that_lost_it_before_its_workers_returned() -> None:
     machine.feed(ev.StagedLost("checkpoint_000001", "the node is gone"))
     assert machine.state.phase is Phase.RUNNING
     machine.all_return()
-    assert only(do.StartAttempt, machine.gone()).generation == 2
+    assert only(do.StartAttempt, machine.gone()).attempt_number == 2
     machine.ready()
     machine.all_return()
     assert only(do.Finish, machine.gone()).outcome is Outcome.FINISHED
@@ -307,7 +307,7 @@ def test_to_wait_until_a_checkpoint_is_durable_is_no_hang() -> None:
     machine.now = 34.0
     assert machine.feed(ev.TimerFired(timers.HANG)) == [do.SetTimer(timers.HANG, 1.0)]
     machine.now = 35.0
-    assert only(do.StopAttempt, machine.feed(ev.TimerFired(timers.HANG))).generation == 1
+    assert only(do.StopAttempt, machine.feed(ev.TimerFired(timers.HANG))).attempt_number == 1
 
 
 def test_one_that_hangs_while_another_waits_for_storage_is_found() -> None:

@@ -9,7 +9,7 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.salvage import RankLog, committable, valid_until
 from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec
 
-STATE = Durable(generation=3, base=10)
+STATE = Durable(attempt_number=3, base=10)
 
 
 def log(
@@ -36,7 +36,7 @@ def test_a_rank_that_has_not_reported_holds_up_all_that_follows() -> None:
 
 
 def test_where_only_rank_0_reports_the_others_hold_up_nothing() -> None:
-    state = Durable(spec=RunSpec(rank_zero_only=True), generation=3, base=10)
+    state = Durable(spec=RunSpec(rank_zero_only=True), attempt_number=3, base=10)
     assert ids(log(2, 0, 1), log(0), state=state) == ["checkpoint_000011", "checkpoint_000012"]
     assert ids(log(2, 0, 1), log(0)) == []
 
@@ -46,7 +46,7 @@ def test_a_rank_that_has_returned_does_not() -> None:
 
 
 def test_what_is_known_was_given_up_or_is_lost_is_left_alone() -> None:
-    known = Durable(generation=3, base=10, checkpoints=(CheckpointRecord("checkpoint_000011", 11),))
+    known = Durable(attempt_number=3, base=10, checkpoints=(CheckpointRecord("checkpoint_000011", 11),))
     logs = (log(4, 0, 1, 2, 3), log(4, 3, lost=(3,)))
     assert ids(*logs, state=known) == ["checkpoint_000012", "checkpoint_000013"]
     assert ids(*logs, state=known, given_up=(1,)) == ["checkpoint_000013"]
@@ -60,12 +60,14 @@ def test_a_name_that_storage_has_is_not_used_twice() -> None:
 
 def test_in_remote_storage_a_given_name_gets_the_number_of_its_report() -> None:
     """Which names the driver that died had given is not known there."""
-    remote = Durable(spec=RunSpec(remote=True), generation=3, base=10)
+    remote = Durable(spec=RunSpec(remote=True), attempt_number=3, base=10)
     assert ids(log(1, 0, name="best"), state=remote) == ["best-g3-r11"]
     assert ids(log(1, 0), state=remote) == ["checkpoint_000011-g3"]
 
 
 def test_of_each_attempt_the_reports_that_all_later_ones_were_built_on_are_valid() -> None:
-    begun = [ev.GroupStarted(generation, 2, None, base) for generation, base in ((1, 0), (2, 9), (3, 12), (4, 10))]
+    begun = [
+        ev.AttemptStarted(attempt_number, 2, None, base) for attempt_number, base in ((1, 0), (2, 9), (3, 12), (4, 10))
+    ]
     until: dict[int, float] = functools.reduce(valid_until, begun, {})
     assert until == {1: 9, 2: 10, 3: 10, 4: math.inf}

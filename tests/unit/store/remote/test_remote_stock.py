@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from holdfast.core.run import events as ev
@@ -33,7 +32,7 @@ class Earlier:
         self._bucket = bucket
         self._objects = FakeObjects(bucket)
         self._journal: RemoteJournal = begin(self._objects)[0]
-        self._append(ev.DriverStarted(1, RunSpec(remote=True)), ev.GroupStarted(1, 1, None, 0))
+        self._append(ev.DriverStarted(1, RunSpec(remote=True)), ev.AttemptStarted(1, 1, None, 0))
         self.commit("one", 1)
         self.journal("one", 1)
 
@@ -50,7 +49,7 @@ class Earlier:
         RemoteCheckpoints(self._objects).quarantine(id, "a bit is wrong")
 
     def _append(self, *events: ev.Event) -> None:
-        self._journal.append([(type(event).__name__, msgspec.to_builtins(event)) for event in events], 1.0)
+        self._journal.append([ev.journalled(event) for event in events], 1.0)
 
 
 @dataclass

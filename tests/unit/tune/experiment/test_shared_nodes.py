@@ -8,8 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
-
 from holdfast.core.experiment.trial import Trial
 from holdfast.core.run import events as ev
 from holdfast.core.run.placement import WorkerNeeds
@@ -119,8 +117,8 @@ def test_a_trial_of_an_earlier_driver_that_is_placed_elsewhere_now_starts_at_onc
     assert shares is not None
     nodes.come("n1")
     plan = Plan(name="t", location=Location.parse("path", tmp_path), spec=RunSpec(), payload=b"", identity={})
-    past = [ev.DriverStarted(1, RunSpec(lease_s=100.0)), ev.GroupStarted(1, 1, None, 0, ("n1@m",))]
-    records = [Record(0, 0.0, type(event).__name__, msgspec.to_builtins(event)) for event in past]
+    past = [ev.DriverStarted(1, RunSpec(lease_s=100.0)), ev.AttemptStarted(1, 1, None, 0, ("n1@m",))]
+    records = [Record(0, 0.0, *ev.journalled(event)) for event in past]
     at_once: Any = SimpleNamespace(write_soon=lambda _entries, then: then(), check_lease=lambda: None)
     batch = JournalBatch(at_once)
     told: list[str] = []

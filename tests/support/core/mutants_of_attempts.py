@@ -1,4 +1,4 @@
-"""Mistakes that somebody could make in how groups start and end. The simulator must notice every one of them."""
+"""Mistakes that somebody could make in how attempts start and end. The simulator must notice every one of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from holdfast.core.failures import FailureKind
+from holdfast.core.run import attempt_life, ending, failing, hanging, phases, scaling, starting, step, timers
 from holdfast.core.run import commands as do
-from holdfast.core.run import ending, failing, group, hanging, phases, scaling, starting, step, timers
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import HandoverReason, Phase, RankStatus, RunState, Verdict
 from holdfast.core.run.timers import TimerKind
@@ -37,7 +37,7 @@ def forgets_what_was_spent_when_a_driver_starts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(step._HANDLERS, ev.DriverStarted, broken)
 
 
-def retries_before_the_group_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def retries_before_the_attempt_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
         if turn.state.verdict is Verdict.RETRY and turn.state.phase is Phase.STOPPING:
@@ -59,8 +59,8 @@ def retries_once_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failing, "budget_of", broken)
 
 
-def listens_to_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Turn, "is_current", lambda self, _generation: len(self.state.ranks) == 4)
+def listens_to_attempts_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Turn, "is_current", lambda self, _attempt_number: len(self.state.ranks) == 4)
 
 
 def never_looks_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def counts_what_fails_after_a_hand_over(monkeypatch: pytest.MonkeyPatch) -> None
 
 def takes_who_returned_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
-        if turn.is_current(event.generation):
+        if turn.is_current(event.attempt_number):
             turn.set_rank(event.rank, status=RankStatus.DEAD)
         return good(turn, event)
 
@@ -207,7 +207,7 @@ def takes_a_slow_start_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
         turn.change_attempt(suspect=suspect)
         return reason
 
-    good = group.worker_ready
+    good = attempt_life.worker_ready
     monkeypatch.setitem(step._HANDLERS, ev.WorkerReady, broken)
 
 
@@ -237,7 +237,7 @@ def finishes_though_it_was_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> Non
             turn.record(verdict=None)
             phases.end_attempt(turn, "all returned", graceful=True)
 
-    monkeypatch.setattr(group, "_leave_if_all_returned", broken)
+    monkeypatch.setattr(attempt_life, "_leave_if_all_returned", broken)
 
 
 def starts_beside_nodes_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,9 +283,9 @@ def goes_on_for_a_cause_that_comes_after_a_stop(monkeypatch: pytest.MonkeyPatch)
 MUTANTS = [
     counts_secondary_failures,
     forgets_what_was_spent_when_a_driver_starts,
-    retries_before_the_group_is_gone,
+    retries_before_the_attempt_is_gone,
     retries_once_too_often,
-    listens_to_groups_that_are_gone,
+    listens_to_attempts_that_are_gone,
     never_looks_for_a_hang,
     starts_with_fewer_than_the_least,
     starts_more_than_there_is_room_for,

@@ -1,4 +1,4 @@
-"""What the workers of the present group say of themselves, from its start until it is gone."""
+"""What the workers of the present attempt say of themselves, from its start until it is gone."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from holdfast.core.run.state import Attempt, Phase, Rank, Ranks, RankStatus
 from holdfast.core.run.turn import Turn
 
 
-def started(turn: Turn, event: ev.GroupStarted) -> str:
-    known = {"generation": event.generation, "resume": event.resume, "base": event.base}
+def started(turn: Turn, event: ev.AttemptStarted) -> str:
+    known = {"attempt_number": event.attempt_number, "resume": event.resume, "base": event.base}
     leases = dict.fromkeys(event.leased, turn.state.spec.lease_s)
-    turn.record(**known, group_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
+    turn.record(**known, attempt_size=event.world_size, leases=leases, verdict=None, failure=None, charge=None)
     attempt = Attempt(_new_ranks(turn, event.world_size), started=turn.now)
     turn.change(attempt=attempt, lacking=False, doubted=frozenset())
-    memory.group_started(turn, event)
+    memory.attempt_started(turn, event)
     turn.jump(Phase.STARTING)
-    where = (event.generation, event.world_size, event.resume, event.base, event.leased)
+    where = (event.attempt_number, event.world_size, event.resume, event.base, event.leased)
     turn.do(do.StartAttempt(*where, event.snapshot))
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
-    checkpointing.retire(turn)  # what the group before had resumed from
-    return f"attempt {event.generation} of {event.world_size} starts from {event.resume or 'the beginning'}"
+    checkpointing.retire(turn)  # what the attempt before had resumed from
+    return f"attempt {event.attempt_number} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 
 def _new_ranks(turn: Turn, count: int) -> Ranks:
@@ -36,7 +36,7 @@ def _new_ranks(turn: Turn, count: int) -> Ranks:
 
 
 def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
-    if not turn.is_current(event.generation) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
+    if not turn.is_current(event.attempt_number) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
         return "no news"
     turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
     if turn.state.phase is Phase.STARTING and not turn.state.ranks.has(RankStatus.STARTING):
@@ -50,14 +50,14 @@ def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
 
 
 def progressed(turn: Turn, event: ev.Progressed) -> str:
-    if not turn.is_current(event.generation):
+    if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
     turn.saw_reports(event.rank, event.reports)
     return f"rank {event.rank} has made {event.reports} reports"
 
 
 def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
-    if not turn.is_current(event.generation):
+    if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
     turn.set_rank(event.rank, status=RankStatus.RETURNED, seen=turn.now)
     regrouping.rank_returned(turn, event.rank)
@@ -71,16 +71,16 @@ def _leave_if_all_returned(turn: Turn) -> None:
 
 
 def gone(turn: Turn, event: ev.AttemptGone) -> str:
-    if event.generation != turn.state.generation or turn.state.phase is not Phase.STOPPING:
+    if event.attempt_number != turn.state.attempt_number or turn.state.phase is not Phase.STOPPING:
         return "no news"
     move(turn, "attempt gone")
     dead = (r if r.status is RankStatus.RETURNED else replace(r, status=RankStatus.DEAD) for r in turn.state.ranks)
     turn.change_attempt(ranks=Ranks(dead))
     for index in list(turn.state.pending):
         if not turn.state.complete(index):
-            turn.do(do.Discard(event.generation, index), do.CancelTimer(timers.missing(index)))
+            turn.do(do.Discard(event.attempt_number, index), do.CancelTimer(timers.missing(index)))
             turn.drop_pending(turn.state.pending[index])
-    return f"attempt {event.generation} is gone"
+    return f"attempt {event.attempt_number} is gone"
 
 
 def warn_of_missing(turn: Turn, index: int) -> None:

@@ -31,11 +31,11 @@ class Machine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.unsaved: dict[str, bytes] = {}  # by id, the manifests of what was gathered here
-        self.gathered: dict[str, tuple[int, int, list[int]]] = {}  # by id: generation, index and ranks
+        self.gathered: dict[str, tuple[int, int, list[int]]] = {}  # by id: attempt, index and ranks
         self.swept = 0  # attempts up to this one have left nothing
 
-    def has_gathered(self, generation: int, index: int) -> bool:
-        return any(where[:2] == (generation, index) for where in self.gathered.values())
+    def has_gathered(self, attempt_number: int, index: int) -> bool:
+        return any(where[:2] == (attempt_number, index) for where in self.gathered.values())
 
 
 class Node:
@@ -50,7 +50,7 @@ class Node:
         self.stalled = False  # reports with files wait
         self.cut_until = 0.0  # endless: nothing gets through any more
         self.lost_at = 0.0  # when the driver hears of it
-        self.pieces: dict[tuple[str, int, int], str] = {}  # in memory: piece, generation and step, and who brought it
+        self.pieces: dict[tuple[str, int, int], str] = {}  # in memory: piece, attempt and step, and who brought it
         self.replicate = Replicate([], False)
 
     def is_cut_off(self, now: float) -> bool:
@@ -74,7 +74,7 @@ class Worker:
         self.log_is_lost = False  # with its machine
         self.ends_at = 0.0  # by itself, when it has outlived its driver
         self.notice_waits = False
-        self.noticed = False  # it knows that its group is about to end
+        self.noticed = False  # it knows that its attempt is about to end
         self.handover_at: int | None = None
         self.is_parked = False  # until it knows where
         self.waits_at: int | None = None  # for the end, or for a later point
@@ -95,9 +95,9 @@ class Worker:
         return self.has_made(index)
 
 
-class Group:
-    def __init__(self, generation: int, base: int, resume: str | None) -> None:
-        self.generation, self.base, self.resume = generation, base, resume
+class SimulatedAttempt:
+    def __init__(self, attempt_number: int, base: int, resume: str | None) -> None:
+        self.attempt_number, self.base, self.resume = attempt_number, base, resume
         self.workers: list[Worker] = []  # by rank
         self.staged: dict[int, set[int]] = {}  # index -> the ranks that brought files
         self.files: dict[int, set[int]] = {}  # those of them that the driver can hear of
@@ -125,7 +125,7 @@ class Group:
 
     def lacks_shard(self, worker: Worker, index: int) -> bool:
         """Whether what the rank staged for that report does not lie where it staged it any more."""
-        gathered = worker.node.machine.has_gathered(self.generation, index)
+        gathered = worker.node.machine.has_gathered(self.attempt_number, index)
         return gathered or index in self.merged or not self.has_staged(index)
 
     def log_of(self, worker: Worker, workload: Workload) -> RankReports:
@@ -142,9 +142,9 @@ class Group:
         return RankReports(lines, staged, worker.status is Status.RETURNED)
 
 
-def files_of(group: Group, rank: int, index: int) -> list[tuple[str, int, str, str]]:
+def files_of(attempt: SimulatedAttempt, rank: int, index: int) -> list[tuple[str, int, str, str]]:
     files = [(f"rank-{rank}", FILE_SIZE, "00", "")]
-    if index in group.clashing:
+    if index in attempt.clashing:
         files.append(("same-0" if rank == 0 else f"same-0/below-{rank}", 1, "00", ""))
     return files
 
