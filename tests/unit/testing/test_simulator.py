@@ -109,5 +109,5 @@ def test_a_broken_seed_is_told_with_its_last_steps(
     seed = simulator.simulate_range(0, SEEDS_FOR_A_MUTANT).broken[0].seed
     assert simulator.main(["--seed", str(seed), "--trace"]) == 1
     told = capsys.readouterr().out
-    assert "GroupStarted(" in told
+    assert "AttemptStarted(" in told
     assert f"seed {seed}: BROKEN 2 " in told

@@ -220,7 +220,7 @@ from holdfast.ui import run_display
 stdout, stderr = sys.stdout, sys.stderr
 shower = run_display.make()
 shower.start("demo", "/runs/demo", "checkpoint_000003")
-shower.group(1, 2)
+shower.attempt(1, 2)
 shower.workers({0: "running", 1: "running"})
 shower.state("running")
 """
