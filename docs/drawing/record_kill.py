@@ -2,7 +2,8 @@
 
     make pictures
 
-Run it on a quiet machine: it records what it sees. Two terminals are recorded, one above the other: the upper one trains, in the lower one `kill -9` is typed. Needs tmux.
+Run it on a quiet machine: it records what it sees. Two terminals are recorded, one above the other: the upper one
+trains, in the lower one `kill -9` is typed. Needs tmux.
 """
 
 from __future__ import annotations

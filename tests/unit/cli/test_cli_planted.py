@@ -116,7 +116,7 @@ PLANTED: dict[str, Callable[[Path], None]] = {
     **{f"a record of {time!s:.8}": journal_says(time) for time in TIMES},
     **{f"a report of {time!s:.8}": metrics_say(metrics.line(5, time, {"a": 1})) for time in TIMES},
     "an end of no kind": journal_says(0.0, "RunEnded", outcome=[], reason=5),
-    "a start of no kind": journal_says(0.0, "GroupStarted", attempt_number="x"),
+    "a start of no kind": journal_says(0.0, "GroupStarted", generation="x"),
     "a report of no number": metrics_say(b'{"index":"a","time":1,"metrics":{}}\n'),
     "a report of no metrics": metrics_say(b'{"index":5,"time":1,"metrics":[]}\n'),
     "a report of 60 MB": metrics_say(metrics.line(5, time.time(), {"blob": "x" * (60 << 20)})),

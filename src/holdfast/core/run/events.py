@@ -22,7 +22,7 @@ from holdfast.core.run.timers import Timer
 
 
 class Event(Struct, frozen=True, rename={"attempt_number": "generation", "attempt_gone": "group_gone"}):
-    """In a journal an attempt's number is its ``attempt``, as the first releases called it."""
+    """In a journal an attempt's number is its ``generation``, as the first releases called it."""
 
     durable: ClassVar[bool] = False
     recorded_as: ClassVar[str] = ""  # its name in journals, where that is not the name of the class

@@ -8,14 +8,14 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.state import Outcome
 
 
-def test_an_attempt_is_an_attempt_in_the_journal() -> None:
+def test_an_attempt_is_a_generation_in_the_journal() -> None:
     kind, body = ev.journalled(ev.AttemptStarted(3, 2, None, 7))
     assert kind == "GroupStarted"
     assert body["generation"] == 3
     assert msgspec.convert(body, ev.DURABLE[kind]) == ev.AttemptStarted(3, 2, None, 7)
 
 
-def test_the_end_of_a_run_says_of_its_attempt_that_it_is_gone() -> None:
+def test_the_end_of_a_run_says_that_its_group_is_gone() -> None:
     kind, body = ev.journalled(ev.RunEnded(Outcome.FINISHED, "", attempt_gone=True))
     assert (kind, body["group_gone"]) == ("RunEnded", True)
     assert msgspec.convert(body, ev.DURABLE[kind]) == ev.RunEnded(Outcome.FINISHED, "", True)
