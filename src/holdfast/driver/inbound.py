@@ -191,14 +191,20 @@ class Inbound:
                 if self._startup.uploaded(node, attempt_number, index, error):
                     pass
                 elif error:
-                    # Else it was given up meanwhile, with a node that had another part of it.
-                    if any((p.attempt_number, p.index) == (attempt_number, index) for p in known.run.unsaved):
-                        known.queue.append(ev.UploadFailed(attempt_number, index, error))
+                    self._upload_failed(message)
                 else:
                     known.queue.extend(ev.ShardUploaded(attempt_number, rank, index) for rank in ranks)
                     self.has_uploaded = True
             case wire.Fetched():
                 known.queue.extend(filter(None, [known.verification.take_fetched(node, message)]))
+
+    def _upload_failed(self, message: wire.Uploaded) -> None:
+        """Unless the checkpoint was given up meanwhile, with a node that had another part of it, or an earlier order
+        has brought these parts to storage."""
+        for pending in self._known.run.unsaved:
+            refused = tuple(rank for rank in message.ranks if rank not in pending.uploaded)
+            if refused and (pending.attempt_number, pending.index) == (message.attempt_number, message.index):
+                self._known.queue.append(ev.UploadFailed(message.attempt_number, message.index, message.error, refused))
 
     def _hear_task(self, message: wire.TaskDone) -> None:
         known = self._known

@@ -33,6 +33,8 @@ from .site import Site
 from .startup import Startup
 
 log = logging.getLogger(__name__)
+_HEARTBEAT_S = 10.0  # handle() is called at least this often while a timer waits
+_LATE_S = 1.0  # a loop that is only busy calls handle() within this time after it is due
 _DONE_BY_WORKERS = (ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded)
 
 
@@ -67,6 +69,7 @@ class Kernel:
         self._asked = self._journalled = 0  # numbers of what was to be journalled, and of what is known to be
         self._waiting: deque[tuple[int, list[StepTaken]]] = deque()  # steps, and what must be journalled before them
         self._measured = (0, 0)  # what was staged when the free space was asked for
+        self._suspended_s = 0.0  # how long the process did not run; timers and hangs do not count that time
 
     @property
     def state(self) -> RunState:
@@ -99,11 +102,15 @@ class Kernel:
 
     def due(self) -> float:
         """When ``handle`` is to be called even without inputs, by the monotonic clock; endless for never."""
-        return min(self.known.timers.values(), default=math.inf)
+        return self._due() + self._suspended_s
+
+    def _due(self) -> float:
+        timers = self.known.timers
+        return min(*timers.values(), self.known.now.monotonic + _HEARTBEAT_S) if timers else math.inf
 
     def handle(self, inputs: Iterable[fx.Input], now: fx.Now) -> list[fx.Effect]:
         known = self.known
-        known.now, known.effects = now, []
+        known.now, known.effects = self._awake(now), []
         for item in inputs:
             if type(item) is tuple:
                 self._inbound.hear(*item)
@@ -114,6 +121,17 @@ class Kernel:
         self._fire_timers()
         self._work_off()
         return known.effects
+
+    def _awake(self, now: fx.Now) -> fx.Now:
+        """The time without that in which the process was suspended: it could hear of no progress then, so no rank hangs
+        for it."""
+        monotonic = now.monotonic - self._suspended_s
+        late = monotonic - max(self._due(), self.known.now.monotonic)
+        if late > _LATE_S:
+            log.info("The driver did not run for %.0f s; timers continue where they were.", late)
+            self._suspended_s += late
+            monotonic -= late
+        return fx.Now(monotonic, now.wall)
 
     def let_go_on(self, report: int) -> list[fx.Effect]:
         """In lockstep: the workers may continue behind this report of the run."""

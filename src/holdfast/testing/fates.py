@@ -44,6 +44,7 @@ class Fates:
         self._waiters: set[tuple[int, int, int]] = set()  # attempt, index and rank of those that said that they wait
         self._validated: set[Where] = set()
         self._uploading: dict[Where, set[int]] = {}  # the ranks whose files are not there yet
+        self._ordered: dict[Where, set[int]] = {}  # the ranks whose upload was asked for and is not answered yet
         self._committing: set[Where] = set()
         self._synced = 0  # the newest report when the sync period ended last
 
@@ -53,6 +54,7 @@ class Fates:
         for known in (self._committed, self._settled, self._awaited, self._validated, self._committing):
             known.clear()
         self._uploading.clear()
+        self._ordered.clear()
         self._synced = 0
 
     def attempt_begins(self, attempt_number: int, history: list[int]) -> None:
@@ -122,10 +124,12 @@ class Fates:
             if event.attempt_number == after.attempt_number and event.index in after.pending:
                 self.name(after.pending[event.index].id, where, after.spec.remote)
         elif isinstance(event, ev.ShardUploaded):
-            self._uploading.get((event.attempt_number, event.index), set()).discard(event.rank)
+            for open_ in (self._uploading, self._ordered):
+                open_.get((event.attempt_number, event.index), set()).discard(event.rank)
         elif isinstance(event, ev.UploadFailed):
-            self._uploading.pop((event.attempt_number, event.index), None)
-            self._committing.discard((event.attempt_number, event.index))
+            self._ordered.get((event.attempt_number, event.index), set()).difference_update(event.ranks)
+            if not event.ranks:
+                self._committing.discard((event.attempt_number, event.index))
         elif _ends_the_sync_period(event):
             self._synced = newest
         elif isinstance(event, ev.StagedLost) and event.id not in {p.id for p in after.unsaved}:
@@ -149,7 +153,10 @@ class Fates:
         expect(where not in self._settled, "1 only what is wanted is uploaded", str(command))
         expect(self._owners[command.id] == where, "1 far away no name is used twice", str(command))
         there = {rank for p in after.unsaved if p.id == command.id for rank in p.uploaded}
-        self._uploading[where] = set(command.ranks) - there  # what came late of an earlier try is there
+        ordered = self._ordered.setdefault(where, set())
+        expect(ordered.isdisjoint(command.ranks), "a part is uploaded once at a time", f"{command} beside {ordered}")
+        ordered.update(command.ranks)
+        self._uploading.setdefault(where, set()).update(set(command.ranks) - there)
         busy = [where for where, ranks in self._uploading.items() if ranks]
         expect(len(busy) <= MOST_UPLOADS, "few uploads at once", f"{busy}")
         report = self.report(where)

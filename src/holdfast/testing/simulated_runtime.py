@@ -247,7 +247,7 @@ class SimulatedRuntime:
                 assert self.kernel is not None
                 waits = self.kernel.known.timers
                 jumped = self._own_clock.jump(way * self._rng.uniform(30.0, 300.0))
-                if timers.DOUBT in waits:  # no jump makes others' time pass
+                if timers.DOUBT in waits and jumped > 0:  # no jump makes time pass for others
                     waits[timers.DOUBT] += jumped
                 self._set_alarm()
         if self._faults.hit("wall clock jumps"):

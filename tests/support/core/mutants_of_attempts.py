@@ -211,17 +211,6 @@ def takes_a_slow_start_for_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(step._HANDLERS, ev.WorkerReady, broken)
 
 
-def looks_for_a_hang_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(turn: Any) -> None:
-        limit, (_, idle) = hanging._hang_limit(turn.state), hanging._slowest(turn)
-        good(turn)
-        if not limit:
-            turn.do(do.SetTimer(timers.HANG, hanging._LEAST_LEARNT_S - idle))
-
-    good = hanging.look
-    monkeypatch.setattr(hanging, "look", broken)
-
-
 def waits_for_stacks_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, rank: int) -> None:
         good(turn, rank)
@@ -304,7 +293,6 @@ MUTANTS = [
     never_gives_a_node_another_chance,
     forgets_which_nodes_rest,
     takes_a_slow_start_for_a_hang,
-    looks_for_a_hang_all_the_time,
     waits_for_stacks_for_ever,
     finishes_though_it_was_asked_to_stop,
     starts_beside_nodes_that_cannot_be_reached,

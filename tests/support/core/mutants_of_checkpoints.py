@@ -114,6 +114,18 @@ def uploads_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "upload_again", lambda _turn, _event: None)
 
 
+def uploads_all_parts_again_when_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(turn: Any, event: Any) -> None:
+        pending = turn.find_pending(event.attempt_number, event.index)
+        if pending is not None and event.ranks:
+            turn.set_pending(structs.replace(pending, refused=pending.staged))
+        else:
+            good(turn, event)
+
+    good = checkpointing.upload_again
+    monkeypatch.setattr(checkpointing, "upload_again", broken)
+
+
 def commits_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     backwards = property(lambda self: (*reversed(self.pending.values()), *reversed(self.carried)))
     monkeypatch.setattr(RunState, "unsaved", backwards)
@@ -326,6 +338,7 @@ MUTANTS = [
     uploads_before_the_sync_period_is_over,
     uploads_nothing_when_the_sync_period_is_over,
     uploads_once,
+    uploads_all_parts_again_when_one_is_refused,
     commits_the_newest_first,
     resumes_from_nothing_that_is_only_staged,
     drops_what_earlier_attempts_made,

@@ -147,3 +147,18 @@ def test_ranks_that_overwrite_each_others_files_are_warned_about_once(remote: bo
     (warning,) = save(1, "aa", "bb")
     assert "ranks 0, 1 saved different files under the name 'model.pt'; only rank 0's is kept" in warning
     assert save(2, "aa", "bb") == []
+
+
+def test_time_in_which_the_driver_did_not_run_is_not_a_hang() -> None:
+    scene = Scene()
+    for rank in (0, 1):
+        scene.hear((scene.kernel.known.attempts.node_of(1, rank), wire.WorkerIsReady(1, rank)))
+    scene.now += 500.0  # suspended: what the ranks did meanwhile is heard later
+    assert not sent(scene.hear(), wire.DumpStacks)
+    assert scene.kernel.due() > scene.now
+    stacks: list[Any] = []
+    while not stacks and scene.now < 1000.0:  # awake, and nothing is heard of the ranks
+        scene.now = scene.kernel.due()
+        stacks = sent(scene.hear(), wire.DumpStacks)
+    assert len(stacks) == len(NODES)
+    assert scene.now == 520.0  # 10 s before the pause and 20 s after it

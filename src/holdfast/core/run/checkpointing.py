@@ -89,12 +89,13 @@ def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
 
 
 def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
-    """Begin the upload again, or the commit that follows it; what is in storage already is found there."""
+    """Upload again what was refused, or commit again. Parts that are still on their way are not uploaded twice."""
     pending = turn.find_pending(event.attempt_number, event.index)
-    if pending is not None and pending.committing:
+    if pending is not None and not event.ranks:
         turn.set_pending(structs.replace(pending, committing=False))
     elif pending is not None:
-        turn.set_pending(structs.replace(pending, uploading=False, uploaded=RankSet()))
+        refused = RankSet.of(*(rank for rank in event.ranks if rank not in pending.uploaded))
+        turn.set_pending(structs.replace(pending, refused=pending.refused | refused))
 
 
 def storage_lags(turn: Turn, event: ev.StorageLags) -> str:
@@ -193,8 +194,9 @@ def _skip_superseded(turn: Turn) -> None:
 
 def _upload(turn: Turn) -> None:
     for pending in turn.state.unsaved:
-        if not pending.uploading and pending.gathered and pending.uploaded == pending.staged:
-            turn.set_pending(structs.replace(pending, uploading=True))  # an earlier try was only slow
+        if pending.refused:
+            turn.set_pending(structs.replace(pending, refused=RankSet()))
+            turn.do(do.Upload(pending.attempt_number, pending.index, pending.id, tuple(pending.refused)))
     state = turn.state
     whole = [p for p in state.unsaved if state.is_whole(p)]
     waiting = [p for p in whole if not p.uploading]

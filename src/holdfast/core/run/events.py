@@ -113,6 +113,7 @@ class UploadFailed(Event, frozen=True):
     attempt_number: int
     index: int
     message: str
+    ranks: tuple[int, ...] = ()  # whose parts were not uploaded; none: the parts are there, the commit failed
 
 
 class StorageLags(Event, frozen=True):

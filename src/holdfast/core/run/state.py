@@ -99,6 +99,7 @@ class Pending(Struct, frozen=True):
     gathered: bool = False
     due: bool = False  # it waits for its upload no longer
     uploading: bool = False
+    refused: RankSet = RankSet()  # the ranks whose part is to be uploaded again
     lost: bool = False  # its nodes have it no more; all of it is in storage
     committing: bool = False
 

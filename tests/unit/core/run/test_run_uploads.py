@@ -175,7 +175,19 @@ def test_an_upload_that_found_storage_away_begins_again() -> None:
     machine = remote()
     machine.stage(0, 0)
     upload = only(do.Upload, machine.seal(0, 0))
-    assert machine.feed(ev.UploadFailed(1, 0, "away")) == [upload]
+    assert machine.feed(ev.UploadFailed(1, 0, "away", (0,))) == [upload]
+
+
+def test_only_the_part_that_storage_refused_is_uploaded_again() -> None:
+    machine = remote(num_workers=2)
+    machine.stage(0, 0, 1)
+    upload = only(do.Upload, machine.seal(0, 0, 1))
+    assert upload.ranks == (0, 1)
+    assert only(do.Upload, machine.feed(ev.UploadFailed(1, 0, "away", (1,)))).ranks == (1,)
+    assert only(do.Upload, machine.feed(ev.UploadFailed(1, 0, "away", (0,)))).ranks == (0,)
+    assert machine.feed(ev.ShardUploaded(1, 0, 0)) == []
+    only(do.Commit, machine.feed(ev.ShardUploaded(1, 1, 0)))
+    assert machine.feed(ev.UploadFailed(1, 0, "away", (0,))) == [], "an answer to an earlier order: no second commit"
 
 
 def test_a_stop_while_the_run_restores_waits_for_what_is_on_its_way() -> None:
@@ -199,7 +211,7 @@ def test_when_storage_stays_away_the_run_fails_and_nothing_staged_is_given_up() 
     machine.stage(0, 0, 1)
     machine.seal(0, 0, 1)
     machine.stage(1, 0)
-    assert only(do.StopAttempt, machine.feed(ev.UploadFailed(1, 0, "away"))).attempt_number == 1
+    assert only(do.StopAttempt, machine.feed(ev.UploadFailed(1, 0, "away", (0,)))).attempt_number == 1
     machine.stage(1, 1)
     machine.stage(2, 0)
     asked = machine.gone()
@@ -216,14 +228,14 @@ def test_a_run_that_fails_for_another_cause_while_storage_is_away_names_that_cau
     machine.stage(0, 0)
     machine.seal(0, 0)
     machine.fail()
-    machine.feed(ev.UploadFailed(1, 0, "away"))
+    machine.feed(ev.UploadFailed(1, 0, "away", (0,)))
     assert only(do.Finish, machine.gone()).reason == "rank 0 was killed by SIGKILL (signal 9)"
 
 
 def test_a_run_that_restores_while_storage_stays_away_ends() -> None:
     machine = carried(0, max_failures=1)
-    machine.feed(ev.UploadFailed(1, 0, "away"))
-    asked = machine.feed(ev.UploadFailed(1, 0, "away"))
+    machine.feed(ev.UploadFailed(1, 0, "away", (0,)))
+    asked = machine.feed(ev.UploadFailed(1, 0, "away", (0,)))
     assert only(do.Finish, asked).outcome is Outcome.FAILED
     assert every(do.StartAttempt, asked) == every(do.Verify, asked) == []
 
