@@ -17,10 +17,13 @@ from holdfast.runs.attempt_history import (
     RUNNING,
     AttemptHistory,
     AttemptSpan,
+    FailureAccount,
     SavedCheckpoint,
 )
+from holdfast.runs.pending_checkpoints import PendingCheckpoint
 
 _MOST = 300  # marks in a lane
+_NODES = 16  # lanes
 _TICKS = 6
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800)
 
@@ -31,20 +34,23 @@ def shown(text: object, limit: int = 400) -> str:
     return escape(plain if len(plain) <= limit else f"{plain[: limit - 1]}…")
 
 
-def run_timeline(history: AttemptHistory, link: str = "") -> str:
+def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] = (), link: str = "") -> str:
     """``link``: the page that has an element ``failure-N`` for each failure."""
     if not history.attempts and not history.drivers:
-        return '<p class="soft">Nothing has happened yet.</p>'
+        return '<p class="soft">Nothing has happened yet. The timeline starts with the first driver.</p>'
     scale = _Scale(history.began, history.ended)
     lanes = [
         _lane("Driver", _drivers(history, scale)),
         _lane("Attempt", _attempts(history, scale), "tall"),
-        _lane("Failure", _failures(history, scale, link)) if history.failures else "",
-        _lane("Checkpoint", _checkpoints(history, scale)) if history.saved else "",
+        *_nodes(history, scale),
+        _lane("Failure", _failures(history.failures, scale, link)) if history.failures else "",
+        _lane("Checkpoint", [*_checkpoints(history, scale), *_pending(pending, scale)]),
         _lane("Storage behind", _stretches(history.stalls, scale, "stall", "training waited for storage")),
         _lane("No capacity", _stretches(history.waits, scale, "wait", "waited for nodes")),
     ]
-    return f'<div class="timeline" role="img" aria-label="{_summary(history)}">{"".join(lanes)}{_axis(scale)}</div>'
+    picture = "".join([*lanes, _axis(scale)])
+    label = _summary(history)
+    return f'<div class="timeline" role="group" aria-label="{label}">{picture}</div>{_legend(history, pending)}'
 
 
 class _Scale:
@@ -87,21 +93,41 @@ def _attempts(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
     most = max((span.world_size for span in history.attempts), default=1) or 1
     for span in history.attempts[-_MOST:]:
         kind = {RUNNING: "running", FAILED: "failed", PLANNED: "planned", KILLED: "killed"}.get(span.outcome, "over")
-        height = max(25.0, span.world_size / most * 100)
+        height = max(45.0, span.world_size / most * 100)
         yield (
             f'<span class="tl-bar attempt {kind}" style="{scale.span(span.began, span.ended)};height:{height:.0f}%" '
-            f'title="{shown(_told(span))}">{span.number}</span>'
+            f'title="{shown(_told(span))}">{span.number}<small> · {_workers(span.world_size)}</small></span>'
         )
 
 
 def _told(span: AttemptSpan) -> str:
     since = f"from {span.resume} (report {span.base:,})" if span.resume else "from the beginning"
-    workers = f"{span.world_size} worker{'' if span.world_size == 1 else 's'}"
-    return f"attempt {span.number}: {workers} {since}, {duration(span.ended - span.began)}, {span.outcome}"
+    nodes = f" on {len(span.nodes)} nodes" if len(span.nodes) > 1 else ""
+    took = duration(span.ended - span.began)
+    return f"attempt {span.number}: {_workers(span.world_size)}{nodes} {since}, {took}, {span.outcome}"
 
 
-def _failures(history: AttemptHistory, scale: _Scale, link: str) -> Iterator[str]:
-    for failure in history.failures[-_MOST:]:
+def _workers(count: int) -> str:
+    return f"{count:,} worker{'' if count == 1 else 's'}"
+
+
+def _nodes(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
+    """A lane for each node of a cluster: when it took part, and what failed there."""
+    names = list(dict.fromkeys(node for span in history.attempts for node in span.nodes))
+    for name in names[:_NODES]:
+        spans = [span for span in history.attempts if name in span.nodes][-_MOST:]
+        bars = [
+            f'<span class="tl-bar node" style="{scale.span(span.began, span.ended)}" '
+            f'title="{shown(name)} in attempt {span.number}"></span>'
+            for span in spans
+        ]
+        yield _lane(shown(name, 24), [*bars, *_failures([f for f in history.failures if f.node == name], scale, "")])
+    if len(names) > _NODES:
+        yield f'<div class="tl-row"><span class="tl-label">{len(names) - _NODES:,} more nodes</span></div>'
+
+
+def _failures(failures: Sequence[FailureAccount], scale: _Scale, link: str) -> Iterator[str]:
+    for failure in failures[-_MOST:]:
         title = f"{failure.text} [{failure.kind}]; {failure.action}"
         yield (
             f'<a class="tl-mark failure" href="{escape(link)}#failure-{failure.number}" '
@@ -121,6 +147,31 @@ def _checkpoints(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
         )
 
 
+def _pending(pending: Sequence[PendingCheckpoint], scale: _Scale) -> Iterator[str]:
+    for one in pending[-_MOST:]:
+        title = f"pending since {duration(max(0.0, scale.began + scale.whole - one.since))}: not saved yet"
+        yield f'<span class="tl-mark pending" style="left:{scale.at(one.since):.3f}%" title="{shown(title)}"></span>'
+
+
+def _legend(history: AttemptHistory, pending: Sequence[PendingCheckpoint]) -> str:
+    """Of the marks that are there."""
+    outcomes = {span.outcome for span in history.attempts}
+    known = [
+        ("running", "tl-bar attempt running", "", RUNNING in outcomes),
+        ("attempt", "tl-bar attempt", "", bool(outcomes - {RUNNING})),
+        ("ended by a failure", "tl-bar attempt failed", "", FAILED in outcomes),
+        ("driver killed", "tl-bar attempt killed", "", KILLED in outcomes),
+        ("failure", "tl-mark failure", "✕", bool(history.failures)),
+        ("checkpoint saved", "tl-mark saved", "", bool(history.saved)),
+        ("resumed from", "tl-mark saved resumed", "◆", bool(history.resumed)),
+        ("pending", "tl-mark pending", "", bool(pending)),
+    ]
+    shown_marks = [
+        f'<span><i class="{kind}">{sign}</i>{text}</span>' for text, kind, sign, is_there in known if is_there
+    ]
+    return f'<p class="tl-legend">{"".join(shown_marks)}</p>'
+
+
 def _thinned(saved: Sequence[SavedCheckpoint], resumed: set[str]) -> list[SavedCheckpoint]:
     step = max(1, len(saved) // _MOST)
     return [one for number, one in enumerate(saved) if number % step == 0 or one.id in resumed][-2 * _MOST :]
@@ -138,7 +189,7 @@ def _axis(scale: _Scale) -> str:
     marks = [
         f'<span class="tl-tick" style="left:{tick / scale.whole * 100:.3f}%">{_tick_text(tick)}</span>'
         for tick in ticks
-        if tick / scale.whole < 0.96
+        if tick / scale.whole < 0.94
     ]
     return f'<div class="tl-row axis"><span class="tl-label"></span><div class="tl-lane">{"".join(marks)}</div></div>'
 

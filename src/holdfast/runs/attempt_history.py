@@ -14,6 +14,7 @@ from holdfast.core.budgets import action_taken
 from holdfast.core.failures import classify, describe
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
+from holdfast.core.run.backpressure import TOLD_EVERY_S, Behind
 from holdfast.core.run.state import Durable, Failure
 from holdfast.store.journal import Record
 
@@ -40,6 +41,7 @@ class FailureAccount:
     knock_on: tuple[str, ...] = ()
     resumed_from: str | None = None  # by the next attempt
     lost: int | None = None  # reports that are done again; None before the next attempt
+    live: bool = False  # the rank was replaced, and its peers kept their processes
 
 
 @dataclass
@@ -53,6 +55,7 @@ class AttemptSpan:
     driver: int
     outcome: str = RUNNING
     failure: int | None = None  # its number
+    nodes: tuple[str, ...] = ()  # across a network that it may be placed on
 
 
 @dataclass
@@ -80,6 +83,7 @@ class AttemptHistory:
     stalls: list[tuple[float, float]] = field(default_factory=list)  # training waited for storage
     waits: list[tuple[float, float]] = field(default_factory=list)  # for capacity
     is_stalled: bool = False
+    behind: Behind | None = None  # how far storage is behind now, as the driver said last
     began: float = 0.0
     ended: float = 0.0
 
@@ -125,6 +129,7 @@ class _Scribe:
         self._state = Durable()
         self._stalled: float | None = None
         self._waits: float | None = None
+        self._behind: tuple[float, Behind] | None = None  # when it was said
 
     def enter(self, event: ev.Event, time: float) -> None:
         history, before = self.history, self._state
@@ -142,8 +147,13 @@ class _Scribe:
                 self._worker_failed(event, before)
             case ev.HandedOver():
                 self._end_attempt(time, PLANNED)
-            case ev.StorageLags(stalled):
+            case ev.Regrouped(attempt_number):
+                self._continue_live(attempt_number)
+            case ev.RegroupFailed():
+                self._end_attempt(time, FAILED, history.failures[-1].number if history.failures else None)
+            case ev.StorageLags(stalled, checkpoints, size, seconds):
                 self._stall(time, stalled)
+                self._behind = time, Behind(checkpoints, size, seconds)
             case ev.CapacityLacking() if self._waits is None:
                 self._waits = time
             case ev.Committed(record, attempt_number):
@@ -159,6 +169,9 @@ class _Scribe:
         history = self.history
         history.is_stalled = self._stalled is not None and now is not None
         end = self.last if now is None else max(now, self.last)
+        if now is not None and self._behind is not None and self._behind[1].checkpoints:
+            is_recent = now < self._behind[0] + 2 * TOLD_EVERY_S
+            history.behind = self._behind[1] if history.is_stalled or is_recent else None
         self._stall(end, False)
         self._end_wait(end)
         if now is None:
@@ -176,7 +189,9 @@ class _Scribe:
         self._end_attempt(self.last, KILLED)
         epoch = history.drivers[-1].epoch if history.drivers else 0
         history.attempts.append(
-            AttemptSpan(event.attempt_number, event.world_size, time, time, event.resume, event.base, epoch)
+            AttemptSpan(
+                event.attempt_number, event.world_size, time, time, event.resume, event.base, epoch, nodes=event.leased
+            )
         )
         if history.failures and history.failures[-1].lost is None:
             last = history.failures[-1]
@@ -198,6 +213,7 @@ class _Scribe:
             of_worker.at if of_worker else -1,
             of_worker.evidence.exception if of_worker else "",
             of_worker.evidence.message if of_worker else "",
+            live=of_worker is not None and of_worker.live,
         )
         if failure.instead and history.failures:
             last = history.failures[-1]
@@ -205,7 +221,14 @@ class _Scribe:
             history.failures[-1] = replace(account, number=last.number, time=last.time, at=last.at, knock_on=knock_on)
             return
         history.failures.append(account)
-        self._end_attempt(time, FAILED, account.number)
+        if not account.live:
+            self._end_attempt(time, FAILED, account.number)
+
+    def _continue_live(self, attempt_number: int) -> None:
+        """The lost ranks were replaced: no step is done again."""
+        for number, failure in enumerate(self.history.failures):
+            if failure.live and failure.attempt == attempt_number and failure.lost is None:
+                self.history.failures[number] = replace(failure, lost=0)
 
     def _worker_failed(self, event: ev.WorkerFailed, before: Durable) -> None:
         """One that came after the first cause is a knock-on failure."""

@@ -28,10 +28,10 @@ from holdfast.web.compare_view import COMPARED, compare_view, compared_json
 from holdfast.web.curve_index import CurveIndex
 from holdfast.web.guard import Guard, checks_form, form_token
 from holdfast.web.live import PageWatches
-from holdfast.web.pages import Pages
+from holdfast.web.pages import Pages, plotly_script
 from holdfast.web.recent import Recent
-from holdfast.web.run_rows import RunRow, driver_text, run_row
-from holdfast.web.run_view import curves_json, run_view, version_of
+from holdfast.web.run_rows import RunRow, count_states, driver_text, run_row
+from holdfast.web.run_view import curves_json, glance, run_view
 from holdfast.web.search_view import plots_json, trials_json
 from holdfast.web.searches import Searches
 from holdfast.web.storages import Storages, link
@@ -82,7 +82,7 @@ class Application:
 
     async def home(self, request: Request) -> Response:
         rows = await run_in_threadpool(self._rows)
-        return self._pages.render("runs.html", rows=rows, version_shown=_version_of(rows))
+        return self._pages.render("runs.html", rows=rows, states=count_states(rows), version_shown=_version_of(rows))
 
     async def run(self, request: Request) -> Response:
         address = request.path_params["address"]
@@ -198,7 +198,7 @@ class Application:
             return self._pages.error(request, 400, "attempt is a number.")
         stored = await run_in_threadpool(self.storages.open, request.path_params["address"])
         found = await run_in_threadpool(stored.stacks, int(attempt))
-        return _json({"ranks": [[rank, wording.lines(text)] for rank, text in sorted(found.items())]})
+        return _json({"columns": log_view.stack_columns(found)})
 
     async def events(self, request: Request) -> Response:
         address = request.path_params["address"]
@@ -215,7 +215,7 @@ class Application:
     def _glance(self, stored: StoredRun) -> dict[str, Any]:
         if isinstance(stored, StoredExperiment):
             return {"version": self._searches.look(stored).stamp}
-        return {"version": version_of(stored.read(with_manifests=False))}
+        return {"version": glance(stored)}
 
     def _stream(self, address: str, look: Any, is_far: bool) -> Response:
         return StreamingResponse(self.watches.stream(address, look, is_far), media_type="text/event-stream")
@@ -241,9 +241,7 @@ class Application:
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name == "plotly.min.js":
-            from plotly.offline import get_plotlyjs
-
-            return Response(await run_in_threadpool(get_plotlyjs), media_type="text/javascript", headers=_FOREVER)
+            return Response(await run_in_threadpool(plotly_script), media_type="text/javascript", headers=_FOREVER)
         path = _STATIC / name
         if path.suffix not in _TYPES or path.parent != _STATIC or not path.is_file():
             return self._pages.error(request, 404, "There is no such file.")
@@ -255,7 +253,7 @@ class Application:
 
 def _version_of(rows: Sequence[RunRow]) -> str:
     """Differs when there is something new to show."""
-    return " ".join(f"{row.address}:{row.state}:{row.reports}:{row.failures}" for row in rows)
+    return " ".join(f"{row.address}:{row.state}:{row.reports}:{row.failures}:{len(row.trouble)}" for row in rows)
 
 
 def _ask_to_stop(stored: StoredRun, at_once: bool) -> None:

@@ -1,8 +1,10 @@
-"""Logs for pages: the end of one, what was added since, and the lines that have a text in them."""
+"""Logs for pages: the end of one, what was added since, and the lines that have a text in them; stacks of a hang."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -12,6 +14,7 @@ from holdfast.web import wording
 _LINES = 1_000  # shown at first
 _MOST_NEW = 1 << 20  # bytes at a time
 _MATCHES = 1_000
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def log_end(stored: StoredRun, attempt: int, rank: int) -> dict[str, Any]:
@@ -52,3 +55,14 @@ def log_matches(stored: StoredRun, attempt: int, rank: int, text: str) -> dict[s
     if last and wanted in last.casefold():
         found.append((count + 1, last))
     return {"matches": [[number, line] for number, line in found], "is_all": len(found) < _MATCHES}
+
+
+def stack_columns(stacks: Mapping[int, str]) -> list[dict[str, Any]]:
+    """For each different stack, the ranks that have it: the thread that trains comes first, then what others do."""
+    columns: dict[str, tuple[list[int], str]] = {}
+    for rank, text in sorted(stacks.items()):
+        threads = [part for part in wording.lines(text).split("\n\n") if part.strip()]
+        threads.sort(key=lambda part: not part.startswith("Current thread"))
+        whole = "\n\n".join(threads)
+        columns.setdefault(_ADDRESS.sub("", whole), ([], whole))[0].append(rank)
+    return [{"ranks": ranks, "text": text} for ranks, text in columns.values()]

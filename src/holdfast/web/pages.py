@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +29,8 @@ class Pages:
     def __init__(self, form_token: str, storages: Sequence[str]) -> None:
         self._env = environment()
         self._env.globals.update(form_token=form_token, storages=list(storages), version=_version(), link=link)
+        for name in self._env.list_templates():  # compile them before the first request
+            self._env.get_template(name)
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         text = self._env.get_template(template).render(**values)
@@ -55,9 +58,17 @@ def environment() -> jinja2.Environment:
         "spelled": spelled,
         "plain": lambda text: printable(str(text)),
     }
-    env.globals["timeline_picture"] = lambda history: Markup(run_timeline(history))
+    env.globals["timeline_picture"] = lambda history, pending: Markup(run_timeline(history, pending))
     env.globals["ledger_picture"] = lambda ledger: Markup(ledger_bar(ledger))
     return env
+
+
+def plotly_script() -> bytes:
+    """plotly.js, from plotly's package, without the import of that."""
+    found = importlib.util.find_spec("plotly")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+    return Path(found.submodule_search_locations[0], "package_data", "plotly.min.js").read_bytes()
 
 
 def _version() -> str:

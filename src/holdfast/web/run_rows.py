@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +20,13 @@ from holdfast.store.interfaces import LivingDriver
 from holdfast.store.location import Location
 from holdfast.ui.display_picture import headline, value_text
 from holdfast.web import wording
+from holdfast.web.run_health import trouble_of
 from holdfast.web.search_index import SearchSnapshot
 from holdfast.web.searches import Searches
 
 # What reading may raise when somebody has written intact records that no version of Holdfast writes.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+_STATES = ("running", "failed", "interrupted", "stopped", "finished")
 _QUICK_REPORTS = 3_000  # of a run whose goodput is part of the list
 
 
@@ -68,8 +71,17 @@ def run_row(address: str, location: Location, searches: Searches) -> RunRow:
     except (HoldfastError, OSError) as error:
         row.trouble.append(headline(str(error)))
     except NONSENSE as error:  # whatever somebody has made of this one, the others are listed
-        row.trouble.append(f"cannot be read ({type(error).__name__}: {headline(str(error))})")
+        row.trouble.append(f"Cannot be read ({type(error).__name__}: {headline(str(error))})")
     return row
+
+
+def count_states(rows: Sequence[RunRow]) -> list[tuple[str, int]]:
+    """How many are in each state, and in trouble, with what needs a person first."""
+    counts = Counter(row.state for row in rows)
+    known = [("trouble", sum(bool(row.trouble) for row in rows))]
+    order = [state for state in _STATES if state in counts]
+    known += [(state, counts[state]) for state in [*order, *sorted(set(counts) - set(order))]]
+    return [pair for pair in known if pair[1]]
 
 
 def driver_text(driver: LivingDriver | None) -> str:
@@ -98,13 +110,14 @@ def _fill(row: RunRow, found: Reading, identity: Mapping[str, Any]) -> None:
 def _fill_search(row: RunRow, found: SearchSnapshot | None) -> None:
     row.kind = "search"
     if found is None:
-        row.state, row.progress_text = "reading", "many trials: reading the journal"
+        row.state, row.progress_text = "reading", "reading the journal"
         return
     failed, best = found.counts.get("ERROR", 0), found.best
     row.state, row.driver, row.changed = found.state, driver_text(found.driver), found.history.changed
     row.reports = found.history.results
     row.progress = min(1.0, found.done / found.wanted) if found.wanted else None
     row.progress_text = f"{found.done:,} of {found.wanted:,} trials"
+    row.eta_s = found.eta_s()
     row.failures = failed
     if best is not None:
         row.metrics = [(f"best {wording.line(found.history.metric)}", value_text(best.value))]
@@ -123,24 +136,3 @@ def eta_s(found: Reading, history: AttemptHistory, progress: float | None) -> fl
         return None
     whole = reports / progress
     return float(max(0.0, (whole - reports) * took / made))
-
-
-def trouble_of(found: Reading, history: AttemptHistory) -> list[str]:
-    """What a person should look at. A run that nobody drives is not in trouble for that alone."""
-    trouble = []
-    if found.past.is_damaged:
-        trouble.append("the journal is damaged")
-    if found.state == "failed" and found.past.ended is not None:
-        trouble.append(headline(found.past.ended.reason) or "failed")
-    if found.driver is None:
-        return trouble
-    stuck = history.restarts_without_progress
-    if stuck >= 2:
-        trouble.append(f"{stuck} restarts without progress")
-    if history.is_stalled:
-        trouble.append("training waits for storage")
-    if history.attempts and found.records and found.records[-1].kind == "StacksTaken":
-        trouble.append("a rank seems to hang")
-    if history.waits and history.waits[-1][1] >= history.ended:
-        trouble.append("waiting for nodes")
-    return trouble

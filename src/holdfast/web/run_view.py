@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,11 +11,13 @@ from typing import Any
 
 from holdfast.core.metric_names import flat_items
 from holdfast.core.run.events import AttemptStarted
+from holdfast.core.run.state import ValidationStatus
 from holdfast.runs import ledger as ledgers
 from holdfast.runs import timeline
 from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, attempt_history
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.past import IDENTITY
+from holdfast.runs.pending_checkpoints import PendingCheckpoint, pending_checkpoints
 from holdfast.runs.reading import Reading
 from holdfast.runs.run_progress import progress_of
 from holdfast.runs.stored_run import StoredRun
@@ -22,7 +25,8 @@ from holdfast.store.journal import Record
 from holdfast.store.sealed import Damage
 from holdfast.web import wording
 from holdfast.web.curve_index import AttemptCurves, CurveIndex
-from holdfast.web.run_rows import driver_text, eta_s, trouble_of
+from holdfast.web.run_health import RunHealth, health_of, lost_s, trouble_of
+from holdfast.web.run_rows import driver_text, eta_s
 
 _LAST_LINES = 20
 _FAILURES_WITH_LINES = 10  # the last ones: each is a look into a log
@@ -53,6 +57,13 @@ class PageCheckpoint:
 
 
 @dataclass
+class SettingsGroup:
+    title: str
+    given: list[tuple[str, str]]
+    unset: list[str]
+
+
+@dataclass
 class SettingsChange:
     time: float
     changes: list[tuple[str, str, str]]  # name, before, after
@@ -72,23 +83,48 @@ class RunView:
     eta_s: float | None
     changed: float | None
     trouble: list[str]
+    health: RunHealth
+    lost_s: float | None  # to failures; None until the reports have been looked into
     history: AttemptHistory
     moments: list[timeline.Moment]
     ledger: Ledger | None  # None until the reports have been looked into
     failures: list[PageFailure]
     checkpoints: list[PageCheckpoint]
+    pending: list[PendingCheckpoint]
     quarantined: list[tuple[str, str]]
-    settings: list[tuple[str, list[tuple[str, str]]]]
+    settings: list[SettingsGroup]
     settings_changes: list[SettingsChange]
     damage: list[Damage]
     logs: list[tuple[int, list[int]]]  # attempts with their ranks
-    hangs: list[int]  # attempts whose stacks were taken
+    hangs: list[tuple[int, int]]  # attempts whose stacks were taken, with the rank that seems to be the cause or -1
     version: str
 
+    @property
+    def failure_kinds(self) -> str:
+        counts = Counter(failure.account.kind for failure in self.failures)
+        return (
+            ", ".join(f"{kind}{f' ({count})' if count > 1 else ''}" for kind, count in counts.most_common())
+            or "none so far"
+        )
 
-def version_of(found: Reading) -> str:
+
+def version_of(found: Reading, history: AttemptHistory, pending: Sequence[PendingCheckpoint]) -> str:
     """Differs when there is something new to show."""
-    return f"{found.state} {len(found.records)} {found.last_report[0]}"
+    trouble = trouble_of(found, history)
+    return f"{found.state} {len(found.records)} {found.last_report[0]} {len(pending)} {len(trouble)}"
+
+
+def glance(stored: StoredRun) -> str:
+    """The version alone, for a page that watches."""
+    found = stored.read(with_manifests=False)
+    history = attempt_history(found.records, None if found.driver is None else time.time())
+    return version_of(found, history, pending_of(stored, found))
+
+
+def pending_of(stored: StoredRun, found: Reading) -> list[PendingCheckpoint]:
+    if found.driver is None and found.past.ended is not None:
+        return []
+    return pending_checkpoints(stored.location, stored.known_identity(), found.past.attempts)
 
 
 def run_view(stored: StoredRun, index: CurveIndex, found: Reading | None = None) -> RunView:
@@ -98,37 +134,49 @@ def run_view(stored: StoredRun, index: CurveIndex, found: Reading | None = None)
         index.advance(found.past.attempts, _FIRST_SLICE_S)
     history = attempt_history(found.records, None if found.driver is None else time.time())
     ledger = None if is_large else known_ledger(found.records, found.past.attempts, index.attempts())
-    identity = stored.known_identity()
+    identity, pending = stored.known_identity(), pending_of(stored, found)
     reports, last = found.last_report
     progress, progress_text = progress_of(identity.get("train_loop_config"), last and last["metrics"], reports)
     logs = [(attempt, stored.ranks(attempt)) for attempt in stored.attempts()[-50:]]
-    moments = timeline.moments(found.records)
+    trouble = trouble_of(found, history)
     return RunView(
-        stored.location.name,
-        str(stored.location),
-        found.state,
-        driver_text(found.driver),
-        found.driver is not None,
-        reports,
-        wording.metrics(found.metrics, 8),
-        progress,
-        progress_text,
-        eta_s(found, history, progress),
-        found.last_change,
-        trouble_of(found, history),
-        history,
-        moments[-_SHOWN_MOMENTS:],
-        ledger,
-        _failures(stored, history, ledger or Ledger(), dict(logs)),
-        _checkpoints(found, history.resumed),
-        stored.quarantined(),
-        _settings(identity),
-        _changes(found.records),
-        [*stored.run_file_damage(), *stored.journal_damage(), *stored.manifest_damage()],
-        logs,
-        sorted({record.body.get("generation", 0) for record in found.records if record.kind == "StacksTaken"}),
-        version_of(found),
+        name=stored.location.name,
+        path=str(stored.location),
+        state=found.state,
+        driver=driver_text(found.driver),
+        has_driver=found.driver is not None,
+        reports=reports,
+        metrics=wording.metrics(found.metrics, 8),
+        progress=progress,
+        progress_text=progress_text,
+        eta_s=eta_s(found, history, progress),
+        changed=found.last_change,
+        trouble=[text for text in trouble if found.driver is not None],  # else the title or the damage says it
+        health=health_of(found, history, ledger, trouble),
+        lost_s=lost_s(ledger),
+        history=history,
+        moments=timeline.moments(found.records)[-_SHOWN_MOMENTS:],
+        ledger=ledger,
+        failures=_failures(stored, history, ledger or Ledger(), dict(logs)),
+        checkpoints=_checkpoints(found, history.resumed),
+        pending=pending,
+        quarantined=stored.quarantined(),
+        settings=_settings(identity),
+        settings_changes=_changes(found.records),
+        damage=[*stored.run_file_damage(), *stored.journal_damage(), *stored.manifest_damage()],
+        logs=logs,
+        hangs=_hangs(found.records),
+        version=version_of(found, history, pending),
     )
+
+
+def _hangs(records: Sequence[Record]) -> list[tuple[int, int]]:
+    taken = {
+        record.body.get("generation", 0): record.body.get("rank", -1)
+        for record in records
+        if record.kind == "StacksTaken"
+    }
+    return sorted(taken.items())
 
 
 def known_ledger(
@@ -183,7 +231,7 @@ def _checkpoints(found: Reading, resumed: set[str]) -> list[PageCheckpoint]:
             sum(entry.size for entry in manifest.files),
             len(manifest.files),
             manifest.attempt_number,
-            found.validation(manifest).value.replace("_", " ").lower(),
+            _validation(found.validation(manifest)),
             wording.metrics(found.metrics_with(manifest), 3),
             manifest.id in resumed,
         )
@@ -191,7 +239,11 @@ def _checkpoints(found: Reading, resumed: set[str]) -> list[PageCheckpoint]:
     ]
 
 
-def _settings(identity: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _validation(status: ValidationStatus) -> str:
+    return "" if status is ValidationStatus.NONE else status.value.replace("_", " ").lower()
+
+
+def _settings(identity: Mapping[str, Any]) -> list[SettingsGroup]:
     titles = {
         "train_loop_config": "Train function",
         "scaling": "Workers",
@@ -199,12 +251,13 @@ def _settings(identity: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, st
         "checkpoint": "Checkpoints",
     }
     known = [("trainer", identity.get("trainer")), ("experiment", identity.get("experiment"))]
-    starts = [("Run", [(name, wording.value(value)) for name, value in known if value])]
+    starts = [SettingsGroup("Run", [(name, wording.value(value)) for name, value in known if value], [])]
     for key, title in titles.items():
         part = identity.get(key)
-        if isinstance(part, Mapping) and part:
-            starts.append((title, [(wording.line(name), wording.value(value)) for name, value in flat_items(part)]))
-    return [started for started in starts if started[1]]
+        items = list(flat_items(part)) if isinstance(part, Mapping) else []
+        given = [(wording.line(name), wording.value(value)) for name, value in items if value is not None]
+        starts.append(SettingsGroup(title, given, [wording.line(name) for name, value in items if value is None]))
+    return [started for started in starts if started.given or started.unset]
 
 
 def _changes(records: Sequence[Record]) -> list[SettingsChange]:
@@ -250,13 +303,24 @@ def curves_json(found: Reading, index: CurveIndex, within_s: float) -> dict[str,
                 metric["undone"].append(_series(started.attempt_number, points[max(0, len(kept) - 1) :]))
     return {
         "share": share,
-        "metrics": list(metrics.values()),
+        "metrics": sorted(metrics.values(), key=_is_counter),
         "failures": [
-            {"x": f.at, "kind": f.kind, "text": wording.line(f.text)[:200], "number": f.number}
+            {"x": at, "kind": f.kind, "text": wording.line(f.text)[:200], "number": f.number}
             for f in history.failures
-            if f.at >= 0
+            if (at := f.at if f.at >= 0 else _reached(known.get(f.attempt))) >= 0
         ],
     }
+
+
+def _reached(attempt: AttemptCurves | None) -> int:
+    """The report that an attempt came to; -1 if it made none."""
+    return -1 if attempt is None or attempt.last is None else attempt.base + attempt.last[0] + 1
+
+
+def _is_counter(metric: Mapping[str, Any]) -> bool:
+    """Whether it counts reports, as an epoch or a step does: it says little, so it comes last."""
+    points = [point for part in metric["kept"] for point in zip(part["x"], part["y"], strict=True)]
+    return len({y - x for x, y in points}) == 1 and len(points) > 1
 
 
 def _series(attempt: int, points: Sequence[tuple[float, float]]) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 from holdfast.core.metric_names import flat_items, metric_number
@@ -60,7 +62,7 @@ class SearchSnapshot:
         """Differs when there is something new to show."""
         return f"{self.state} {self.version}"
 
-    @property
+    @cached_property
     def counts(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for row in self.rows:
@@ -72,17 +74,65 @@ class SearchSnapshot:
         samples = self.identity.get("num_samples")
         return max(len(self.rows), samples) if isinstance(samples, int) and samples > 0 else len(self.rows)
 
-    @property
+    @cached_property
     def done(self) -> int:
         return sum(row.status in ENDED for row in self.rows)
 
+    def eta_s(self, now: float | None = None) -> float | None:
+        """From the pace since the present driver started."""
+        since = None if self.driver is None else self.driver.since
+        if since is None or self.done >= self.wanted:
+            return None
+        ended = sum(row.status in ENDED and row.changed >= since for row in self.rows)
+        passed = (time.time() if now is None else now) - since
+        return (self.wanted - self.done) * passed / ended if ended and passed > 0 else None
+
     @property
+    def tone(self) -> str:
+        return {"running": "good", "interrupted": "bad"}.get(self.state, "over")
+
+    @property
+    def title(self) -> str:
+        titles = {"running": "Searching", "interrupted": "Interrupted: no driver is running"}
+        return titles.get(self.state, "Finished")
+
+    @property
+    def text(self) -> str:
+        """What a newcomer wants to know, in one or two sentences."""
+        failed, count = self.counts.get("ERROR", 0), len(self.rows)
+        told = f"{failed:,} of {count:,} trials failed." if failed else "No trial failed."
+        return f"Rerun the same command to resume. {told}" if self.state == "interrupted" else told
+
+    @property
+    def best_params(self) -> list[tuple[str, str]]:
+        best = self.best
+        return [] if best is None else [(name, wording.value(value)) for name, value in best.params.items()]
+
+    @cached_property
+    def stopped_early(self) -> int:
+        return sum(is_cut(self.history, row.id) for row in self.rows)
+
+    @cached_property
+    def errors(self) -> list[tuple[str, list[SearchRow]]]:
+        """The trials that failed, by what they say, the most frequent first."""
+        found: dict[str, list[SearchRow]] = {}
+        for row in self.rows:
+            if row.status == "ERROR":
+                found.setdefault(row.error or "unknown error", []).append(row)
+        return sorted(found.items(), key=lambda item: -len(item[1]))
+
+    @cached_property
     def best(self) -> SearchRow | None:
         scored = [row for row in self.rows if row.value is not None]
         if not scored or self.history.mode not in ("min", "max"):
             return None
         choose = max if self.history.mode == "max" else min
         return choose(scored, key=lambda row: row.value or 0.0)
+
+
+def is_cut(history: SearchHistory, id: str) -> bool:
+    """Whether the scheduler stopped a trial before its end; the last iteration that it allows is an end."""
+    return id in history.stops and not history.stops[id][1].startswith("reached")
 
 
 class SearchIndex:
@@ -127,6 +177,18 @@ class SearchIndex:
             return known
 
 
+@lru_cache(maxsize=1024)
+def _param_name(name: str) -> str:
+    return wording.line(name)
+
+
+def _params(trial: Any) -> dict[str, Any]:
+    """What was searched, with the values that the trial has now: a copy of another trial's may have changed them."""
+    params = {str(name): value for name, value in flat_items(dict(trial.params or {}))}
+    config = dict(flat_items(dict(trial.config or {}))) if params else {}
+    return {_param_name(name): config.get(name, value) for name, value in params.items()}
+
+
 def _row(trial: Any, history: SearchHistory, driver: LivingDriver | None) -> SearchRow:
     """Without a driver nothing runs, whatever the last one wrote."""
     status = "PENDING" if driver is None and trial.status == "RUNNING" else trial.status
@@ -139,7 +201,7 @@ def _row(trial: Any, history: SearchHistory, driver: LivingDriver | None) -> Sea
         status,
         trial.iteration,
         metric_number(metrics, history.metric) if history.metric else None,
-        {wording.line(str(name)): value for name, value in flat_items(dict(trial.params or {}))},
+        _params(trial),
         max(0.0, trial.changed - began) if began else 0.0,
         trial.changed,
         headline(trial.error),

@@ -11,7 +11,7 @@ from holdfast.runs.search_history import ExploitRecord
 from holdfast.ui.display_picture import value_text
 from holdfast.web import wording
 from holdfast.web.importance import importances
-from holdfast.web.search_index import SearchRow, SearchSnapshot
+from holdfast.web.search_index import SearchRow, SearchSnapshot, is_cut
 
 _ROWS = 20
 _LINES = 1_500  # in the parallel coordinates and in slices
@@ -19,6 +19,7 @@ _CURVES = 60
 _PARAMS = 12
 _IMPROVEMENTS = 1_000
 _EXPLOITS = 400
+_REPORTED = 5_000
 
 
 def trials_json(found: SearchSnapshot, query: Mapping[str, str]) -> dict[str, Any]:
@@ -34,28 +35,47 @@ def trials_json(found: SearchSnapshot, query: Mapping[str, str]) -> dict[str, An
     rows = _sorted(rows, sort, down) if sort else rows
     start = int(query["from"]) if query.get("from", "").isdecimal() else 0
     shown = rows[start : start + _ROWS]
-    names, best = param_names(found.rows), found.best
     return {
         "total": len(rows),
         "from": start,
         "size": _ROWS,
         "metric": wording.line(found.history.metric),
+        "params": param_names(found.rows),
+        "rows": [_trial_json(found, row) for row in shown],
+    }
+
+
+def all_trials_json(found: SearchSnapshot) -> dict[str, Any]:
+    """For a report, which sorts and filters by itself: the best trials, as many as a file can have."""
+    names = param_names(found.rows)
+    rows = sorted(found.rows, key=lambda row: _worth(row, found.history.mode))[:_REPORTED]
+    kept = {row.id for row in rows}
+    return {
+        "size": _ROWS,
+        "metric": wording.line(found.history.metric),
         "params": names,
+        "left_out": len(found.rows) - len(rows),
         "rows": [
-            {
-                "id": row.id,
-                "name": wording.line(row.name),
-                "address": row.directory,
-                "status": row.status,
-                "iteration": row.iteration,
-                "value": "-" if row.value is None else value_text(row.value),
-                "params": [wording.value(row.params[name]) if name in row.params else "-" for name in names],
-                "seconds": row.seconds,
-                "text": row.error or row.reason,
-                "is_best": row is best,
-            }
-            for row in shown
+            {**_trial_json(found, row), "number": row.value, "values": [row.params.get(name) for name in names]}
+            for row in found.rows
+            if row.id in kept
         ],
+    }
+
+
+def _trial_json(found: SearchSnapshot, row: SearchRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": wording.line(row.name),
+        "address": row.directory,
+        "status": row.status,
+        "cut": is_cut(found.history, row.id),
+        "iteration": row.iteration,
+        "value": "-" if row.value is None else value_text(row.value),
+        "params": [wording.value(row.params[n]) if n in row.params else "-" for n in param_names(found.rows)],
+        "seconds": row.seconds,
+        "text": row.error or row.reason,
+        "is_best": row is found.best,
     }
 
 
@@ -97,6 +117,7 @@ def plots_json(found: SearchSnapshot) -> dict[str, Any]:
         "params": [{"name": name, **_axis([row.params.get(name) for row in shown])} for name in names],
         "trials": [[wording.line(row.name), row.value, row.directory] for row in shown],
         "is_sample": len(shown) < len(scored),
+        "scored": len(scored),
         "importance": importances(
             [{n: r.params.get(n) for n in names} for r in scored], [r.value or 0.0 for r in scored]
         ),
@@ -139,7 +160,7 @@ def _curves(found: SearchSnapshot) -> list[dict[str, Any]]:
     scored = [row for row in found.rows if row.id in history.curves]
     order = sorted(scored, key=lambda row: _worth(row, history.mode))
     best = order[: _CURVES // 3]
-    stopped = [row for row in order[len(best) :] if _is_cut(found, row)][-_CURVES // 3 :]
+    stopped = [row for row in order[len(best) :] if is_cut(history, row.id)][-_CURVES // 3 :]
     taken = {row.id for row in (*best, *stopped)}
     others = [row for row in scored if row.id not in taken]
     step = max(1, len(others) // max(1, _CURVES - len(taken)))
@@ -151,17 +172,12 @@ def _curves(found: SearchSnapshot) -> list[dict[str, Any]]:
             "x": [x for x, _ in history.curves[row.id].points],
             "y": [y for _, y in history.curves[row.id].points],
             "status": row.status,
-            "stopped": _is_cut(found, row),
+            "stopped": is_cut(history, row.id),
             "why": row.error or row.reason,
             "is_best": bool(best) and row is best[0],
         }
         for row in chosen
     ]
-
-
-def _is_cut(found: SearchSnapshot, row: SearchRow) -> bool:
-    """Whether the scheduler stopped it before its end; the last iteration that it allows is an end."""
-    return row.id in found.history.stops and not found.history.stops[row.id][1].startswith("reached")
 
 
 def _worth(row: SearchRow, mode: str) -> float:

@@ -11,6 +11,7 @@ from holdfast.web.recent import Recent
 from holdfast.web.search_index import SearchIndex, SearchSnapshot
 
 _SEARCHES = 6
+_AFTER_PAINT_S = 0.4  # the page that asked needs its styles and scripts first, and Python runs one thread at a time
 
 
 class Searches:
@@ -31,7 +32,9 @@ class Searches:
             return index.look()
         if key not in self._reading:
             self._reading.add(key)
-            threading.Thread(target=self._read, args=(index, key), name="holdfast-ui-search", daemon=True).start()
+            timer = threading.Timer(_AFTER_PAINT_S, self._read, (index, key))
+            timer.daemon = True
+            timer.start()
         return index.last
 
     def _read(self, index: SearchIndex, key: str) -> None:

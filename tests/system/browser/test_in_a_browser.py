@@ -71,7 +71,7 @@ def test_a_run_page_shows_timeline_curves_failures_logs_and_verifies(tab: Tab, s
     tab.page.goto(server.url)
     tab.page.goto(f"{server.origin}/run/0/shaken")
     tab.awaits(f"{DRAWN} >= 3")
-    assert tab.page.locator(".tl-bar.attempt").count() == 3
+    assert tab.page.locator(".timeline .tl-bar.attempt").count() == 3
     tab.page.locator(".tl-mark.failure").first.click()
     assert tab.page.url.endswith("#failure-1")
     tab.awaits("document.getElementById('log').textContent.includes('epoch 7')")
@@ -112,10 +112,10 @@ def test_a_living_run_loses_a_worker_while_one_watches(tab: Tab, tmp_path: Path)
             tab.page.goto(server.url)
             tab.page.locator("a", has_text="living").click()  # it appears by itself
             tab.awaits(f"{DRAWN} >= 3")
-            tab.awaits("document.querySelectorAll('.tl-mark.saved').length > 0")
+            tab.awaits("document.querySelectorAll('.timeline .tl-mark.saved').length > 0")
             os.kill(_worker_of(tmp_path / "living"), signal.SIGKILL)
             tab.page.locator("#failures summary", has_text="was killed by SIGKILL").wait_for()
-            tab.awaits("document.querySelectorAll('.tl-bar.attempt').length === 2")
+            tab.awaits("document.querySelectorAll('.timeline .tl-bar.attempt').length === 2")
             tab.awaits("document.querySelector('#curves .annotation-text') !== null")
             tab.keeps_picture("living")
             tab.page.locator("button.danger").click()
@@ -150,7 +150,8 @@ def test_a_dead_run_in_an_s3_server(tab: Tab, tmp_path: Path, monkeypatch: pytes
 def test_a_damaged_run_says_what_is_damaged(tab: Tab, server: WebServer) -> None:
     tab.page.goto(server.url)
     tab.page.goto(f"{server.origin}/run/0/damaged")
-    assert "Damaged: run.json" in tab.text("#summary")
+    assert "Damaged files" in tab.text("#summary")
+    assert "run.json" in tab.text("#summary")
     tab.awaits(f"{DRAWN} >= 3")
 
 

@@ -89,3 +89,27 @@ def test_a_journal_with_lost_records_is_no_exception() -> None:
         for end in range(start, len(whole) + 1):
             attempt_history(whole[start:end])
     attempt_history([Record(1, 1.0, "GroupStarted", {"nonsense": 1})])
+
+
+def test_a_rank_that_is_replaced_live_does_not_end_the_attempt() -> None:
+    told: list[tuple[float, Any]] = [
+        (0, ev.DriverStarted(1, SPEC)),
+        (1, ev.AttemptStarted(1, 2, None, 0, leased=("node-a", "node-b"))),
+        (5, ev.WorkerFailed(1, 1, Evidence(signal=9), "node-b", 7, live=True)),
+    ]
+    replaced = attempt_history(records(*told, (6, ev.Regrouped(1, 1, 8, 0, 7, (1,)))), now=9.0)
+    assert [(span.outcome, span.ended, span.nodes) for span in replaced.attempts] == [
+        (RUNNING, 9, ("node-a", "node-b"))
+    ]
+    assert [(failure.live, failure.lost) for failure in replaced.failures] == [(True, 0)]
+    lost = attempt_history(records(*told, (6, ev.RegroupFailed(1, "rank 0 did not answer"))), now=9.0)
+    assert [(span.outcome, span.ended) for span in lost.attempts] == [(FAILED, 6)]
+
+
+def test_how_far_storage_is_behind_is_known_as_long_as_the_driver_says_so() -> None:
+    told = records(
+        (0, ev.DriverStarted(1, SPEC)), (1, ev.AttemptStarted(1, 2, None, 0)), (99, ev.StorageLags(False, 3, 9, 70))
+    )
+    assert str(attempt_history(told, now=120.0).behind).startswith("3 checkpoints")
+    assert attempt_history(told, now=900.0).behind is None
+    assert attempt_history(told).behind is None

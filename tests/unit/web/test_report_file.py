@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from holdfast.runs.stored_experiment import open_stored
 from holdfast.store.location import Location
 from holdfast.train import Result
 from holdfast.tune import ResultGrid
-from holdfast.web.report_file import run_report
-from support.web.large_runs import write_run
+from holdfast.web.report_file import report_page
+from support.web.large_runs import write_run, write_search
 from support.web.shown_runs import HOSTILE, train_run
 
 
@@ -24,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_report_has_everything_inside(run: Path) -> None:
-    page = run_report(open_stored(Location.parse("x", run)))
+    page = report_page(open_stored(Location.parse("x", run)))
     ours = re.sub(r"<script>/\*\*.*?</script>", "", page, flags=re.DOTALL)
     assert "Recovery timeline" in page
     assert "Plotly" in page
@@ -36,7 +37,18 @@ def test_a_report_has_everything_inside(run: Path) -> None:
 
 def test_a_report_of_many_reports_stays_small(tmp_path: Path) -> None:
     write_run(tmp_path / "run", 20_000)
-    assert len(run_report(open_stored(Location.parse("x", tmp_path / "run")))) < 6_000_000
+    assert len(report_page(open_stored(Location.parse("x", tmp_path / "run")))) < 6_000_000
+
+
+def test_a_report_of_a_search_has_its_trials_inside(tmp_path: Path) -> None:
+    write_search(tmp_path / HOSTILE.replace("/", "_"), 120, exploits=True)
+    page = report_page(open_stored(Location.parse("x", tmp_path / HOSTILE.replace("/", "_"))))
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert len(data["trials"]["rows"]) == 120
+    assert len(data["plots"]["exploits"]) == 119
+    assert "2 of 120 trials failed" in page
+    assert "ValueError: diverged" in page
+    assert HOSTILE.replace("/", "_") not in page
 
 
 def test_results_show_themselves_in_a_notebook(run: Path) -> None:

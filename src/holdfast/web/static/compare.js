@@ -13,7 +13,7 @@
       const traces = metric.runs.map((run) => ({ type: "scatter", mode: run.x.length < 60 ? "lines+markers" : "lines", marker: { size: 4 }, x: run.x, y: run.y,
         line: { color: PALETTE[run.run % PALETTE.length], dash: DASHES[Math.floor(run.run / 2) % DASHES.length], width: 2 },
         hovertemplate: `${shownText(data.names[run.run])}<br>%{y:.5g} at %{x}<extra></extra>` }));
-      Plotly.react(place.children[number].querySelector(".plot"), traces, layout({ xaxis: { title: { text: "report", standoff: 4 } } }), CONFIG);
+      Plotly.react(place.children[number].querySelector(".plot"), traces, layout({ xaxis: { title: { text: "report", standoff: 4 } }, yaxis: { type: byId("log-scale").checked ? "log" : "linear" } }), CONFIG);
     });
   }
   async function load() {
@@ -23,5 +23,6 @@
     } while (data.share < 1);
   }
   document.addEventListener("recolour", draw);
-  load().catch((error) => { byId("curve-note").textContent = error.message; });
+  byId("log-scale").addEventListener("change", draw);
+  afterPaint(() => load().catch((error) => { byId("curve-note").textContent = error.message; }));
 }

@@ -10,6 +10,14 @@ async function getJson(url, options) {
   return body;
 }
 
+// Work that the first paint need not wait for.
+function afterPaint(work) {
+  let done = false;
+  const once = () => { if (!done) { done = true; work(); } };
+  requestAnimationFrame(() => setTimeout(once));
+  setTimeout(once, 500);  // a tab in the background is not painted
+}
+
 // Colours
 
 const THEMES = ["", "light", "dark"];
@@ -69,15 +77,18 @@ async function refresh() {
   document.dispatchEvent(new Event("refreshed"));
 }
 
-let refreshing = null, again = false;
+// A look rests four times as long as it took, and a tab that nobody sees waits.
+let resting = false, again = false;
 function refreshSoon() {
-  if (refreshing) { again = true; return; }
-  refreshing = Promise.all([refresh(), loadCurves()]).catch(() => {}).finally(() => {
-    refreshing = null;
-    if (again) { again = false; setTimeout(refreshSoon, 500); }
+  if (resting || document.hidden) { again = true; return; }
+  resting = true;
+  const began = performance.now();
+  Promise.all([refresh(), loadCurves()]).catch(() => {}).finally(() => {
+    setTimeout(() => { resting = false; if (again) { again = false; refreshSoon(); } }, Math.max(500, 4 * (performance.now() - began)));
   });
 }
-if (page.events) {
+document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; refreshSoon(); } });
+const watch = () => {
   const live = byId("live");
   const source = new EventSource(page.events);
   let known = page.version;  // what the page shows
@@ -93,7 +104,22 @@ if (page.events) {
     }
   });
   source.addEventListener("error", () => { live.hidden = false; live.classList.add("lost"); live.lastChild.textContent = "disconnected"; });
+};
+if (page.events) afterPaint(watch);
+
+// Times, as they pass
+
+const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+function ago(seconds) {
+  if (seconds < 1) return "just now";
+  if (seconds >= 172800) return `${Math.round(seconds / 86400)} days ago`;
+  const at = UNITS.findIndex(([size]) => seconds >= size), [size, name] = UNITS[at];
+  const rest = at < 3 ? Math.floor((seconds % size) / UNITS[at + 1][0]) : 0;
+  return `${Math.floor(seconds / size)} ${name}${rest ? ` ${String(rest).padStart(2, "0")} ${UNITS[at + 1][1]}` : ""} ago`;
 }
+setInterval(() => {
+  for (const one of all("time[data-ago]")) if (one.dataset.ago && !document.hidden) one.textContent = ago(Date.now() / 1000 - Number(one.dataset.ago));
+}, 5000);
 
 // Tables of rows: filter, sort, keyboard
 
@@ -130,27 +156,30 @@ function countPicked() {
   const button = byId("compare");
   if (!button) return;
   const count = all("input[name=pick]:checked").length;
-  button.disabled = count < 2;
+  button.disabled = count < 2 || count > 8;
+  button.classList.toggle("primary", count >= 2);
   button.textContent = count ? `Compare ${count}` : "Compare";
 }
 if (page.page === "runs") {
-  byId("filter").addEventListener("input", (event) => { filters.text = event.target.value; filterRows(); });
-  for (const chip of all(".chip")) {
-    chip.addEventListener("click", () => {
-      const on = chip.getAttribute("aria-pressed") !== "true";
-      chip.setAttribute("aria-pressed", String(on));
-      if (on) filters.states.add(chip.dataset.state); else filters.states.delete(chip.dataset.state);
-      filterRows();
-    });
-  }
+  if (byId("filter")) byId("filter").addEventListener("input", (event) => { filters.text = event.target.value; filterRows(); });
+  const press = () => { for (const chip of all(".chip")) chip.setAttribute("aria-pressed", String(filters.states.has(chip.dataset.state))); };
   document.addEventListener("click", (event) => {
+    const chip = event.target.closest(".chip");
+    if (!chip) return;
+    if (!filters.states.delete(chip.dataset.state)) filters.states.add(chip.dataset.state);
+    press();
+    filterRows();
+  });
+  const sortBy = (event) => {
     const head = event.target.closest("th[data-sort]");
-    if (!head) return;
+    if (!head || (event.type === "keydown" && event.key !== "Enter")) return;
     filters.down = filters.sort === head.dataset.sort ? !filters.down : head.dataset.sort !== "name";
     filters.sort = head.dataset.sort;
     filterRows();
-  });
-  document.addEventListener("refreshed", filterRows);
+  };
+  document.addEventListener("click", sortBy);
+  document.addEventListener("keydown", sortBy);
+  document.addEventListener("refreshed", () => { press(); filterRows(); });
 }
 document.addEventListener("change", (event) => { if (event.target.name === "pick") countPicked(); });
 if (byId("compare")) byId("compare").addEventListener("click", () => {
@@ -258,24 +287,40 @@ if (byId("logs")) {
     const link = event.target.closest("[data-log]");
     if (link) openLog(...link.dataset.log.split("/").map(Number)).catch(failed);
   });
-  const first = byId("log-choice").options[1];
-  if (first) openLog(...first.value.split("/").map(Number)).catch(failed);
-  followLog();
+  afterPaint(() => {
+    const first = byId("log-choice").options[0];
+    if (first && first.value) openLog(...first.value.split("/").map(Number)).catch(failed);
+    followLog();
+  });
 }
 
 // Stacks of a hang
 
 if (byId("stacks")) {
-  const show = async (attempt) => {
-    const found = await getJson(`${byId("stacks").dataset.stacks}?attempt=${attempt}`);
-    byId("stack-columns").replaceChildren(...found.ranks.map(([rank, text]) =>
-      element("div", {}, element("h3", { text: `rank ${rank}` }), element("pre", { class: "log", text }))));
-  };
   const buttons = all("#stacks button[data-attempt]");
-  for (const button of buttons) button.addEventListener("click", () => show(button.dataset.attempt));
-  if (buttons.length) show(buttons[buttons.length - 1].dataset.attempt);
+  const spans = (ranks) => {  // 0-2, 5
+    const found = [];
+    for (const rank of ranks) { const last = found[found.length - 1]; if (last && last[1] === rank - 1) last[1] = rank; else found.push([rank, rank]); }
+    return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
+  };
+  const show = async (button) => {
+    const found = await getJson(`${byId("stacks").dataset.stacks}?attempt=${button.dataset.attempt}`);
+    for (const one of buttons) one.setAttribute("aria-pressed", String(one === button));
+    const cause = Number(button.dataset.rank);
+    byId("stack-columns").replaceChildren(...found.columns.map(({ ranks, text }) => {
+      const head = element("h3", { text: `rank${ranks.length > 1 ? "s" : ""} ${spans(ranks)}` });
+      if (ranks.includes(cause)) head.append(" ", element("span", { class: "tag bad", text: `rank ${cause} seems to hang` }));
+      return element("div", {}, head, element("pre", { class: "log", text }));
+    }));
+  };
+  for (const button of buttons) button.addEventListener("click", () => show(button));
+  afterPaint(() => show(buttons[buttons.length - 1]));
 }
 
-// Plotly is large: pages show everything else before it is there.
-if (byId("plotly")) byId("plotly").addEventListener("load", () => document.dispatchEvent(new Event("recolour")));
-loadCurves();
+// Plotly is large: the page is painted before it is loaded.
+if (page.plotly) afterPaint(() => {
+  const script = element("script", { src: `/static/plotly.min.js?${page.assets}`, id: "plotly" });
+  script.addEventListener("load", () => document.dispatchEvent(new Event("recolour")));
+  document.head.append(script);
+});
+afterPaint(loadCurves);

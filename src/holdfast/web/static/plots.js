@@ -27,7 +27,7 @@ function layout(extra = {}) {
   const axis = { gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("soft"), size: 11 },
-    margin: { l: 48, r: 12, t: 8, b: 34 }, showlegend: false, hovermode: "closest",
+    margin: { l: 48, r: 12, t: 18, b: 34 }, showlegend: false, hovermode: "closest",
     hoverlabel: { bgcolor: colour("box"), font: { color: colour("text") } },
     ...extra, xaxis: { ...axis, ...extra.xaxis }, yaxis: { ...axis, ...extra.yaxis },
   };
@@ -50,9 +50,9 @@ function failureMarks(failures) {
   return {
     shapes: failures.slice(-100).map((failure) => ({ type: "line", x0: failure.x, x1: failure.x, yref: "paper", y0: 0, y1: 1,
       line: { color: colour("red"), width: 1, dash: "dash" } })),
-    annotations: failures.slice(-12).map((failure) => ({ x: failure.x, yref: "paper", y: 1, yanchor: "top", xanchor: "left",
-      text: `✕ ${shownText(failure.kind)}`, hovertext: shownText(failure.text), showarrow: false,
-      font: { size: 10, color: colour("red-text") } })),
+    annotations: failures.slice(-100).map((failure) => ({ x: failure.x, yref: "paper", y: 1, yanchor: "bottom", xanchor: "center",
+      text: "✕", hovertext: `${shownText(failure.kind)}: ${shownText(failure.text)}`, showarrow: false,
+      font: { size: 12, color: colour("red-text") } })),
   };
 }
 

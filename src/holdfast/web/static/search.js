@@ -3,7 +3,8 @@
 
 {
   const table = { sort: "", down: false, from: 0, q: "", status: "", latest: 0 };
-  const where = byId("trials").dataset.trials;
+  const where = byId("trials").dataset.trials;  // empty in a report, which has all trials inside
+  const STATUS = { TERMINATED: "done", ERROR: "failed", PENDING: "waiting" };
   const trialUrl = (directory) => `/run/${`${page.address}/${directory}`.split("/").map(encodeURIComponent).join("/")}`;
 
   function heads(found) {
@@ -19,21 +20,21 @@
   }
   function row(found, trial) {
     const address = `${page.address}/${trial.address}`;
-    const link = element("a", { href: trialUrl(trial.address), text: trial.name });
+    const link = where ? element("a", { href: trialUrl(trial.address), text: trial.name }) : element("span", { text: trial.name });
     const name = element("td", { class: "name" }, link);
     if (trial.is_best) name.append(" ", element("span", { class: "tag", text: "★ best" }));
     const seconds = trial.seconds < 60 ? `${trial.seconds.toFixed(1)} s` : `${Math.floor(trial.seconds / 60)} m ${Math.floor(trial.seconds % 60)} s`;
     return element("tr", { tabindex: "-1", "data-address": address },
-      element("td", { class: "pick" }, element("input", { type: "checkbox", name: "pick", value: address, "aria-label": `Select ${trial.name}` })),
-      name, element("td", {}, element("span", { class: `badge ${trial.status.toLowerCase()}`, text: trial.status.toLowerCase() })),
-      element("td", { class: "num", text: trial.iteration }), element("td", { class: "num", text: trial.value }),
-      ...trial.params.map((text) => element("td", { class: "small nowrap", text: text.length > 32 ? `${text.slice(0, 31)}…` : text, title: text })),
-      element("td", { class: "num small nowrap", text: seconds }), element("td", { class: "small break soft", text: trial.text }));
+      element("td", { class: "pick" }, !where ? "" : element("input", { type: "checkbox", name: "pick", value: address, "aria-label": `Select ${trial.name}` })),
+      name, element("td", {}, element("span", { class: `badge ${trial.cut ? "cut" : trial.status.toLowerCase()}`, text: trial.cut ? "stopped" : STATUS[trial.status] || trial.status.toLowerCase() })),
+      element("td", { class: "num", "data-label": "iterations", text: trial.iteration.toLocaleString("en") }), element("td", { class: "num", "data-label": found.metric || "result", text: trial.value }),
+      ...trial.params.map((text, number) => element("td", { class: "small nowrap", "data-label": found.params[number], text: text.length > 32 ? `${text.slice(0, 31)}…` : text, title: text })),
+      element("td", { class: "num small nowrap", "data-label": "time", text: seconds }), element("td", { class: "small break soft", text: trial.text }));
   }
   async function loadTrials() {
     const number = ++table.latest;
     const query = new URLSearchParams({ sort: table.sort, down: table.down ? "1" : "", from: table.from, q: table.q, status: table.status });
-    const found = await getJson(`${where}?${query}`);
+    const found = where ? await getJson(`${where}?${query}`) : reportTrials(query);
     if (number !== table.latest) return;
     const picked = new Set(all("input[name=pick]:checked").map((box) => box.value));
     heads(found);
@@ -64,12 +65,12 @@
 
   let plots = null;
   async function loadPlots() {
-    plots = await getJson(byId("plots").dataset.plots);
+    plots = where ? await getJson(byId("plots").dataset.plots) : report.plots;
     draw();
   }
   function draw() {
     if (!plots || !window.Plotly) return;
-    drawBest(); drawParallel(); drawImportance(); drawSlices(); drawLearning(); drawExploits();
+    drawBest(); drawParallel(plots); drawImportance(); drawSlices(); drawLearning(); drawExploits();
   }
   function drawBest() {
     const x = plots.best.map((point) => point[0]), y = plots.best.map((point) => point[1]);
@@ -110,12 +111,12 @@
       text: chosen.map((curve) => shownText(`${curve.name}: ${curve.why}`)), hovertemplate: "%{text}<extra></extra>" });
     traces.push(ends(plots.curves.filter((curve) => curve.stopped), "line-ns-open", colour("orange"), "stopped by the scheduler"));
     traces.push(ends(plots.curves.filter((curve) => curve.status === "ERROR"), "x", colour("red"), "failed"));
-    byId("learning-note").textContent = `${plots.curves.length} trials; a bar ends what the scheduler stopped, a cross what failed`;
-    Plotly.react("learning-plot", traces, layout({ xaxis: { title: { text: "iteration" } }, yaxis: { title: { text: shownText(plots.metric) } } }), CONFIG);
+    byId("learning-note").textContent = plots.curves.length < plots.scored ? `${plots.curves.length} of ${plots.scored.toLocaleString("en")} trials: the best, stopped ones and a sample of the others` : "";
+    Plotly.react("learning-plot", traces, layout({ xaxis: { title: { text: "iteration" } }, yaxis: { title: { text: shownText(plots.metric) }, type: byId("log-scale").checked ? "log" : "linear" } }), CONFIG);
   }
   function drawExploits() {
-    if (!plots.exploits.length) { byId("exploits").hidden = true; return; }
-    byId("exploits").hidden = false;
+    byId("exploits").hidden = byId("exploits-link").hidden = !plots.exploits.length;
+    if (!plots.exploits.length) return;
     const lists = new Map();  // a list of those that copied, below the trial that they copied
     const roots = element("ul", { class: "tree" });
     const listOf = (name) => {
@@ -135,92 +136,13 @@
     byId("exploit-tree").replaceChildren(roots);
   }
 
-  // Parallel coordinates, on a canvas: thousands of lines stay quick.
-
-  const brushes = new Map();
-  let drag = null;
-  function geometry() {
-    const canvas = byId("parallel-canvas"), axes = [...plots.params, { name: plots.metric, values: plots.trials.map((trial) => trial[1]), log: false }];
-    const width = canvas.clientWidth, height = canvas.clientHeight, left = 50, right = 70, top = 34, bottom = 22;
-    axes.forEach((axis, number) => {
-      axis.x = axes.length < 2 ? left : left + (number / (axes.length - 1)) * (width - left - right);
-      const low = Math.min(...axis.values), high = Math.max(...axis.values), scale = axis.log ? Math.log10 : (value) => value;
-      axis.low = low; axis.high = high;
-      axis.share = (value) => (high === low ? 0.5 : (scale(value) - scale(low)) / (scale(high) - scale(low)));
-      axis.y = (value) => height - bottom - axis.share(value) * (height - top - bottom);
-    });
-    return { canvas, axes, width, height, top, bottom };
-  }
-  function drawParallel() {
-    if (!plots || !plots.trials.length) return;
-    const { canvas, axes, width, height, top, bottom } = geometry();
-    const ratio = window.devicePixelRatio || 1;
-    canvas.width = width * ratio; canvas.height = height * ratio;
-    const pen = canvas.getContext("2d");
-    pen.scale(ratio, ratio);
-    const kept = plots.trials.map((_, at) => axes.every((axis, number) => {
-      const brush = brushes.get(number);
-      const y = axis.y(axis.values[at]);
-      return !brush || (y >= brush[0] && y <= brush[1]);
-    }));
-    const count = plots.trials.length;
-    plots.trials.forEach((_, at) => {
-      const worth = count < 2 ? 1 : at / (count - 1);  // they come with the best last
-      pen.strokeStyle = kept[at] ? mix(worth) : colour("line");
-      pen.globalAlpha = kept[at] ? 0.25 + 0.6 * worth ** 3 : 0.15;
-      pen.lineWidth = kept[at] && worth > 0.97 ? 2 : 1;
-      pen.beginPath();
-      axes.forEach((axis, number) => { const y = axis.y(axis.values[at]); if (number) pen.lineTo(axis.x, y); else pen.moveTo(axis.x, y); });
-      pen.stroke();
-    });
-    pen.globalAlpha = 1;
-    pen.font = "12px system-ui, sans-serif";
-    axes.forEach((axis, number) => {
-      pen.strokeStyle = colour("soft"); pen.lineWidth = 1;
-      pen.beginPath(); pen.moveTo(axis.x, top); pen.lineTo(axis.x, height - bottom); pen.stroke();
-      const brush = brushes.get(number);
-      if (brush) { pen.fillStyle = colour("orange"); pen.globalAlpha = 0.5; pen.fillRect(axis.x - 5, brush[0], 10, brush[1] - brush[0]); pen.globalAlpha = 1; }
-      pen.fillStyle = colour("text"); pen.textAlign = "center";
-      pen.fillText(axis.name.slice(0, 22), axis.x, 14);
-      pen.fillStyle = colour("soft"); pen.textAlign = "left";
-      const ticks = axis.names ? axis.names.map((name, at) => [at, name]).slice(0, 12) : [axis.low, axis.high].map((value) => [value, Number(value.toPrecision(3)).toString()]);
-      for (const [value, text] of ticks) pen.fillText(text.slice(0, 12), axis.x + 5, axis.y(value) + (axis.share(value) > 0.5 ? 11 : -3));
-    });
-    const left = kept.filter(Boolean).length;
-    byId("parallel-note").textContent = `${left.toLocaleString()} of ${count.toLocaleString()} trials${plots.is_sample ? ", the best and a sample of the others" : ""}`;
-  }
-  function mix(worth) {  // from orange to blue, by which also the colour-blind tell good from bad
-    const from = [230, 159, 0], to = [0, 114, 178];
-    return `rgb(${from.map((value, at) => Math.round(value + (to[at] - value) * worth)).join(",")})`;
-  }
-  function nearest(event) {
-    const { canvas, axes } = geometry();
-    const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    let best = 0;
-    axes.forEach((axis, number) => { if (Math.abs(axis.x - x) < Math.abs(axes[best].x - x)) best = number; });
-    return { number: best, y };
-  }
-  const canvas = byId("parallel-canvas");
-  canvas.addEventListener("pointerdown", (event) => { if (plots && plots.trials.length) { drag = nearest(event); canvas.setPointerCapture(event.pointerId); } });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!drag) return;
-    const { y } = nearest(event);
-    brushes.set(drag.number, [Math.min(drag.y, y), Math.max(drag.y, y)]);
-    drawParallel();
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    if (!drag) return;
-    if (Math.abs(nearest(event).y - drag.y) < 4) brushes.delete(drag.number);
-    drag = null;
-    drawParallel();
-  });
-  window.addEventListener("resize", drawParallel);
   document.addEventListener("recolour", draw);
+  byId("log-scale").addEventListener("change", draw);
   let nextPlots = 0;
   document.addEventListener("refreshed", () => {
     reload();
     if (Date.now() > nextPlots) { nextPlots = Date.now() + 3000; loadPlots().catch(failed); }
   });
-  reload();
-  loadPlots().catch(failed);
+  const begin = () => { reload(); loadPlots().catch(failed); };
+  if (where) afterPaint(begin); else begin();
 }
