@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast import train  # 1
-from holdfast.train.lightning import HoldfastDDPStrategy, HoldfastEnvironment, LightningReportCallback, fit  # 2
+from holdfast.train.lightning import HoldfastDDPStrategy, LightningReportCallback, fit  # 2
 from holdfast.train.torch import TorchTrainer  # 3
 
 
@@ -24,28 +24,21 @@ class Line(pl.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=0.05)
 
 
-def train_fn():
+def main():
     pl.seed_everything(0)
     x = torch.randn(256, 4)
     loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16, shuffle=True)
     trainer = pl.Trainer(
         max_epochs=3,
         strategy=HoldfastDDPStrategy(),  # 4
-        plugins=[HoldfastEnvironment()],
-        callbacks=[LightningReportCallback(every_n_train_steps=5)],
+        callbacks=[LightningReportCallback(every_n_train_steps=5)],  # 5
         enable_checkpointing=False,
         enable_progress_bar=False,
         logger=False,
     )
-    fit(trainer, Line(), loader)  # 5: instead of trainer.fit(Line(), loader)
+    fit(trainer, Line(), loader)  # 6: instead of trainer.fit(Line(), loader)
 
 
 if __name__ == "__main__":
-    result = TorchTrainer(  # 6
-        train_fn,
-        scaling_config=train.ScalingConfig(num_workers=2),
-        run_config=train.RunConfig(
-            name="lightning", storage_path="runs", failure_config=train.FailureConfig(max_failures=3)
-        ),
-    ).fit()
-    print(result.metrics)
+    run = train.RunConfig(name="line", storage_path="runs", failure_config=train.FailureConfig(max_failures=3))  # 7
+    TorchTrainer(main, scaling_config=train.ScalingConfig(num_workers=2), run_config=run).fit()  # 8: instead of main()

@@ -1,23 +1,40 @@
-"""scikit-learn in the trials of an experiment. The guide docs/sklearn.md explains it."""
+"""scikit-learn and joblib in a worker. The guide docs/sklearn.md explains it."""
 
+import tempfile
+
+import joblib
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import cross_val_score
+from sklearn.linear_model import SGDClassifier
 
-from holdfast import train, tune
+from holdfast import train
+from holdfast.train import DataParallelTrainer
 
 
-def objective(config):
-    x, y = make_classification(300, 8, random_state=0)
-    forest = RandomForestClassifier(n_estimators=20, max_depth=config["max_depth"], n_jobs=1, random_state=0)
-    tune.report({"accuracy": cross_val_score(forest, x, y, cv=3).mean()})
+def train_fn():
+    x, y = make_classification(600, 8, random_state=0)
+    model, start = SGDClassifier(random_state=0), 0
+    checkpoint = train.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as directory:
+            model, start = joblib.load(f"{directory}/model.joblib")
+    for part in range(start, 6):
+        rows = slice(100 * part, 100 * (part + 1))
+        model.partial_fit(x[rows], y[rows], classes=[0, 1])
+        scores = joblib.Parallel(n_jobs=2)(joblib.delayed(model.score)(x[at::2], y[at::2]) for at in range(2))
+        with tempfile.TemporaryDirectory() as directory:
+            joblib.dump((model, part + 1), f"{directory}/model.joblib")
+            train.report({"part": part + 1, "score": sum(scores) / 2}, train.Checkpoint.from_directory(directory))
 
 
 if __name__ == "__main__":
-    tuner = tune.Tuner(
-        objective,
-        param_space={"max_depth": tune.grid_search([2, 4, 8])},
-        tune_config=tune.TuneConfig(metric="accuracy", mode="max"),
-        run_config=train.RunConfig(name="forests", storage_path="runs"),
+    trainer = DataParallelTrainer(
+        train_fn,
+        scaling_config=train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": 2}),
+        run_config=train.RunConfig(
+            name="parts",
+            storage_path="runs",
+            failure_config=train.FailureConfig(max_failures=3),
+            preload=["sklearn.linear_model", "joblib"],
+        ),
     )
-    print(tuner.fit().get_best_result().config)
+    print(trainer.fit().metrics)

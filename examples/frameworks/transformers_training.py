@@ -8,7 +8,7 @@ from holdfast.train.huggingface.transformers import TransformersReportCallback, 
 from holdfast.train.torch import TorchTrainer  # 3
 
 
-def train_fn():
+def main():
     torch.manual_seed(0)
     tokens = torch.randint(0, 50, (64, 8))
     data = [{"input_ids": row, "labels": int(row.sum() % 2)} for row in tokens]
@@ -18,16 +18,11 @@ def train_fn():
     arguments = TrainingArguments(
         output_dir="output", num_train_epochs=2, save_strategy="steps", save_steps=3, save_total_limit=2, report_to=[]
     )
-    trainer = Trainer(model, arguments, train_dataset=data, callbacks=[TransformersReportCallback()])
-    fit(trainer)  # 4: instead of trainer.train()
+    trainer = Trainer(model, arguments, train_dataset=data)
+    trainer.add_callback(TransformersReportCallback())  # 4
+    fit(trainer)  # 5: instead of trainer.train()
 
 
 if __name__ == "__main__":
-    result = TorchTrainer(  # 5
-        train_fn,
-        scaling_config=train.ScalingConfig(num_workers=2),
-        run_config=train.RunConfig(
-            name="transformers", storage_path="runs", failure_config=train.FailureConfig(max_failures=3)
-        ),
-    ).fit()
-    print(result.metrics["step"])
+    run = train.RunConfig(name="bert", storage_path="runs", failure_config=train.FailureConfig(max_failures=3))  # 6
+    TorchTrainer(main, scaling_config=train.ScalingConfig(num_workers=2), run_config=run).fit()  # 7: instead of main()

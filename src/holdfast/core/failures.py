@@ -28,13 +28,14 @@ class Evidence(Struct, frozen=True):
     signal: int | None = None
     started: bool = True  # whether the train function had been entered
     stalled_s: float | None = None  # how long it made no progress
-    oom_killed: bool = False
+    oom_killed: bool = False  # by the kernel
+    out_of_memory: bool = False  # as the framework judges the exception
     node_lost: bool = False
     storage: bool = False
     preempted: bool = False  # its node had been announced to go
 
 
-# The exceptions that frameworks raise when memory runs out.
+# The exceptions of frameworks that a train function may use without a trainer for them.
 OUT_OF_MEMORY = (
     "MemoryError",
     "torch.OutOfMemoryError",
@@ -52,7 +53,7 @@ def classify(evidence: Evidence) -> FailureKind:
         return FailureKind.NODE_LOST
     if evidence.stalled_s is not None:
         return FailureKind.HANG if evidence.started else FailureKind.START_UP
-    if evidence.oom_killed or _is_out_of_memory(evidence):
+    if evidence.oom_killed or evidence.out_of_memory or _is_out_of_memory(evidence):
         return FailureKind.OUT_OF_MEMORY
     if not evidence.started:
         return FailureKind.START_UP

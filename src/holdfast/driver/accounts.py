@@ -35,6 +35,7 @@ def evidence_of(message: WorkerHasFailed) -> Evidence:
         signal=message.signal,
         started=message.started,
         oom_killed=message.oom_killed,
+        out_of_memory=raised.out_of_memory if raised else False,
     )
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 
 from holdfast.platform import processes
+from holdfast.worker import imported_frameworks
 
 
 def is_safe_to_fork() -> bool:
     if threading.active_count() > 1:
         return False
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+    if any(framework.holds_device(module) for framework, module in imported_frameworks.imported()):
         return False
     return processes.thread_count() - 1 <= _fork_safe_threads()
 

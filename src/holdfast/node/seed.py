@@ -1,8 +1,8 @@
 """The seed: a snapshot of the script's process, forked right after its imports, from which zygotes are forked.
 
-A zygote that had to import torch again would double the time to the first step. The seed costs a fork: it shares the
-script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to fork:
-no other thread runs, and no CUDA context exists. Otherwise the agent starts a zygote of its own.
+A zygote that had to import the framework again would double the time to the first step. The seed costs a fork: it
+shares the script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to
+fork: no other thread runs, and no framework holds a device. Otherwise the agent starts a zygote of its own.
 Nodes that join later, and the script's next fit(), need more at once, which a copy of the seed imports meanwhile: it
 takes over when it has.
 
@@ -32,7 +32,6 @@ from holdfast.node import zygote
 from holdfast.node.fork_safety import is_safe_to_fork
 from holdfast.platform import process_control
 
-_TORCH_DEFAULT_SEED = 67280421310721
 _WITHIN_S = 10.0
 _IMPORTED_WITHIN_S = 60.0
 _GROW, _WARM = b"grow", b"warm"
@@ -171,8 +170,6 @@ def _live(parent: int, wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     process_control.die_with_parent(parent)
     for name in modules:
         importlib.import_module(name)
-    if "torch" in sys.modules:
-        sys.modules["torch"].default_generator.manual_seed(_TORCH_DEFAULT_SEED)
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()

@@ -71,3 +71,8 @@ def names_of(metrics: Metrics) -> dict[str, str]:
     if isinstance(metrics, dict):
         return metrics
     return {name: name for name in ([metrics] if isinstance(metrics, str) else metrics or [])}
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """The libraries have one exception each, with what C++ said."""
+    return any(said in str(error) for said in ("bad_alloc", "bad allocation", "Memory allocation error"))

@@ -167,10 +167,11 @@ class BackendConfig:
     """What a framework needs around the train function. A subclass overrides ``wrap``, or, as with Ray, ``backend_cls``
     and ``train_func_context``. ``essential`` names the modules that are imported before the first worker starts,
     ``preload`` those that are imported behind the first report, for all workers that start later. A name that cannot be
-    imported is skipped."""
+    imported is skipped. ``joins_torchrun``: whether ``wrap`` forms the group of processes that torchrun started."""
 
     essential: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
+    joins_torchrun: ClassVar[bool] = False
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         """A picklable callable that a worker calls instead of ``train_fn``, with the same arguments."""
@@ -191,6 +192,11 @@ class BackendConfig:
     def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
         """Makes a context in which the train function is called."""
         return nullcontext
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an exception of the framework says that memory ran out. ``MemoryError`` and its subclasses, and the
+        exceptions of torch, TensorFlow and JAX are known as such already."""
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         return {}

@@ -27,12 +27,19 @@ class TrainEntry:
 
 
 class Payload:
-    def __init__(self, fn: Callable[[], Any], datasets: dict[str, Any], initial: Checkpoint | None) -> None:
-        self.fn, self.datasets, self.initial = fn, datasets, initial
+    def __init__(
+        self,
+        fn: Callable[[], Any],
+        datasets: dict[str, Any],
+        initial: Checkpoint | None,
+        is_out_of_memory: Callable[[BaseException], bool],
+    ) -> None:
+        self.fn, self.datasets, self.initial, self.is_out_of_memory = fn, datasets, initial, is_out_of_memory
 
     def __call__(self) -> Any:
         session = current()
         session.datasets, session.initial = self.datasets, self.initial
+        session.is_out_of_memory = self.is_out_of_memory
         if TRIAL in session.metadata:
             session.common_metrics = {"pid": os.getpid()}
             if session.metadata[TRIAL].get(OWN_DIRECTORY):

@@ -237,14 +237,15 @@ class DataParallelTrainer:
         fn: Callable[[], Any] = TrainEntry(self.train_loop_per_worker, self.train_loop_config or {}, self._takes_config)
         if world is None:
             fn = self.backend_config.wrap(fn)
-        elif "torch" not in self.backend_config.essential:
+        elif not self.backend_config.joins_torchrun:
             raise ValueError(
                 f"{type(self).__name__}(num_workers=0) was started {world.world_size} times by torchrun, and forms no "
                 "group of these processes: use TorchTrainer, or start the script with python"
             )
         else:
             fn = Launched(world, self.backend_config.wrap(Joined(fn)))
-        return Payload(fn, self.data_config.mark(self.datasets), self.resume_from_checkpoint)
+        data, backend = self.data_config.mark(self.datasets), self.backend_config
+        return Payload(fn, data, self.resume_from_checkpoint, backend.is_out_of_memory)
 
     def _shards(self) -> ShardSource | None:
         """Of the datasets that are Ray Data's."""

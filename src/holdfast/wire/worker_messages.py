@@ -177,6 +177,7 @@ class Raised(Message, frozen=True, tag=True):
     traceback: str
     body: bytes
     started: bool
+    out_of_memory: bool = False
 
 
 class Request(Message, frozen=True, tag=True):

@@ -8,14 +8,13 @@ import os
 import sys
 
 from holdfast.platform.processes import mapped_files
-
-_USERS = ("lightgbm", "sklearn", "xgboost")  # torch is told by itself
+from holdfast.worker.imported_frameworks import imported
 
 
 def use_own_threads() -> None:
     """As many as ``OMP_NUM_THREADS`` says, which is the worker's CPUs unless the user chose a number."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if sys.platform != "linux" or not wanted.isdigit() or not any(name in sys.modules for name in _USERS):
+    if sys.platform != "linux" or not wanted.isdigit() or not any(framework.uses_openmp for framework, _ in imported()):
         return
     for path in mapped_files():
         if ".so" in path and ("gomp" in path or "libomp" in path):

@@ -117,6 +117,7 @@ class Session:
         self.group_timeout_s = 1800.0  # of the framework's collectives
         self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has none of its own
         self.datasets: dict[str, Any] = {}
+        self.is_out_of_memory: Callable[[BaseException], bool] = lambda _error: False  # as the framework knows it
         self.started = False
         self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))

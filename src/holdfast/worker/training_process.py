@@ -21,8 +21,8 @@ from holdfast.printable import encodable
 from holdfast.wire.channel import Channel, Unpacker
 from holdfast.wire.worker_messages import TO_WORKER, Assignment, Raised, Returned
 
+from . import imported_frameworks, stack_dump, worker_exit
 from . import session as sessions
-from . import stack_dump, worker_exit
 from .openmp import use_own_threads
 from .temporary import mark_temporary_files
 
@@ -58,7 +58,7 @@ def perform(
 
     def upload_failed(error: BaseException) -> None:
         if is_own_process and failing.acquire(blocking=False):
-            _tell_raised(error, channel, session.started)
+            _tell_raised(error, channel, session)
 
     session = sessions.Session(assignment, channel, on_lost, upload_failed)
     before = sessions.install(session)
@@ -75,7 +75,7 @@ def perform(
     except BaseException as error:
         if failing.acquire(blocking=False):
             session.end(returned=False)
-            _tell_raised(error, channel, session.started)
+            _tell_raised(error, channel, session)
         if isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise
         return 1
@@ -87,12 +87,12 @@ def perform(
     return 0
 
 
-def _tell_raised(error: BaseException, channel: Channel[Any], started: bool) -> None:
+def _tell_raised(error: BaseException, channel: Channel[Any], session: sessions.Session) -> None:
     error.__traceback__ = _of_the_user(error.__traceback__)
     with contextlib.suppress(Exception):  # the function may have closed its streams
         traceback.print_exception(error)
     _flush()
-    channel.send(_raised(error, started))
+    channel.send(_raised(error, session))
 
 
 def _sendable(value: Any) -> bytes:
@@ -127,15 +127,16 @@ def _adopt(assignment: Assignment) -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         threads = max(1, int(assignment.place.cpus))
         os.environ["OMP_NUM_THREADS"] = str(threads)
-        if "torch" in sys.modules:  # it has read the variable already
-            sys.modules["torch"].set_num_threads(threads)
+        for framework, module in imported_frameworks.imported():
+            if framework.set_threads is not None:
+                framework.set_threads(module, threads)
     use_own_threads()
     sys.path[:] = [os.fsdecode(path) for path in assignment.sys_path]
     sys.argv[:] = [os.fsdecode(argument) for argument in assignment.argv]
     mark_temporary_files(os.getpid(), assignment.mark)
     random.seed()
-    if "numpy.random" in sys.modules:  # else it seeds itself when it is imported
-        sys.modules["numpy.random"].seed()
+    for framework, module in imported_frameworks.imported():
+        framework.reset_random(module)
     threading.current_thread().name = f"rank-{assignment.place.rank}"
 
 
@@ -157,11 +158,27 @@ def _read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def _raised(error: BaseException, started: bool) -> Raised:
+def _raised(error: BaseException, session: sessions.Session) -> Raised:
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
-    return Raised(time.monotonic(), encodable(kind), message_of(error), _trace(error), _pickled(error), started)
+    return Raised(
+        time.monotonic(),
+        encodable(kind),
+        message_of(error),
+        _trace(error),
+        _pickled(error),
+        session.started,
+        out_of_memory=_is_out_of_memory(error, session),
+    )
+
+
+def _is_out_of_memory(error: BaseException, session: sessions.Session) -> bool:
+    """NumPy's and others' are subclasses of Python's; of its own the framework knows."""
+    try:
+        return isinstance(error, MemoryError) or bool(session.is_out_of_memory(error))
+    except Exception:  # a framework's judgment of an exception that cannot even be shown
+        return False
 
 
 def _trace(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from holdfast.train.lightgbm.lightgbm_callback import (  # noqa: E402
 )
 from holdfast.train.lightgbm.lightgbm_checkpoint import LightGBMCheckpoint  # noqa: E402
 from holdfast.train.lightgbm.lightgbm_config import LightGBMConfig, get_network_params  # noqa: E402
+from holdfast.train.lightgbm.lightgbm_data import normalize_pandas_for_lightgbm  # noqa: E402
 from holdfast.train.lightgbm.lightgbm_trainer import LightGBMTrainer  # noqa: E402
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "LightGBMTrainer",
     "RayTrainReportCallback",
     "get_network_params",
+    "normalize_pandas_for_lightgbm",
     "remaining_rounds",
 ]
 

@@ -19,6 +19,18 @@ class _WorkerStrategy:
     resumed_random: Any = None  # of this rank, from the checkpoint that training resumes from
     resumed_loaders: list[Any] | None = None  # their states there, in Lightning's order
 
+    _environment: HoldfastEnvironment | None = None
+
+    @property
+    def cluster_environment(self) -> HoldfastEnvironment | None:
+        return self._environment
+
+    @cluster_environment.setter
+    def cluster_environment(self, environment: Any) -> None:
+        """Without a plugin, Lightning guesses one from variables, as those of Slurm: a worker's ranks are the run's."""
+        known = environment is None or isinstance(environment, HoldfastEnvironment)
+        self._environment = environment if known else HoldfastEnvironment()
+
     @property
     def root_device(self) -> torch.device:
         return get_device()
@@ -65,7 +77,7 @@ class HoldfastDeepSpeedStrategy(_WorkerStrategy, pl.strategies.DeepSpeedStrategy
 
 
 class HoldfastEnvironment(LightningEnvironment):  # type: ignore[misc]
-    """Tells Lightning who this worker is. Pass it as a plugin."""
+    """Tells Lightning who this worker is. The strategies have it; a script from Ray also passes it as a plugin."""
 
     @property
     def creates_processes_externally(self) -> bool:
@@ -101,17 +113,11 @@ _STRATEGIES = (HoldfastDDPStrategy, HoldfastFSDPStrategy, HoldfastDeepSpeedStrat
 
 
 def prepare_trainer(trainer: Any) -> Any:
-    """Check that a ``lightning.Trainer`` uses a strategy and an environment for workers; returns it."""
+    """Check that a ``lightning.Trainer`` uses a strategy for workers; returns it."""
     if not isinstance(trainer.strategy, _STRATEGIES):
         names = ", ".join(f"{strategy.__name__}()" for strategy in _STRATEGIES)
         raise RuntimeError(
             f"prepare_trainer(): the strategy is {type(trainer.strategy).__name__}, which would form a process group "
             f"of its own. Pass Trainer(strategy=...) one of {names}."
-        )
-    environment = getattr(trainer.strategy, "cluster_environment", None)
-    if environment is not None and not isinstance(environment, HoldfastEnvironment):
-        raise RuntimeError(
-            f"prepare_trainer(): the cluster environment is {type(environment).__name__}. "
-            "Pass Trainer(plugins=[HoldfastEnvironment()])."
         )
     return trainer

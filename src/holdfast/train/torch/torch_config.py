@@ -63,6 +63,7 @@ class TorchConfig(BackendConfig):
 
     essential: ClassVar[tuple[str, ...]] = ("torch",)
     preload: ClassVar[tuple[str, ...]] = PRELOAD
+    joins_torchrun: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.backend is not None and (not isinstance(self.backend, str) or not self.backend):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from holdfast.train import rendezvous
+from holdfast.train.boosting import ran_out_of_memory
 from holdfast.train.config import BackendConfig
 
 
@@ -25,6 +26,9 @@ class XGBoostConfig(BackendConfig):
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         return _InCollective(train_fn)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return ran_out_of_memory(error)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,5 +1,15 @@
 """LightGBM inside a trial: metrics and checkpoints as reports of the trial."""
 
-from holdfast.train.lightgbm.lightgbm_callback import LightGBMReportCallback as TuneReportCheckpointCallback
+from __future__ import annotations
 
-__all__ = ["TuneReportCheckpointCallback"]
+from holdfast.train.boosting import Metrics
+from holdfast.train.lightgbm import LightGBMReportCallback as TuneReportCheckpointCallback
+
+__all__ = ["TuneReportCallback", "TuneReportCheckpointCallback"]
+
+
+class TuneReportCallback(TuneReportCheckpointCallback):
+    """Reports metrics alone."""
+
+    def __init__(self, metrics: Metrics = None) -> None:
+        super().__init__(metrics, checkpoint_at_end=False)
