@@ -38,7 +38,9 @@ CLASSES: dict[FailureKind, FailureClass] = {
     ),
     FailureKind.CRASH: FailureClass("a signal, or an exit without returning", _FAILURES, _NEXT),
     FailureKind.OUT_OF_MEMORY: FailureClass(
-        "the kernel's OOM record, `MemoryError` or a subclass, or the framework's own exception for it", _FAILURES, _NEXT
+        "the kernel's OOM record, `MemoryError` or a subclass, or the framework's own exception for it",
+        _FAILURES,
+        _NEXT,
     ),
     FailureKind.HANG: FailureClass(
         "no report for [`hang_timeout_s`](hangs.md), or stopped (SIGSTOP) for `HOLDFAST_STOPPED_GRACE_S`",
