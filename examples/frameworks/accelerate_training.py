@@ -3,7 +3,7 @@
 import tempfile
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast import train
@@ -11,7 +11,7 @@ from holdfast.train.torch import TorchTrainer
 
 
 def loop():
-    accelerator = Accelerator()
+    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))
     torch.manual_seed(0)
     x = torch.randn(128, 4)
     model = torch.nn.Linear(4, 1)
@@ -24,6 +24,7 @@ def loop():
             accelerator.load_state(directory)
         start = checkpoint.get_metadata()["epoch"]
     for epoch in range(start, 5):
+        loader.set_epoch(epoch)
         for x, y in loader:
             loss = torch.nn.functional.mse_loss(model(x), y)
             accelerator.backward(loss)

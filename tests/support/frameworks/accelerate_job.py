@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast import train
@@ -20,7 +20,7 @@ EPOCHS = 6
 def train_fn(config: dict[str, Any]) -> None:
     note(config, "start", 0)
     torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True)
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))
     assert accelerator.num_processes == 2
     torch.manual_seed(0)
     x = torch.randn(64, 4)
@@ -35,6 +35,7 @@ def train_fn(config: dict[str, Any]) -> None:
         start = checkpoint.get_metadata()["epoch"]
     for epoch in range(start, EPOCHS):
         strike(config, epoch)
+        loader.set_epoch(epoch)
         for x, y in loader:
             accelerator.backward(torch.nn.functional.mse_loss(model(x), y))
             optimizer.step()
