@@ -16,7 +16,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent
 PAGE, PICTURES = DOCS / "benchmarks.md", DOCS / "pictures"
-WIDTH, NAMES, VALUES, ROW, BAR, HEAD, GAP = 520, 92, 76, 26, 16, 28, 18
+WIDTH, NAMES, VALUES, ROW, BAR, HEAD, GAP = 520, 100, 76, 26, 16, 28, 18
 STYLE = (
     ".bars text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1f2328}"
     ".bars .head{font-weight:600}.bars rect{fill:#9aa4af}.bars .own{fill:#009485}"

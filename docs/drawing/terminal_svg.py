@@ -77,9 +77,10 @@ def _stretches(frames: list[Frame], total: float) -> list[tuple[int, float, floa
     """Which line stands in which row, from when to when."""
     found: list[tuple[int, float, float, str]] = []
     standing: dict[int, tuple[float, str]] = {}
+    rows = max(len(frame.lines) for frame in frames)
     for frame in [*frames, Frame(total, ())]:
         style = _Style()
-        for row in range(max(len(frame.lines), len(standing))):
+        for row in range(rows):
             drawn, style = _spans(frame.lines[row], style) if row < len(frame.lines) else ("", style)
             begin, before = standing.get(row, (frame.at, ""))
             if drawn != before or frame.at == total:

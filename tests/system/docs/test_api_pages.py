@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -60,6 +62,28 @@ def test_every_public_name_has_its_place(module: str) -> None:
     paths = [*SHOWN, *(f"{path}.{name}" for path, members in _directives() for name in members)]
     shown = {id(_resolve(path)) for path in paths}
     assert [name for name in _public(module) if id(_resolve(f"{module}.{name}")) not in shown] == []
+
+
+def test_every_parameter_has_a_text() -> None:
+    hook = load_hook("parameters")
+    used, missing = set(), []
+    for name, thing in hook.shown().items():
+        for parameter in hook.parameters(thing):
+            used.add(parameter.name)
+            if not hook.text(name, parameter.name):
+                missing.append(f"{name}({parameter.name})")
+    assert missing == [], "say what these are for, in docs/hooks/parameter_texts.py"
+    assert set(hook.TEXTS.SHARED) - used == set()
+    assert set(hook.TEXTS.OWN) - set(hook.shown()) == set()
+
+
+def load_hook(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "hooks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_errors_are_all_there() -> None:

@@ -71,12 +71,13 @@ def test_the_recording_has_a_kill_and_what_came_of_it() -> None:
 
 def test_a_line_that_stays_is_drawn_once_and_keeps_its_colour() -> None:
     frames = [
-        terminal.Frame(0.0, ("\x1b[32mgreen", "still green\x1b[0m", "one")),
-        terminal.Frame(1.0, ("\x1b[32mgreen", "still green\x1b[0m", "two <&>")),
+        terminal.Frame(0.0, ("\x1b[32mgreen", "still green\x1b[0m", "one", "", "end")),
+        terminal.Frame(1.0, ("\x1b[32mgreen", "still green\x1b[0m", "two <&>", "", "end")),
     ]
     drawn = terminal.draw(frames, 20, "a title")
     assert drawn.count(">green<") == drawn.count(">still green<") == 1
     assert drawn.count(f'fill="{terminal.COLOURS[32]}"') == 2
     assert "two &lt;&amp;&gt;" in drawn
+    assert drawn.count(">end<") == 1
     names = {element.get("class") for element in ElementTree.fromstring(drawn).iter() if element.get("class")}
     assert names == {"t0 x", "t1"}  # "one" goes, "two" stays; the others are always there
