@@ -1,7 +1,7 @@
-"""Rehearse failures: run a script undisturbed and under faults, compare, and say what to fix.
+"""Rehearse failures: run a script with and without faults, compare the results, and say what to fix.
 
-Each run has storage of its own, so nothing of yours is touched. Exit code 0: every fault was survived and nothing
-differs. 1: the drill found a problem. 2: it could not be done.
+Each run has its own storage, so your runs are not touched. Options come before SCRIPT. Exit code 0: the script survived
+every fault with the same results. 1: the drill found a problem. 2: the drill could not run.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from holdfast.cli import output
 from holdfast.drill import faults
 from holdfast.drill.faults import KINDS, Address
 
+_OPTIONS = ("--fault", "--only", "--seed", "--timeout", "--keep", "--html", "--json", "--list")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--list", action="store_true", help="list the faults, and end")
-    parser.add_argument("--seed", type=int, default=0, help="of the steps, ranks and points that are not given")
+    parser.add_argument("--list", action="store_true", help="list the faults and exit")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the steps, ranks and points that you leave open")
     parser.add_argument(
         "--fault",
         action="append",
         default=[],
         metavar="NAME[@rank=R,step=S,point=P,seconds=T]",
-        help="only this fault; may be given several times",
+        help="run only this fault; repeat the option for more",
     )
-    parser.add_argument("--only", metavar="NAMES", help="only the faults of these names, with commas between")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="that each run may take")
-    parser.add_argument("--keep", metavar="DIR", help="leave the runs, their logs and storage there")
-    parser.add_argument("--html", metavar="FILE", help="write a report with plots there")
+    parser.add_argument("--only", metavar="NAMES", help="run only these faults, separated by commas")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="time limit of each run")
+    parser.add_argument("--keep", metavar="DIR", help="keep the runs, their logs and storage in this directory")
+    parser.add_argument("--html", metavar="FILE", help="write a report with plots to this file")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="a script that calls fit() of a trainer")
-    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,7 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     from holdfast.drill.rehearsal import Rehearsal
 
     if arguments.script is None:
-        raise ValueError("name the script: holdfast drill script.py [its arguments]; --list lists the faults")
+        raise ValueError(
+            "no script given. Use: holdfast drill SCRIPT [ARGUMENTS], or holdfast drill --list to see the faults."
+        )
     _check(arguments)
     rehearsal = Rehearsal(
         arguments.script,
@@ -53,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         keep=None if arguments.keep is None else Path(arguments.keep),
         tell=lambda text: output.note(f"drill: {text}"),
     )
-    signal.signal(signal.SIGTERM, _end)  # by whoever cancels jobs: what is under way is ended, and cleared up
+    signal.signal(signal.SIGTERM, _end)  # a cancelled job: what is running is ended and cleaned up
     report = rehearsal.run()
     if arguments.html is not None:
         Path(arguments.html).write_text(html.page(report))
@@ -66,12 +70,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Told before the first run, not after the last."""
+    behind = next((one for one in arguments.args if one.partition("=")[0] in _OPTIONS), None)
+    if behind is not None:
+        output.note(
+            f"holdfast: {behind} comes after the script, so the script gets it. If you mean the drill, write: "
+            f"holdfast drill {behind} ... {arguments.script}"
+        )
     if arguments.timeout is not None and not arguments.timeout > 0:
-        raise ValueError(f"--timeout {arguments.timeout:g}: give more than 0 seconds")
+        raise ValueError(f"--timeout {arguments.timeout:g}: must be greater than 0")
     if arguments.html is not None:
         place = Path(arguments.html).resolve().parent
         if Path(arguments.html).is_dir() or not os.access(place, os.W_OK):
-            raise ValueError(f"--html {arguments.html}: cannot be written; give a file in a directory that is there")
+            raise ValueError(f"--html {arguments.html}: cannot be written. Choose a file in an existing directory.")
 
 
 def _end(number: int, _frame: object) -> None:

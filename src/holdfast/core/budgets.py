@@ -93,10 +93,10 @@ def action_taken(state: Durable) -> str:
     if state.verdict is Verdict.RETRY:
         return f"retry {spent}{of}"
     if limit < 0 or spent <= limit:
-        return f"no retry, as FailureConfig(max_same_errors={state.spec.max_same_errors}) says"
+        return f"no retry: the same error came again (FailureConfig(max_same_errors={state.spec.max_same_errors}))"
     if limit == 0:
-        return f"no retry, as FailureConfig({name}=0) says"
-    return f"no retry left, all {limit} of FailureConfig({name}={limit}) are used"
+        return f"no retry: FailureConfig({name}=0)"
+    return f"no retry left: FailureConfig({name}={limit})"
 
 
 def page_table() -> str:

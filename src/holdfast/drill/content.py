@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from holdfast.drill.watching import tensor_bytes
 from holdfast.store.staging import describe
 
+RANDOM = "another random state"  # of a generator in what rng_state() returned
 OPAQUE = "other bytes"  # of a file that cannot be looked into: it may be no more than an id or a date in it
 _DISTRIBUTED = ".distcp"
 
@@ -75,7 +76,10 @@ def _load(path: Path) -> Any:
 
 
 def _compare(before: Any, after: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
+    if _is_rng_state(before) and _is_rng_state(after):
+        for source in before:
+            yield f"{where}.{source}" if where else source, "" if same(before[source], after[source]) else RANDOM
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             inside = f"{where}.{key}" if where else str(key)
             if key not in before or key not in after:
@@ -87,6 +91,10 @@ def _compare(before: Any, after: Any, where: str) -> Iterator[tuple[str, str]]:
             yield from _compare(one, other, f"{where}[{number}]")
     else:
         yield where, "" if same(before, after) else _distance(before, after)
+
+
+def _is_rng_state(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"python", "numpy", "torch", "cuda"}
 
 
 def same(before: Any, after: Any) -> bool:

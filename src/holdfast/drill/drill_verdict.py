@@ -51,7 +51,7 @@ def _did_not_strike(seen: Seen) -> Finding:
         "did-not-strike",
         PROBLEM,
         f"the fault did not strike: the run made {steps} reports{how}",
-        "give an address that the run comes to, as in --fault worker-kill@rank=0,step=2",
+        "choose a rank and step that the run reaches, as in --fault worker-kill@rank=0,step=2",
     )
 
 
@@ -60,8 +60,8 @@ def _of_the_end(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "did-not-end",
             PROBLEM,
-            f"the run had not ended after {seen.limit_s:.0f} s: {seen.last_words}",
-            "look at what it waits for (holdfast drill --keep DIR keeps its logs); give more time with --timeout",
+            f"the run did not finish within {seen.limit_s:.0f} s: {seen.last_words}",
+            "find out what it waits for (--keep DIR keeps its logs), or allow more time with --timeout",
         )
     elif not seen.take.is_good or not seen.found or not seen.found[-1].finished:
         reason = seen.found[-1].reason if seen.found else seen.last_words
@@ -69,14 +69,14 @@ def _of_the_end(seen: Seen) -> Iterator[Finding]:
             "did-not-recover",
             PROBLEM,
             f"the run did not finish, though the script was run {seen.take.times} times: {reason or seen.last_words}",
-            "fix what the train function raises when it starts from a checkpoint, or give FailureConfig(max_failures)",
+            "fix what the train function raises when it resumes, or set FailureConfig(max_failures=...)",
         )
     elif len(seen.found) > len(seen.expected):
         yield Finding(
             "not-found-again",
             PROBLEM,
-            "the script, run again, did not find its run and began another one from the start",
-            "give the run a name that stays the same: RunConfig(name=...)",
+            "rerunning the script started a new run from the beginning instead of resuming",
+            "give the run a fixed name, RunConfig(name=...), and leave fresh=True out",
         )
     if seen.take.left:
         yield Finding("left-behind", PROBLEM, f"{seen.take.left} processes had to be killed after the run", "")
@@ -112,13 +112,13 @@ def _is_noted(run: RunOutcome, attempt: SeenAttempt, what: str) -> bool:
 
 
 def _never_read(attempt: SeenAttempt, asked: bool) -> Finding:
-    how = "was asked for, but none of its files was opened" if asked else "was never read"
+    how = "was requested, but none of its files was opened" if asked else "was never read"
     return Finding(
         "checkpoint-ignored",
         PROBLEM,
-        f"an offered checkpoint {how}: after the restore, training began again from nothing, "
+        f"a checkpoint {how}: after the restart, training began again from the beginning, "
         f"and {attempt.base} steps of work were lost",
-        "call train.get_checkpoint() at the start of the train function, and load what it holds",
+        "call train.get_checkpoint() at the start of the train function, and load the state from it",
     )
 
 
@@ -133,14 +133,14 @@ def _named(expected: RunOutcome, differences: Differences) -> Iterator[Finding]:
 
 def _of_rates(expected: RunOutcome, differences: Differences) -> Finding:
     point = (differences.schedules or differences.rates)[0]
-    again = "starts again from zero" if _as_at_the_start(expected, point) else "is not where it was"
+    again = "starts again from zero" if _as_at_the_start(expected, point) else "changed"
     rate = differences.rates[0] if differences.rates else None
     values = f": at step {rate.step} it is {_rate(rate.found)}, not {_rate(rate.expected)}" if rate else ""
     return Finding(
         "schedule-lost",
         PROBLEM,
         f"the learning-rate schedule {again} after a restore{values}",
-        "put scheduler.state_dict() into the checkpoint, and call scheduler.load_state_dict() when it is restored",
+        "save scheduler.state_dict() in the checkpoint, and load it with scheduler.load_state_dict()",
     )
 
 
@@ -153,9 +153,9 @@ def _of_data(expected: RunOutcome, point: Point) -> Finding:
     return Finding(
         "data-order",
         PROBLEM,
-        f"{how} after a restore: from step {point.step} on, rank {point.rank} gets other batches",
-        "put loader.state_dict() of a prepare_data_loader() loader into the checkpoint and load_state_dict() it, or "
-        "call loader.set_epoch(epoch) with the epoch that is restored",
+        f"{how} after a restore: from step {point.step} on, rank {point.rank} gets different batches",
+        "save loader.state_dict() of a prepare_data_loader() loader in the checkpoint and load it, "
+        "or call loader.set_epoch(epoch) with the restored epoch",
     )
 
 
@@ -170,8 +170,9 @@ def _of_random(points: list[Point]) -> Finding:
     return Finding(
         "random-state",
         PROBLEM,
-        f"the random state of {' and '.join(sources)} is another one after a restore, from step {points[0].step} on",
-        "let each rank save holdfast.train.torch.rng_state() with the checkpoint, and set_rng_state() it",
+        f"the random state of {' and '.join(sources)} differs after a restore, from step {points[0].step} on",
+        "save holdfast.train.torch.rng_state() on each rank, in a file with the rank in its name, and restore it with "
+        "set_rng_state()",
     )
 
 
@@ -186,8 +187,9 @@ def _unexplained(differences: Differences) -> Finding:
     return Finding(
         "differs",
         PROBLEM,
-        f"after a restore the run went another way: {what or differences}",
-        "save and restore all that the next step depends on: weights, optimizer, schedule, loader, random states, step",
+        f"after a restore the results differ: {what or differences}",
+        "save and restore everything that the next step depends on: weights, optimizer, schedule, loader, "
+        "random states, step",
     )
 
 
@@ -197,37 +199,36 @@ def _advice(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "not-compared",
             ADVICE,
-            "the number of workers was not always the same, so metrics, weights and data were not compared",
+            "the number of workers changed, so metrics, weights and data were not compared",
             "rehearse it with a fixed number of workers too: ScalingConfig(num_workers=2)",
         )
     if seen.take.times > 1 and seen.fault.kind.where == "worker" and failure.get("max_failures") == 0:
         yield Finding(
             "max-failures",
             ADVICE,
-            "one failed worker ended the run, and it went on only when the script was run again",
-            "give FailureConfig(max_failures=...) to let the run continue by itself",
+            "one failed worker ended the run, which resumed only when the script was run again",
+            "set FailureConfig(max_failures=...) to let the run restart by itself",
         )
     if seen.fault.name == "gil-hold" and failure.get("hang_timeout_s") is None:
         yield Finding(
             "hang-timeout",
             ADVICE,
-            f"a worker did nothing for {seen.fault.seconds:.0f} s, which was waited for; nobody would end one that "
-            "hangs for ever",
-            'give FailureConfig(hang_timeout_s="auto")',
+            "no hang timeout is set, so a stuck worker would never be restarted",
+            'set FailureConfig(hang_timeout_s="auto")',
         )
     if _restored_nothing(seen):
         yield Finding(
             "nothing-restored",
             ADVICE,
-            "the fault struck before a checkpoint was durable, so the run began again, and no restore was rehearsed",
-            f"give a later step: --fault {seen.fault.name}@step={(seen.struck or {}).get('step', 1) + 5}",
+            "the fault struck before a checkpoint was saved, so the run started over, and no restore was rehearsed",
+            f"choose a later step: --fault {seen.fault.name}@step={(seen.struck or {}).get('step', 1) + 5}",
         )
     if seen.fault.kind.where == "nodes" and all(len(run.attempts) <= 1 for run in seen.found):
         yield Finding(
             "ended-first",
             ADVICE,
-            "the run ended before it had left the node, so no restart was rehearsed",
-            f"let it take longer, or give an earlier step: --fault {seen.fault.name}@step=2",
+            "the run finished before it left the node, so no restart was rehearsed",
+            f"make the run longer, or choose an earlier step: --fault {seen.fault.name}@step=2",
         )
     for run in seen.found:
         fell = [attempt for attempt in run.attempts[1:] if attempt.resumed is None and attempt.base == 0]
@@ -235,7 +236,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
             yield Finding(
                 "from-the-beginning",
                 ADVICE,
-                "there was no good checkpoint to fall back to, so the run began again from the start",
+                "there was no intact checkpoint to fall back to, so the run started over",
                 "keep more than one: CheckpointConfig(num_to_keep=2)",
             )
             return

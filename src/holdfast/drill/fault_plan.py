@@ -38,7 +38,7 @@ def _why_not(name: str, run: RunOutcome) -> str:
     if KINDS[name].where == "nodes" and run.changes_size:
         return "the script takes and adds nodes itself; rehearse it with nodes that stay"
     if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
-        return "the train function runs in the driver's own process, and nobody would let that continue"
+        return "the train function runs in the driver's own process, so nothing could continue it"
     if name == "corruption" and not run.checkpoint_steps:
         return "there is no checkpoint"
     return ""
@@ -49,8 +49,8 @@ def _drawn(address: Address, run: RunOutcome, chance: random.Random) -> Fault:
     savers = [rank for rank, notes in run.records.items() if any(note["files"] for note in notes.values())]
     points = kind.points if savers else [point for point in kind.points if point in _WITHOUT_FILES]
     point = chance.choice(points) if address.point is None else address.point
-    ranks = savers if point == "staged" and savers else range(min(run.world_sizes, default=1))
-    rank = chance.choice(ranks)
+    reporters = [rank for rank in range(min(run.world_sizes, default=1)) if rank in run.records or not run.records]
+    rank = chance.choice(savers if point == "staged" and savers else reporters or [0])
     # Behind the first checkpoint, so that there is something to restore; and not so late that it is never come to.
     last = len(run.rows) - 1 if point in _WITHOUT_FILES else max(run.checkpoint_steps, default=1)
     if run.changes_size:

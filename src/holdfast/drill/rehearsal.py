@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.drill import drill_verdict, on_ray, outcome, run_comparison, running
-from holdfast.drill.content import OPAQUE
 from holdfast.drill.drill_verdict import ADVICE, PROBLEM, Finding, Seen
 from holdfast.drill.fault_plan import plan
 from holdfast.drill.faults import KINDS, Address, Fault
@@ -19,6 +18,7 @@ from holdfast.drill.outcome import RunOutcome
 from holdfast.drill.own_cluster import OwnCluster
 from holdfast.drill.run_comparison import Differences
 from holdfast.drill.running import Take
+from holdfast.drill.script_findings import of_the_script
 from holdfast.drill.stage import Stage
 
 LEAST_LIMIT_S = 120.0
@@ -102,7 +102,7 @@ class Rehearsal:
     ) -> None:
         """``addresses``: the faults; all that there are if empty. ``keep``: where the runs are left to be looked at."""
         if not Path(script).is_file():
-            raise ValueError(f"{script}: there is no such script")
+            raise ValueError(f"script {script} does not exist")
         self._script, self._args, self._seed = str(Path(script).resolve()), list(args), seed
         on_ray.refuse(address.name for address in addresses)
         self._addresses = list(addresses) or [Address(name) for name in KINDS]
@@ -129,7 +129,9 @@ class Rehearsal:
                 undisturbed_s=take.seconds,
                 results=results,
                 skipped=skipped,
-                findings=self._of_the_script(),
+                findings=of_the_script(
+                    self._undisturbed, self._noise or Differences(), all(result.passed for result in results)
+                ),
                 left_out=self._left_out(),
             )
 
@@ -138,7 +140,7 @@ class Rehearsal:
         """Short, as sockets may be made in it."""
         if self._keep is not None:
             if self._keep.exists() and any(self._keep.iterdir()):
-                raise ValueError(f"--keep {self._keep}: it is not empty; give a new directory")
+                raise ValueError(f"--keep {self._keep}: the directory is not empty. Choose an empty one.")
             self._keep.mkdir(parents=True, exist_ok=True)
             yield self._keep.resolve()
             return
@@ -151,14 +153,16 @@ class Rehearsal:
     def _check_undisturbed(self, take: Take, stage: Stage) -> None:
         words = last_words(stage)
         if take.code is None:
-            raise DrillFailedError(f"undisturbed, {self._script} had not ended after {take.seconds:.0f} s: {words}")
+            raise DrillFailedError(
+                f"{self._script} did not finish within {take.seconds:.0f} s without a fault: {words}"
+            )
         if not take.is_good:
-            raise DrillFailedError(f"undisturbed, {self._script} ended with code {take.code}: {words}")
+            raise DrillFailedError(f"{self._script} failed without a fault, with exit code {take.code}: {words}")
         if not any(run.rows for run in self._undisturbed):
             raise DrillFailedError(
-                f"undisturbed, {self._script} made no report: it must call fit() of a holdfast trainer, and its train "
-                "function holdfast.train.report(); one for holdfast run is rehearsed with it: holdfast drill "
-                "$(which holdfast) run --name NAME script.py"
+                f"{self._script} made no report. It must call fit() of a holdfast trainer, and its train function must "
+                "call holdfast.train.report(). To rehearse a script for holdfast run, use: "
+                "holdfast drill $(which holdfast) run --name NAME script.py"
             )
 
     def _under(self, number: int, fault: Fault) -> FaultResult:
@@ -196,38 +200,12 @@ class Rehearsal:
                 self._noise = self._noise or noise
                 return noise
         if self._again is None:
-            self._tell("undisturbed, once more: what differs by itself does not count")
+            self._tell("undisturbed again, to see what differs without a fault")
             stage = Stage.build(self._top / "undisturbed-2", None)
             take = running.perform(stage, self._script, self._args, self._limit_s, self._cluster)
             again = outcome.read(stage) if take.is_good else []
             self._again = self._noise = run_comparison.compare_all(self._undisturbed, again)
         return self._again
-
-    def _of_the_script(self) -> list[Finding]:
-        found = []
-        if not any(run.checkpoint_steps for run in self._undisturbed):
-            found.append(
-                Finding(
-                    "no-checkpoint",
-                    PROBLEM,
-                    "the script reports no checkpoint, so every failure costs all that was done",
-                    "save the state and pass it to report(metrics, checkpoint=Checkpoint.from_directory(...))",
-                )
-            )
-        noise = self._noise
-        if noise is not None and (noise.batches or any(one.what != OPAQUE for one in noise.weights)):
-            found.append(
-                Finding(
-                    "not-repeatable",
-                    PROBLEM,
-                    f"two undisturbed runs differ ({noise}), so a difference after a fault says nothing about these",
-                    "seed what is random: torch.manual_seed(), random.seed(), numpy.random.seed()",
-                )
-            )
-        elif self._left_out():
-            text = f"what differs by itself, without a fault, was not compared: {', '.join(self._left_out())}"
-            found.append(Finding("noise", ADVICE, text, ""))
-        return found
 
     def _left_out(self) -> list[str]:
         noise = self._noise or Differences()

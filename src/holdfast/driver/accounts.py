@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import cloudpickle
 
 from holdfast.core.budgets import action_taken
 from holdfast.core.failures import Evidence, FailureKind, describe
+from holdfast.core.run.ranks import in_words
 from holdfast.core.run.state import Durable, Failure
 from holdfast.errors import (
     ControllerError,
@@ -24,6 +26,7 @@ from holdfast.wire.messages import WorkerHasFailed
 from holdfast.wire.worker_messages import Notice
 
 _SHOWN_LINES = 20
+_SAID = 120  # characters of what a rank said that failed later
 
 
 def evidence_of(message: WorkerHasFailed) -> Evidence:
@@ -74,27 +77,42 @@ class Accounts:
     def _detail(self, message: WorkerHasFailed) -> str:
         log = self.log_address(message.attempt_number, message.rank)
         if message.raised is not None:
-            return f"{message.raised.traceback.rstrip()}\n(its whole output: {log})"
+            return f"{message.raised.traceback.rstrip()}\n(full output: {log})"
         lines = [f"  {line}" for line in message.last_lines[-_SHOWN_LINES:]]
-        shown = "\n".join(["Its last lines:", *lines]) if lines else "It had printed nothing."
-        return f"{shown}\n(its whole output: {log})"
+        shown = "\n".join(["Its last lines:", *lines]) if lines else "It printed nothing."
+        return f"{shown}\n(full output: {log})"
 
     def error(self, state: Durable, how_to_resume: str, notice: Notice | None) -> TrainingFailedError:
         failure = state.failure
         assert failure is not None
-        saved = f"It can resume from {state.newest.id}" if state.newest else "There is no checkpoint to resume from"
-        remedy = f"What was done: {action_taken(state)}. {saved}: fix the cause and {how_to_resume}"
+        action = action_taken(state)
+        saved = f"resume from {state.newest.id}" if state.newest else "start over, as there is no checkpoint"
+        remedy = f"{action[:1].upper()}{action[1:]}. Fix the cause. To {saved}, {how_to_resume}"
         if failure.kind is FailureKind.STORAGE:
             return ControllerError(StorageError(f"{failure.text}\n{remedy}"))
         if failure.kind is FailureKind.PREEMPTED:
             return _preemption_error(failure, notice, remedy)
         detail = self._seen[failure.rank][1] if failure.rank in self._seen else ""
-        others = [describe_other(rank, error) for rank, (error, _) in self._seen.items() if rank != failure.rank]
-        parts = [f"{failure.text} [{failure.kind.value}]", detail, *others, remedy]
+        parts = [f"{failure.text} [{failure.kind.value}]", detail, self._of_others(failure.rank), remedy]
         failures = self.exceptions() or {failure.rank: WorkerDiedError(failure.text)}
         if failure.rank not in failures:
             failures = {failure.rank: WorkerDiedError(failure.text), **failures}
         return WorkerGroupError("\n".join(part for part in parts if part), failures)
+
+    def _of_others(self, first: int) -> str:
+        """Ranks that failed because of the first, in one line."""
+        others = {rank: error for rank, (error, _) in self._seen.items() if rank != first}
+        if not others:
+            return ""
+        rank, error = next(iter(others.items()))
+        said = f"{type(error).__name__}: {message_of(error)}".partition("\n")[0]
+        said = said if len(said) <= _SAID else f"{said[:_SAID]}…"
+        where = os.path.dirname(self.log_address(self.attempt_number, rank))
+        which = "" if len(others) == 1 else f"rank {rank}: "
+        return (
+            f"Then {in_words(others)} failed too ({which}{said}). "
+            f"{'Its' if len(others) == 1 else 'Their'} output: {where}"
+        )
 
 
 def _preemption_error(failure: Failure, notice: Notice | None, remedy: str) -> PreemptionError:
@@ -102,8 +120,3 @@ def _preemption_error(failure: Failure, notice: Notice | None, remedy: str) -> P
     error = PreemptionError(info, drain_timed_out=failure.rank >= 0)  # else the whole attempt had handed over
     error.remedy = f"{failure.text} [{failure.kind.value}]\n{remedy}"
     return error
-
-
-def describe_other(rank: int, error: Exception) -> str:
-    first_line = message_of(error).partition("\n")[0]
-    return f"Afterwards rank {rank} failed too: {type(error).__name__}: {first_line}"

@@ -31,6 +31,11 @@ class Attempts:
         """Of the last one that was started."""
         return max(self._homes, default=0)
 
+    @property
+    def homes(self) -> Mapping[int, str]:
+        """By rank, the nodes of the last one that was started."""
+        return self._homes.get(self.attempt_number, {})
+
     def start(self, command: do.StartAttempt, is_in_place: InPlace | None = None, taken_by: int = 0) -> bool:
         """As soon as there is a node; False if there is no longer room for it, or nodes lack what it resumes from."""
         placed = self._nodes.place(command.world_size, command.leased)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
@@ -16,10 +16,12 @@ class Display(Protocol):
         """The run begins, or resumes from the checkpoint ``resumed``."""
 
     def state(self, name: str, detail: str = "") -> None:
-        """The run is now "starting", "running", "recovering", "stopping", ..."""
+        """The run is now "starting", "running", "recovering", "stopping", ...: see ``showing.phase_in_words``."""
 
-    def attempt(self, attempt_number: int, world_size: int) -> None:
-        """An attempt was started."""
+    def attempt(
+        self, attempt_number: int, world_size: int, joined: Sequence[str] = (), left: Sequence[str] = ()
+    ) -> None:
+        """An attempt was started. ``joined``, ``left``: nodes that only it has, and that only the last one had."""
 
     def workers(self, status: Mapping[int, str]) -> None:
         """Each rank is "starting", "running", "returned" or "dead"."""
@@ -51,7 +53,9 @@ class OffDisplay:
 
     def start(self, run_name: str, path: str, resumed: str | None) -> None: ...
     def state(self, name: str, detail: str = "") -> None: ...
-    def attempt(self, attempt_number: int, world_size: int) -> None: ...
+    def attempt(
+        self, attempt_number: int, world_size: int, joined: Sequence[str] = (), left: Sequence[str] = ()
+    ) -> None: ...
     def workers(self, status: Mapping[int, str]) -> None: ...
     def progress(self, reports: int, metrics: Mapping[str, Any] | None) -> None: ...
     def checkpoint(self, id: str, report: int) -> None: ...

@@ -188,6 +188,8 @@ class ShowOutput(Effect, frozen=True):
 class ShowAttempt(Effect, frozen=True):
     attempt_number: int
     world_size: int
+    joined: tuple[str, ...] = ()  # nodes that the last attempt did not have
+    left: tuple[str, ...] = ()  # nodes that only the last attempt had
 
 
 class ShowBackoff(Effect, frozen=True):

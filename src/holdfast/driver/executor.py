@@ -185,7 +185,7 @@ class Executor:
             self._display.output(effect.rank, line)
 
     def _show_backoff(self, effect: fx.ShowBackoff) -> None:
-        self._display.state("waiting", f"{effect.seconds:.1f} s before the next attempt")
+        self._display.state("waiting", f"next attempt in {effect.seconds:.1f} s")
 
 
 _CARRY_OUT: dict[type[fx.Effect], Callable[[Executor, Any], None]] = {
@@ -211,7 +211,9 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[Executor, Any], None]] = {
     fx.CallBack: Executor._call_back,
     fx.ShowProgress: Executor._show_progress,
     fx.ShowOutput: Executor._show_output,
-    fx.ShowAttempt: lambda executor, effect: executor._display.attempt(effect.attempt_number, effect.world_size),
+    fx.ShowAttempt: lambda executor, effect: executor._display.attempt(
+        effect.attempt_number, effect.world_size, effect.joined, effect.left
+    ),
     fx.ShowBackoff: Executor._show_backoff,
     fx.Warn: lambda executor, effect: executor.warn(effect.text),
 }

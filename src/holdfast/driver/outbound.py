@@ -89,8 +89,11 @@ class Outbound:
         known.accounts.begin(command.attempt_number)
         known.book.begin(command.attempt_number, command.world_size, command.base, known.run.spec.rank_zero_only)
         known.returned.clear()
-        known.effects.append(ShowAttempt(command.attempt_number, command.world_size))
+        before = set(known.attempts.homes.values())
         if known.attempts.start(command, known.snapshots.is_in_place, known.snapshots.taken_by()):
+            after = set(known.attempts.homes.values())
+            moved = (tuple(sorted(after - before)), tuple(sorted(before - after))) if before and after else ((), ())
+            known.effects.append(ShowAttempt(command.attempt_number, command.world_size, *moved))
             known.snapshots.attempt_started(command.snapshot)
         else:
             known.queue.append(ev.Capacity(known.slots()))

@@ -29,7 +29,7 @@ def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> Non
     if len(state.unsaved) != len(before.unsaved):
         display.pending(len(state.unsaved), step.behind.bytes)
     if state.phase is not before.phase:
-        display.state(state.phase.value, _detail(state))
+        display.state(phase_in_words(state), _detail(state))
 
 
 def closing_words(plan: Plan, state: RunState, ending: Ending, had_finished: bool) -> str:
@@ -45,12 +45,32 @@ def closing_words(plan: Plan, state: RunState, ending: Ending, had_finished: boo
     return f"{idle if had_finished and not trained else ''}{saved}; results in {plan.location}"
 
 
+def phase_in_words(state: RunState) -> str:
+    """As a user would say it."""
+    match state.phase:
+        case Phase.IDLE:
+            return "starting"
+        case Phase.RESTORING:
+            return "restoring" if state.newest is not None or state.attempt_number else "starting"
+        case Phase.STARTING:
+            return "starting workers"
+        case Phase.STOPPING if state.verdict is Verdict.RETRY:
+            return "recovering"
+        case Phase.STOPPING if state.ranks.have_all_returned:
+            return "finishing"
+        case Phase.SETTLING:
+            return "recovering" if state.verdict is Verdict.RETRY else "saving checkpoints"
+        case Phase.ENDED:
+            return "done"
+    return str(state.phase.value)
+
+
 def _how_far_behind(behind: str, stalled: bool, stalled_before: bool) -> str:
     if stalled:
-        return f"training waits for storage, which is behind by {behind}"
+        return f"training waits for storage to catch up: {behind} are not uploaded yet"
     if stalled_before:
-        return f"storage has caught up ({behind} left): training continues"
-    return f"storage is behind by {behind}; training continues meanwhile"
+        return f"storage has caught up ({behind} left), and training continues"
+    return f"storage is slow: {behind} are not uploaded yet. Training continues meanwhile"
 
 
 def _detail(state: RunState) -> str:
@@ -60,5 +80,5 @@ def _detail(state: RunState) -> str:
             return f"from step {state.began_at[1]:,} in memory"
         return f"from {state.durable.resume or 'the beginning'}"
     if state.phase is Phase.STOPPING and state.verdict is Verdict.STOP:
-        return "gracefully; another Ctrl+C stops immediately"
+        return "saves pending checkpoints; press Ctrl+C again to quit immediately"
     return ""

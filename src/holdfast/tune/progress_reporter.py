@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from holdfast.tune.result_grid import check_mode
 from holdfast.tune.result_metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.ui.display_picture import headline, value_text
 from holdfast.ui.display_streams import terminal_size
+from holdfast.ui.fitted_table import Column, lines, shortened
 
 Columns = Sequence[str] | Mapping[str, str]
 
@@ -36,6 +36,8 @@ USUAL_METRICS = {
 }
 FINAL_ROWS = 200  # more than that is read in a data frame, not on a screen
 UNBOUNDED = 10_000
+_ITERATION, _STATUS, _VARIES, _OTHER, _CONSTANT = range(1, 6)  # which columns are shown first
+_ABSENT = object()
 
 
 class TrialRow(NamedTuple):
@@ -61,48 +63,77 @@ def trial_table(
     max_column_length: int = 20,
     width: int = UNBOUNDED,
     keep_first: bool = False,
+    metric: str | None = None,
 ) -> str:
     """The rows as a table, at most ``max_rows`` of them and ``width`` characters wide.
 
-    Columns are names and headings, all parameters by default, and one that is empty in all rows is left out. If there
-    are too many rows, each status keeps a fair share: the last of those that have ended, unless ``keep_first``, and
-    the first of the others.
+    Columns are names and headings, all parameters by default, and one that is empty in all rows is left out. The one of
+    ``metric``, by which trials are judged, is always shown. If there are too many rows, each status keeps a fair share:
+    the last of those that have ended, unless ``keep_first``, and the first of the others.
     """
     shown = _fair_share(rows, max_rows, keep_first)
-    if parameter_columns is None:
-        parameter_columns = {name: name for row in shown for name, _ in flat_items(row.parameters)}
-    parameters = _filled(parameter_columns, [row.parameters for row in shown])
-    metrics = _filled(metric_columns, [row.metrics for row in shown])
-    lines = [
-        [
-            printable(row.name),
-            row.status,
-            *(_cell(lookup(row.parameters, name)) for name in parameters),
-            *(_cell(lookup(row.metrics, name)) for name in metrics),
-        ]
-        for row in shown
+    columns = [
+        Column("trial", [printable(row.name) for row in shown], 0, is_number=False, longest=UNBOUNDED),
+        Column("status", [row.status for row in shown], _STATUS, is_number=False),
+        *value_columns(shown, metric_columns, parameter_columns, metric, max_column_length),
     ]
-    headings = ["trial", "status", *parameters.values(), *metrics.values()]
-    text = _drawn(headings, lines, max_column_length, width, numbers_from=2)
+    text = "\n".join(lines(columns, width))
     left = Counter(row.status for row in rows)
     left.subtract(Counter(row.status for row in shown))
     hidden = ", ".join(f"{left[status]} {status}" for status in _in_order(left) if left[status])
     return f"{text}\n{len(rows) - len(shown)} more not shown: {hidden}" if hidden else text
 
 
+def value_columns(
+    rows: Sequence[TrialRow],
+    metrics: Mapping[str, str],
+    parameters: Mapping[str, str] | None = None,
+    metric: str | None = None,
+    longest: int = 20,
+) -> list[Column]:
+    """Of parameters and metrics. What counts comes first if there is little space: ``metric``, the iteration, what
+    differs between the rows, and then the rest."""
+    if parameters is None:
+        parameters = {str(name): str(name) for row in rows for name, _ in flat_items(row.parameters)}
+    known = {heading for name, heading in metrics.items()}
+    found = []
+    for name, heading in _filled(parameters, [row.parameters for row in rows]).items():
+        cells = [_cell(lookup(row.parameters, name, _ABSENT)) for row in rows]
+        rank = _VARIES if len(set(cells)) > 1 else _CONSTANT
+        found.append(
+            Column(f"config/{heading}" if heading in known else printable(heading), cells, rank, True, longest)
+        )
+    for name, heading in _filled(metrics, [row.metrics for row in rows]).items():
+        cells = [_cell(lookup(row.metrics, name, _ABSENT)) for row in rows]
+        rank = 0 if name == metric else _ITERATION if name == TRAINING_ITERATION else _OTHER
+        found.append(Column(printable(heading), cells, rank, True, longest))
+    return found
+
+
 def error_table(rows: Sequence[TrialRow], *, max_rows: int | None = None, width: int = UNBOUNDED) -> str:
-    """Which trials have failed, and of what; empty if none has. Those that went on since have a star."""
+    """Which trials have failed, and of what; empty if none has. Those that were retried have a star."""
     failed = [row for row in rows if row.error]
     if not failed:
         return ""
-    lines = [
-        [printable(row.name) + ("" if row.status == "ERROR" else " *"), headline(row.error or "")]
+    told = [
+        (printable(row.name) + ("" if row.status == "ERROR" else " *"), headline(row.error or ""))
         for row in (failed if max_rows is None else failed[:max_rows])
     ]
-    text = _drawn(["failed trial", "error"], lines, max(width - 24, 24), width)
-    if len(lines) < len(failed):
-        text += f"\n{len(failed) - len(lines)} more not shown"
-    return text + ("\n* was tried again" if any(row.status != "ERROR" for row in failed[: len(lines)]) else "")
+    text = "\n".join(
+        f"{name}\n  {error}" if width < 100 else f"{name}  {error}" for name, error in _aligned(told, width)
+    )
+    if len(told) < len(failed):
+        text += f"\n{len(failed) - len(told)} more not shown"
+    again = "\n* was retried" if any(row.status != "ERROR" for row in failed[: len(told)]) else ""
+    return f"failed trials:\n{text}{again}"
+
+
+def _aligned(told: Sequence[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """Names cut in the middle, errors at their end; on narrow screens each has a line of its own."""
+    if width < 100:
+        return [(shortened(name, width), headline(error, max(10, width - 2))) for name, error in told]
+    widest = min(max(len(name) for name, _ in told), width // 2)
+    return [(f"{shortened(name, widest):{widest}}", headline(error, width - widest - 2)) for name, error in told]
 
 
 def summary(rows: Sequence[TrialRow], total: float | None, elapsed_s: float) -> str:
@@ -244,6 +275,7 @@ class CLIReporter(ProgressReporter):
                 max_column_length=self._max_column_length,
                 width=width,
                 keep_first=self._sort_by_metric,
+                metric=self._metric,
             )
             parts.append(table)
         parts.append(error_table(rows, max_rows=FINAL_ROWS if done else self._max_error_rows, width=width))
@@ -302,7 +334,7 @@ def _filled(columns: Mapping[str, str], sources: Sequence[Mapping[str, Any]]) ->
     return {
         name: heading
         for name, heading in columns.items()
-        if any(lookup(source, name) is not None for source in sources)
+        if any(lookup(source, name, _ABSENT) is not _ABSENT for source in sources)
     }
 
 
@@ -330,22 +362,4 @@ def _fair_share(rows: Sequence[TrialRow], max_rows: int | None, keep_first: bool
 
 def _cell(value: Any) -> str:
     as_number = None if isinstance(value, (bool, int, str)) else number(value)
-    return "" if value is None else value_text(value if as_number is None else as_number)
-
-
-def _drawn(headings: list[str], lines: list[list[str]], longest: int, width: int, numbers_from: int = 99) -> str:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, heading in enumerate(headings):
-        justify = "right" if place >= numbers_from else "left"
-        limit = None if place == 0 else longest  # a trial has to be known by its name
-        table.add_column(Text(printable(heading)), justify=justify, no_wrap=True, overflow="ellipsis", max_width=limit)  # type: ignore[arg-type]
-    for line in lines:
-        table.add_row(*map(Text, line))
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return "" if value is _ABSENT else value_text(value if as_number is None else as_number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +54,7 @@ class Picture:
     state_since: float = 0.0
     attempt_number: int = 0
     world_size: int = 0
+    change: str = ""  # of its nodes or workers since the last attempt
     workers: Mapping[int, str] = field(default_factory=dict)
     reports: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -63,6 +64,27 @@ class Picture:
     failures: tuple[ShownFailure, ...] = ()
     failure_count: int = 0
     last_words: str = ""
+
+
+Progress = Callable[[Mapping[str, Any], int], tuple[float | None, str]]  # of metrics and reports: the share, in words
+
+
+class TimeLeft:
+    """How far the run is and when it ends, if its settings say how long it is."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._first: tuple[float, float] | None = None  # when the first progress was seen, and how much that was
+
+    def text(self, picture: Picture, now: float) -> str:
+        if self._progress is None or not picture.reports:
+            return ""
+        share, words = self._progress(picture.metrics, picture.reports)
+        if share is None:
+            return ""
+        if self._first is None or share < self._first[1]:
+            self._first = now, share
+        return progress_text(share, words, now - self._first[0], self._first[1])
 
 
 class Rate:
@@ -103,6 +125,26 @@ def headline(text: str, limit: int = 240) -> str:
     """The first line of ``text`` that says something, cut to ``limit`` characters."""
     first = next((clean(line) for line in text.splitlines() if line.strip()), "")
     return first if len(first) <= limit else f"{first[: limit - 1]}…"
+
+
+def resize_text(before: int, now: int, joined: Sequence[str], left: Sequence[str]) -> str:
+    """What changed between two attempts: "was 4; node-2 left"."""
+    parts = [f"was {before}"] if before and before != now else []
+    parts += [f"{_listed(joined)} joined"] if joined else []
+    parts += [f"{_listed(left)} left"] if left else []
+    return "; ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+def progress_text(share: float, words: str, elapsed_s: float, since: float) -> str:
+    """``since``: the share when the time began. The time left is told when enough is done to tell it."""
+    done = share - since
+    left = elapsed_s * (1 - share) / done if done > 0.005 and elapsed_s >= 5 else None
+    return f"{words} ({share:.0%}){f', about {duration(left)} left' if left is not None and share < 1 else ''}"
 
 
 def ago(seconds: float) -> str:

@@ -14,7 +14,9 @@ from holdfast.ui.display_picture import (
     DisplayNotice,
     OutputLine,
     Picture,
+    Progress,
     Rate,
+    TimeLeft,
     ago,
     clean,
     headline,
@@ -24,6 +26,7 @@ from holdfast.ui.display_picture import (
     value_text,
 )
 from holdfast.ui.display_streams import Sink, terminal_size
+from holdfast.ui.fitted_table import shortened
 from holdfast.ui.plain_painter import PlainPainter, line_text
 
 if TYPE_CHECKING:
@@ -44,9 +47,10 @@ class LivePainter:
 
     max_width = MAX_WIDTH
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, progress: Progress | None = None) -> None:
         from rich.console import Console
 
+        self._time_left = TimeLeft(progress)
         self._sink = sink
         self._console = Console(file=sink.stream, force_terminal=True, highlight=False, markup=False, emoji=False)
         self._colour = self._console.color_system is not None and not self._console.no_color
@@ -78,7 +82,8 @@ class LivePainter:
         return PlainPainter(sink, sink)
 
     def _panel(self, picture: Picture, now: float, width: int) -> Panel:
-        return draw_panel(picture, self._rate.update(now, picture.reports), now, width)
+        progress = self._time_left.text(picture, now)
+        return draw_panel(picture, self._rate.update(now, picture.reports), now, width, progress)
 
     def _last_words(self, picture: Picture) -> str:
         return picture.last_words
@@ -95,10 +100,11 @@ class LivePainter:
     def _above(self, item: OutputLine | DisplayNotice) -> str | None:
         if isinstance(item, OutputLine):
             return line_text(item, self._colour)
-        if item.kind != "warning":
+        if item.kind not in ("warning", "failure"):
             return None  # the panel says it
-        text = clean(item.text)
-        return f"\x1b[33m{text}\x1b[0m" if self._colour else text
+        text = "\n".join(map(clean, item.text.splitlines()))
+        style = "\x1b[33m" if item.kind == "warning" else "\x1b[1;31m"
+        return f"{style}{text}\x1b[0m" if self._colour else text
 
     def _to_text(self, panel: Panel, width: int) -> str:
         with self._console.capture() as capture:
@@ -106,7 +112,7 @@ class LivePainter:
         return capture.get()
 
 
-def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> Panel:
+def draw_panel(picture: Picture, rate: float | None, now: float, width: int, progress: str = "") -> Panel:
     """The panel as rich draws it: one row a subject, and no row that has nothing to say."""
     from rich.panel import Panel
     from rich.table import Table
@@ -115,19 +121,21 @@ def draw_panel(picture: Picture, rate: float | None, now: float, width: int) -> 
     rows = Table.grid(padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row("run", Text(printable(picture.path), no_wrap=True, overflow="ellipsis"))
+    rows.add_row("run", Text(shortened(printable(picture.path), width - 15), no_wrap=True))
     if picture.resumed:
         rows.add_row("", f"resumes from {printable(picture.resumed)}")
     rows.add_row("state", _state(picture, now))
     if picture.world_size:
         rows.add_row("workers", _workers(picture))
+    if progress:
+        rows.add_row("progress", progress)
     if picture.reports:
         speed = f", {rate_text(rate)}" if rate is not None and picture.state == "running" else ""
         rows.add_row("reports", f"{picture.reports:,}{speed}")
     if picture.metrics:
         rows.add_row(*_metrics(picture, width))
     if picture.checkpoint or picture.pending:
-        rows.add_row("durable", _checkpoint(picture, now))
+        rows.add_row("saved", _checkpoint(picture, now))
     if picture.failure_count:
         rows.add_row(*_failures(picture, now))
     title = Text(printable(picture.name), style="bold", no_wrap=True, overflow="ellipsis")
@@ -164,7 +172,8 @@ def _workers(picture: Picture) -> Text:
         if name in ("dead", "returned") and count < len(status):
             text.append(f" (rank {_some(sorted(rank for rank in status if status[rank] == name))})")
     if picture.attempt_number > 1:
-        text.append(f", attempt {picture.attempt_number}", style="dim")
+        change = f" ({picture.change})" if picture.change else ""
+        text.append(f", attempt {picture.attempt_number}{change}", style="dim")
     return text
 
 
@@ -197,14 +206,14 @@ def _checkpoint(picture: Picture, now: float) -> Text:
 
     text = Text()
     if picture.checkpoint is None:
-        text.append("nothing yet")
+        text.append("no checkpoint yet")
     else:
         id, report, at = picture.checkpoint
         text.append(printable(id), style="bold")
         text.append(f" of report {report:,}, {ago(now - at)}")
     if picture.pending:
         size = f" ({picture.pending_bytes / 1e9:.3g} GB)" if picture.pending_bytes >= 1e7 else ""
-        text.append(f", {picture.pending} more on the way{size}", style="yellow")
+        text.append(f", {picture.pending} more being saved{size}", style="yellow")
     return text
 
 
@@ -215,6 +224,6 @@ def _failures(picture: Picture, now: float) -> tuple[str, Text]:
     for failure in picture.failures:
         text.append(f"{chr(10) if text else ''}{ago(now - failure.at)}: {headline(failure.text)}")
         if failure.action:
-            text.append(f": {headline(failure.action)}", style="green")
+            text.append(f" ({headline(failure.action)})", style="green")
     count = picture.failure_count
     return f"{count} failure{'' if count == 1 else 's'}", text

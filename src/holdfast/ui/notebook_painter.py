@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -18,6 +18,7 @@ from holdfast.ui.display_picture import (
     DisplayNotice,
     OutputLine,
     Picture,
+    Progress,
     Rate,
     clean,
     headline,
@@ -31,8 +32,6 @@ _LINES = 12
 _PLOTS, _POINTS = 3, 200
 _WIDTH, _HEIGHT = 260, 70
 _COLOURS = {"running": "#009e73", "finished": "#0072b2", "failed": "#d55e00"}
-
-Progress = Callable[[Mapping[str, Any], int], tuple[float | None, str]]
 
 
 def notebook_output() -> Any | None:

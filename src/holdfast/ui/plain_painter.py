@@ -7,7 +7,9 @@ from holdfast.ui.display_picture import (
     DisplayNotice,
     OutputLine,
     Picture,
+    Progress,
     Rate,
+    TimeLeft,
     clean,
     pick_metrics,
     rate_text,
@@ -22,8 +24,9 @@ SHOWN_METRICS = 6
 class PlainPainter:
     """Worker lines go to ``out``, what the run does to ``err``."""
 
-    def __init__(self, out: Sink, err: Sink) -> None:
+    def __init__(self, out: Sink, err: Sink, progress: Progress | None = None) -> None:
         self._out, self._err = out, err
+        self._time_left = TimeLeft(progress)
         self._rate = Rate()
         self._said_reports, self._said_checkpoint = 0, ""
         self._next_progress = self._next_checkpoint = float("-inf")
@@ -60,18 +63,18 @@ class PlainPainter:
         if picture.checkpoint is None or picture.checkpoint[0] == self._said_checkpoint:
             return
         id, report, at = picture.checkpoint
-        self._tell(picture, at, f"{printable(id)} is durable (report {report:,})")
+        self._tell(picture, at, f"saved {printable(id)} (report {report:,})")
         self._said_checkpoint = id
         self._next_checkpoint = now + EVERY_S
 
     def _tell_progress(self, picture: Picture, rate: float | None, now: float) -> None:
         if picture.reports == self._said_reports:
             return
-        parts = [f"report {picture.reports:,}"]
+        parts = [self._time_left.text(picture, now) or f"report {picture.reports:,}"]
         if rate is not None:
             parts.append(rate_text(rate))
         if picture.pending:
-            parts.append(f"{picture.pending} checkpoint{'' if picture.pending == 1 else 's'} not yet durable")
+            parts.append(f"{picture.pending} checkpoint{'' if picture.pending == 1 else 's'} not saved yet")
         parts += [f"{name} {value_text(value)}" for name, value in pick_metrics(picture.metrics, SHOWN_METRICS)]
         self._tell(picture, now, ", ".join(parts))
         self._said_reports = picture.reports

@@ -12,18 +12,20 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from holdfast.printable import printable
-from holdfast.ui.display_picture import DisplayNotice, OutputLine, Picture, ShownFailure
+from holdfast.ui.display_picture import DisplayNotice, OutputLine, Picture, Progress, ShownFailure, resize_text
 from holdfast.ui.display_streams import Redirect, Sink, is_foreground, is_terminal
 from holdfast.ui.live_painter import LivePainter
-from holdfast.ui.notebook_painter import NotebookPainter, Progress, notebook_output, replaced
+from holdfast.ui.notebook_painter import NotebookPainter, notebook_output, replaced
 from holdfast.ui.plain_painter import PlainPainter
+from holdfast.ui.traceback_fold import TracebackFold
 
 KINDS = ("auto", "live", "plain", "off")
 PAINTS_PER_SECOND = 8
+NEWLINE = "\n"
 MAX_WAITING = 10_000  # lines that may wait for a slow terminal; further ones are dropped, the logs have them all
 FINISH_TIMEOUT_S = 5.0  # how long a terminal that takes no output may hold up the end of a run
 
@@ -49,8 +51,8 @@ def make(
     if kind == "auto":
         kind = "live" if is_terminal(out) and is_terminal(err) and is_foreground(out) else "plain"
     if kind == "live":
-        return BackgroundDisplay(lambda: LivePainter(Sink(out)), redirect=stream is None)
-    return BackgroundDisplay(lambda: PlainPainter(Sink(out), Sink(err)))
+        return BackgroundDisplay(lambda: LivePainter(Sink(out), progress), redirect=stream is None)
+    return BackgroundDisplay(lambda: PlainPainter(Sink(out), Sink(err), progress))
 
 
 class BackgroundDisplay:
@@ -78,6 +80,7 @@ class BackgroundDisplay:
         self._thread: threading.Thread | None = None
         self._restore: list[Callable[[], None]] = []
         self._pid = os.getpid()
+        self._fold = TracebackFold()
         self.error: BaseException | None = None  # why the display went dark, should it have
 
     def start(self, run_name: str, path: str, resumed: str | None) -> None:
@@ -106,9 +109,17 @@ class BackgroundDisplay:
         picture.state, picture.detail = name, detail
         self._tell("state", f"{name}: {detail}" if detail else name)
 
-    def attempt(self, attempt_number: int, world_size: int) -> None:
-        self._picture.attempt_number, self._picture.world_size = attempt_number, world_size
-        self._tell("attempt", f"attempt {attempt_number} with {world_size} worker{'' if world_size == 1 else 's'}")
+    def attempt(
+        self, attempt_number: int, world_size: int, joined: Sequence[str] = (), left: Sequence[str] = ()
+    ) -> None:
+        picture = self._picture
+        before, picture.attempt_number, picture.world_size = picture.world_size, attempt_number, world_size
+        workers = f"{world_size} worker{'' if world_size == 1 else 's'}"
+        picture.change = resize_text(before, world_size, joined, left)
+        self._fold.begin()
+        self._tell(
+            "attempt", f"attempt {attempt_number} with {workers}{f' ({picture.change})' if picture.change else ''}"
+        )
 
     def workers(self, status: Mapping[int, str]) -> None:
         self._picture.workers = dict(status)
@@ -129,13 +140,14 @@ class BackgroundDisplay:
         picture = self._picture
         picture.failure_count += 1
         picture.failures = (*picture.failures, ShownFailure(self._clock(), text, action))[-3:]
-        self._tell("failure", f"{text}: {action}" if action else text)
+        self._tell("failure", f"FAILURE: {text}{NEWLINE}  {action}" if action else f"FAILURE: {text}")
 
     def warning(self, text: str) -> None:
         self._tell("warning", f"warning: {text}")
 
     def output(self, rank: int, line: str) -> None:
-        self._note(OutputLine(rank, line))
+        for shown in self._fold.lines(OutputLine(rank, line), self._clock(), self._picture.path):
+            self._note(shown)
 
     def finish(self, outcome: str, text: str) -> None:
         if self._done.is_set():

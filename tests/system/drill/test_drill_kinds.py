@@ -50,8 +50,8 @@ def test_a_good_script_survives_every_kind_at_every_point_of_the_commit(tmp_path
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (["ignores"], "checkpoint-ignored", "an offered checkpoint was never read"),
-        (["forgets"], "differs", "after a restore the run went another way: weights at step"),
+        (["ignores"], "checkpoint-ignored", "a checkpoint was never read"),
+        (["forgets"], "differs", "after a restore the results differ: weights at step"),
         (["failing"], "did-not-recover", "this checkpoint is of no use"),
     ],
 )

@@ -34,4 +34,4 @@ def test_a_drill_is_a_test(tmp_path: Path) -> None:
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "AssertionError: the drill of" in done.stdout
-    assert "PROBLEM: an offered checkpoint was never read" in done.stdout
+    assert "PROBLEM: a checkpoint was never read" in done.stdout

@@ -20,7 +20,7 @@ def drill(script: str, *args: str, faults: list[str]) -> DrillReport:
         ("scheduler_not_saved", "schedule-lost", "the learning-rate schedule starts again from zero after a restore"),
         ("sampler_not_restored", "data-order", "the data starts again from the beginning after a restore"),
         pytest.param(  # also shown by a job without torch, which is quicker
-            *("checkpoint_ignored", "checkpoint-ignored", "an offered checkpoint was never read"),
+            *("checkpoint_ignored", "checkpoint-ignored", "a checkpoint was never read"),
             marks=pytest.mark.soak,
         ),
     ],

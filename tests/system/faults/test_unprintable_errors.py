@@ -116,6 +116,6 @@ def test_a_message_is_always_text() -> None:
     assert message_of(ValueError("\udcff")) == r"\udcff"
     for error in ERRORS[:3]:
         assert message_of(error()) == "(its message cannot be shown)"
-        said = f"Afterwards rank 1 failed too: {error.__name__}: (its message cannot be shown)"
+        said = f"Then rank 1 failed too ({error.__name__}: (its message cannot be shown))"
         assert describe_other(1, error()) == said
     assert len(message_of(HugeError())) < 50_000

@@ -62,7 +62,7 @@ def test_nothing_in_a_table_can_move_the_cursor_or_break_a_line() -> None:
     table = trial_table([odd], metric_columns=columns, parameter_columns={"lr": "lr"}, max_column_length=8)
     assert "\x1b" not in table
     (_, line) = lines(table)
-    assert line[1:] == ["RUNNING", "[red]x", "0.25", "longlon…", "nan", "True"]
+    assert line[1:] == ["RUNNING", "[red]x", "0.25", "lon…lon…", "nan", "True"]
 
 
 @pytest.mark.parametrize("width", [30, 60, 100])
@@ -77,7 +77,7 @@ def test_errors_are_listed_with_those_that_were_tried_again() -> None:
     rows = [row("a", "ERROR", "ValueError: bad\nmore"), row("b"), row("c", "RUNNING", "OSError: gone")]
     text = error_table(rows)
     assert lines(text)[1:-1] == [["a", "ValueError:", "bad"], ["c", "*", "OSError:", "gone"]]
-    assert text.splitlines()[-1] == "* was tried again"
+    assert text.splitlines()[-1] == "* was retried"
     assert error_table([row("b")]) == ""
     assert error_table(rows, max_rows=1).splitlines()[-1] == "1 more not shown"
 
@@ -147,7 +147,7 @@ def test_it_prints_where_it_was_told() -> None:
     out = io.StringIO()
     trial = LoggedTrial(last_result={"loss": 0.25, "training_iteration": 3}, error="ValueError: x")
     reporter(out=out).report([trial], True, "cpu: 2")
-    assert "train_t1   RUNNING   0.1" in out.getvalue()
+    assert "train_t1  RUNNING  0.1" in out.getvalue()
     assert "cpu: 2\n" in out.getvalue()
     assert "train_t1 *" in out.getvalue()
 

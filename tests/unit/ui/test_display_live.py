@@ -64,8 +64,8 @@ def test_the_panel_says_how_the_run_is() -> None:
         "│ workers    1 dead (rank 1), 2 running, attempt 2                            │",
         "│ reports    120, 10/s                                                        │",
         "│ metrics    loss    0.1235  epoch         7                                  │",
-        "│ durable    checkpoint_000004 of report 90, 3 s ago, 1 more on the way       │",
-        "│ 1 failure  10 s ago: rank 1 was killed: retry 1 of 3                        │",
+        "│ saved      checkpoint_000004 of report 90, 3 s ago, 1 more being saved      │",
+        "│ 1 failure  10 s ago: rank 1 was killed (retry 1 of 3)                       │",
         "╰────────────────────────────────────────────────────────────────── 1 m 05 s ─╯",
     ]
 

@@ -55,11 +55,12 @@ def test_one_line_an_event_in_their_order() -> None:
         "[holdfast 0.0s] attempt 1 with 2 workers",
         "[holdfast 0.0s] running",
         "(rank 1) hello",
-        "[holdfast 0.0s] checkpoint_000001 is durable (report 2)",
-        "[holdfast 0.0s] rank 1 was killed by SIGKILL (signal 9): retry 1 of 3 from checkpoint_000001",
+        "[holdfast 0.0s] saved checkpoint_000001 (report 2)",
+        "[holdfast 0.0s] FAILURE: rank 1 was killed by SIGKILL (signal 9)",
+        "  retry 1 of 3 from checkpoint_000001",
         "[holdfast 0.0s] waiting: 2.0 s before the next attempt",
         "[holdfast 0.0s] warning: rank 0 is late",
-        "[holdfast 0.0s] report 3, 1 checkpoint not yet durable, loss 0.1235, epoch 2",
+        "[holdfast 0.0s] report 3, 1 checkpoint not saved yet, loss 0.1235, epoch 2",
         "[holdfast 0.0s] finished: all is well",
     ]
 
@@ -139,8 +140,8 @@ def test_checkpoints_in_quick_succession_share_a_line() -> None:
     for tick in range(1, 161):
         told.picture.checkpoint = (f"checkpoint_{tick:06}", tick, tick / 8)
         lines += told.at(tick / 8)
-    assert [line.split()[2] for line in lines] == ["checkpoint_000001", "checkpoint_000081"]
-    assert "checkpoint_000160 is durable" in told.at(20.1, DisplayNotice(20.1, "failure", "rank 0 died"))[0]
+    assert [line.split()[3] for line in lines] == ["checkpoint_000001", "checkpoint_000081"]
+    assert "saved checkpoint_000160" in told.at(20.1, DisplayNotice(20.1, "failure", "rank 0 died"))[0]
 
 
 def test_no_speed_from_before_the_first_report_or_across_lost_reports() -> None:
@@ -225,7 +226,7 @@ def test_lines_that_come_too_fast_are_dropped_and_counted(monkeypatch: pytest.Mo
     dropped = re.findall(r"warning: ([\d,]+) lines came too fast", text)
     assert dropped
     assert text.count("(rank 0) ") + sum(int(count.replace(",", "")) for count in dropped) == 100_000
-    assert "rank 0 was killed: the last try is over\n" in text
+    assert "FAILURE: rank 0 was killed\n  the last try is over\n" in text
 
 
 class Full(io.StringIO):

@@ -54,12 +54,14 @@ def test_the_panel_says_how_the_experiment_is() -> None:
         "│ trials       10 of 1,000: 2 running, 1 failed, 7 done                       │",
         "│ results      120, 10/s                                                      │",
         "│ speed        30/min trials                                                  │",
-        "│ best so far  loss=0.25 at iteration 1 by train_00003: lr=0.5                │",
+        "│ best so far  loss=0.25 at iteration 1                                       │",
+        "│              by train_00003                                                 │",
+        "│              lr=0.5                                                         │",
         "│ 1 failed     10 s ago: train_00001 failed: it broke                         │",
-        "│ running        lr   iter   loss   acc                                       │",
-        "│ ─────────────────────────────────────                                       │",
-        "│ train_00007   0.1      1   0.75     3                                       │",
-        "│ train_00008   inf                                                           │",
+        "│                                                                             │",
+        "│ running       lr  iter  loss  acc                                           │",
+        "│ train_00007  0.1     1  0.75    3                                           │",
+        "│ train_00008  inf                                                            │",
         "╰───────────────────────────────────────────────────── 2 m 05 s of 10 m 00 s ─╯",
     ]
 
@@ -145,18 +147,18 @@ def test_the_whole_of_an_experiment_in_plain_text() -> None:
     shown.turned()
     for number in range(2, 30):
         experiment.trials.append(trial(number, loss=float(number)))
-        shown.reported()
+        shown.reported(experiment.trials[-1])
         shown.ended(experiment.end(experiment.trials[-1], "ValueError: bad\nTraceback" if number > 6 else ""))
     shown.output_of("train_00001", "a line")
     shown.finish("stopped", "")
     shown.finish("stopped", "")
     text = stream.getvalue()
-    assert "continues with the 2 trials of earlier drivers" in text
+    assert "resumes with 2 trials" in text
     assert "(train_00001) a line" in text
     assert "trials: 30 of 30: 1 waiting, 23 failed, 6 done; best loss=2 at iteration 1 by train_00002" in text
-    assert "further trials that fail are counted" in text
+    assert "more trials have failed; they are counted" in text
     assert text.count("failed: ValueError: bad\n") == 20
-    assert "3 more have failed" in text
+    assert "3 more failed" in text
     assert "Traceback" not in text
 
 

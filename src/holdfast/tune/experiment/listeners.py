@@ -96,7 +96,7 @@ class Listeners:
 
     def reported(self, trial: Trial, result: dict[str, Any]) -> None:
         if self._display is not None:
-            self._display.reported()
+            self._display.reported(trial)
         self._tell("on_trial_result", trial, result=dict(result))
         checkpoint = self._view(trial).checkpoint if result.get("checkpoint_dir_name") else None
         if checkpoint is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -60,7 +60,9 @@ class _Display(OffDisplay):
     ) -> None:
         self._name, self._listeners, self._attempt, self._retry = name, listeners, attempt, retry
 
-    def attempt(self, attempt_number: int, world_size: int) -> None:
+    def attempt(
+        self, attempt_number: int, world_size: int, joined: Sequence[str] = (), left: Sequence[str] = ()
+    ) -> None:
         self._attempt(attempt_number)
 
     def failure(self, text: str, action: str) -> None:

@@ -35,6 +35,7 @@ class TrialTally:
         self._recent: deque[TrialRow] = deque(maxlen=KEPT)
         self._top: list[tuple[float, int, TrialRow]] = []  # a heap, the least good first
         self._order = 0
+        self._best: tuple[float, TrialRow] | None = None  # of all results so far, so that it never gets worse
 
     @property
     def count(self) -> int:
@@ -44,6 +45,7 @@ class TrialTally:
         """A trial has ended."""
         self.ended[trial.status] += 1
         row = row_of(trial)
+        self.note(trial)
         self._recent.append(row)
         if trial.status == ERROR and len(self.failed) < KEPT:
             self.failed.append(row)
@@ -63,16 +65,18 @@ class TrialTally:
         """``live`` are those that have not ended."""
         counts: Counter[str] = Counter()
         rows: list[TrialRow] = []
-        best = max(self._top, key=lambda entry: entry[:2], default=None)
-        found, top = (None, None) if best is None else (best[2], best[0])
         for trial in live:
             counts[trial.status] += 1
             if trial.status == RUNNING and len(rows) < shown:
                 rows.append(row_of(trial))
-            value = None if self.metric is None else self._sign(metric_number(trial.last_result, self.metric))
-            if value is not None and (top is None or value > top):
-                found, top = row_of(trial), value
-        return Look(dict(counts + self.ended), found, tuple(rows))
+            self.note(trial)
+        return Look(dict(counts + self.ended), None if self._best is None else self._best[1], tuple(rows))
+
+    def note(self, trial: Trial) -> None:
+        """Its last result may be the best so far."""
+        value = None if self.metric is None else self._sign(metric_number(trial.last_result, self.metric))
+        if value is not None and (self._best is None or value > self._best[0]):
+            self._best = value, row_of(trial)
 
     def _score(self, row: TrialRow) -> float | None:
         return None if self.metric is None else self._sign(metric_number(row.metrics, self.metric))

@@ -84,7 +84,7 @@ class TrialsDisplay(BackgroundDisplay):
         self._look()
         self.start(experiment.home.name, str(experiment.home), None)
         if earlier:
-            shown.resumed = f"continues with the {len(earlier):,} trials of earlier drivers"
+            shown.resumed = f"resumes with {len(earlier):,} trials"
             self._tell("resumed", shown.resumed)
 
     def ended(self, trial: Trial) -> None:
@@ -97,10 +97,11 @@ class TrialsDisplay(BackgroundDisplay):
         if shown.failure_count <= _SHOWN_FAILURES:
             self._tell("warning", text)
         if shown.failure_count == _SHOWN_FAILURES:
-            self._tell("warning", "further trials that fail are counted, and not shown one by one")
+            self._tell("warning", "more trials have failed; they are counted and not listed here")
 
-    def reported(self) -> None:
+    def reported(self, trial: Trial) -> None:
         self._shown.reports += 1
+        self._tally.note(trial)
 
     def turned(self) -> None:
         """Of the loop; it must cost next to nothing."""

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.metric_names import flat_items, lookup
 from holdfast.printable import printable
 from holdfast.tune.experiment.trials_picture import (
     WORDS,
     TrialsPicture,
-    best_text,
-    cell,
+    best_parts,
     elapsed_text,
     metric_columns,
     speed_text,
 )
 from holdfast.tune.experiment.trials_plain_painter import TrialsPlainPainter
-from holdfast.tune.progress_reporter import STATUSES, TrialRow
-from holdfast.ui.display_picture import Picture, Rate, ago, headline, is_odd
+from holdfast.tune.progress_reporter import STATUSES, UNBOUNDED, TrialRow, value_columns
+from holdfast.ui.display_picture import Picture, Rate, ago, headline
 from holdfast.ui.display_streams import Sink, terminal_size
+from holdfast.ui.fitted_table import GAP, Column, aligned, fitted, shortened
 from holdfast.ui.live_painter import LivePainter
 from holdfast.ui.plain_painter import PlainPainter
 
 if TYPE_CHECKING:
     from rich.panel import Panel
-    from rich.table import Table
     from rich.text import Text
 
-MAX_WIDTH = 160
+MAX_WIDTH = 240
 MAX_ROWS = 10
 STYLES = {"RUNNING": "green", "PAUSED": "cyan", "PENDING": "dim", "ERROR": "bold red", "TERMINATED": "default"}
-_NAME_WIDTH, _COLUMN_WIDTH = 30, 12
+_FRAME, _LABELS = 4, 13  # columns of the panel's frame, and of the labels in it
+_ODD = ("nan", "inf", "-inf")
 _OTHER_LINES = 14  # that the panel may have without the table, and a terminal below it
 
 
@@ -67,7 +66,7 @@ def draw_panel(
     rows = Table.grid(padding=(0, 2, 0, 0))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row("experiment", Text(printable(picture.path), no_wrap=True, overflow="ellipsis"))
+    rows.add_row("experiment", Text(shortened(printable(picture.path), width - _FRAME - _LABELS), no_wrap=True))
     if picture.resumed:
         rows.add_row("", printable(picture.resumed))
     rows.add_row("state", _state(picture))
@@ -78,8 +77,8 @@ def draw_panel(
         rows.add_row("results", f"{picture.reports:,}{_speed(results) if is_running else ''}")
     if is_running and trials is not None:
         rows.add_row("speed", f"{speed_text(trials)} trials")
-    if best_text(picture):
-        rows.add_row("best so far" if is_running else "best", Text(best_text(picture), style="bold"))
+    if picture.best is not None:
+        rows.add_row("best so far" if is_running else "best", _best(picture, width))
     if picture.failure_count:
         rows.add_row(*_failures(picture, now))
     shown = picture.rows[:room] if is_running else ()
@@ -92,6 +91,24 @@ def draw_panel(
         border_style="dim",
         width=width,
     )
+
+
+def _best(picture: TrialsPicture, width: int) -> Text:
+    """The result, the trial, and as many of its parameters as have space in two lines."""
+    from rich.text import Text
+
+    what, name, chosen = best_parts(picture)
+    space = max(10, width - _FRAME - _LABELS)
+    text = Text(f"{what}\n", style="bold").append(f"by {shortened(name, space - 3)}", style="not bold")
+    shown, left = [], 2 * space - 12
+    for part in chosen:
+        left -= len(part) + 2
+        if left < 0:
+            break
+        shown.append(part)
+    more = len(chosen) - len(shown)
+    listed = ", ".join([*shown, *([f"{more} more"] if more else [])])
+    return text.append(f"\n{listed}", style="not bold") if listed else text
 
 
 def _speed(rate: float | None) -> str:
@@ -134,33 +151,16 @@ def _failures(picture: TrialsPicture, now: float) -> tuple[str, Text]:
     return f"{count:,} failed", text
 
 
-def _table(rows: tuple[TrialRow, ...], metric: str | None, width: int) -> Table:
-    """As many columns as there is room for: the metrics before the parameters."""
-    from rich import box
-    from rich.table import Table
+def _table(rows: tuple[TrialRow, ...], metric: str | None, width: int) -> Text:
     from rich.text import Text
 
-    names = min(_NAME_WIDTH, max(len(row.name) for row in rows))
-    room = max(1, (width - names - 4) // _COLUMN_WIDTH)
-    metrics = dict(list(metric_columns(rows, metric).items())[:room])
-    metrics = {
-        name: heading for name, heading in metrics.items() if any(lookup(r.metrics, name) is not None for r in rows)
-    }
-    parameters = dict.fromkeys(str(name) for row in rows for name, _ in flat_items(row.parameters))
-    parameters = dict.fromkeys(list(parameters)[: max(0, room - len(metrics))])
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("running", no_wrap=True, overflow="ellipsis", max_width=_NAME_WIDTH)
-    for heading in (*parameters, *metrics.values()):
-        limit = _COLUMN_WIDTH - 2
-        table.add_column(
-            Text(printable(heading)),
-            justify="right",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=limit,
-        )
-    for row in rows:
-        values = [*(lookup(row.parameters, n) for n in parameters), *(lookup(row.metrics, n) for n in metrics)]
-        cells = [Text(cell(value), style="bold red" if is_odd(value) else "default") for value in values]
-        table.add_row(Text(printable(row.name)), *cells)
-    return table
+    names = Column("running", [printable(row.name) for row in rows], 0, is_number=False, longest=UNBOUNDED)
+    columns = fitted([names, *value_columns(rows, metric_columns(rows, metric), None, metric)], width - _FRAME)
+    separator = " " * GAP
+    text = Text("\n" + separator.join(aligned(column.heading, column) for column in columns), style="bold")
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        text.append("\n", style="not bold")
+        for number, (one, column) in enumerate(zip(cells, columns, strict=True)):
+            style = "bold red" if one in _ODD else "bold" if number and column.rank == 0 else "not bold"
+            text.append((separator if number else "") + aligned(one, column), style=style)
+    return text

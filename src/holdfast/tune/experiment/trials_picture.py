@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from holdfast.tune.result_metrics import AUTO_KEYS, TRAINING_ITERATION
 from holdfast.ui.display_picture import Picture, headline, rate_text, value_text
 
 WORDS = {"RUNNING": "running", "PAUSED": "paused", "PENDING": "waiting", "ERROR": "failed", "TERMINATED": "done"}
-_SHOWN_METRICS = 3
+_SHOWN_METRICS = 6  # besides the iteration and the metric that counts
 
 
 @dataclass
@@ -51,14 +52,20 @@ def speed_text(rate: float) -> str:
 
 
 def best_text(picture: TrialsPicture) -> str:
+    what, name, chosen = best_parts(picture)
+    return f"{what} by {name}{': ' if chosen else ''}{', '.join(chosen)}" if what else ""
+
+
+def best_parts(picture: TrialsPicture) -> tuple[str, str, list[str]]:
+    """The best result so far, the trial's name and its parameters; empty if there is none."""
     row = picture.best
     if row is None or picture.metric is None:
-        return ""
+        return "", "", []
     found = iteration(row)
     when = f" at iteration {found:,}" if found is not None else ""
-    chosen = ", ".join(f"{printable(str(name))}={cell(value)}" for name, value in flat_items(row.parameters))
+    chosen = [f"{printable(str(name))}={cell(value)}" for name, value in flat_items(row.parameters)]
     value = cell(lookup(row.metrics, picture.metric))
-    return f"{printable(picture.metric)}={value}{when} by {printable(row.name)}{f': {chosen}' if chosen else ''}"
+    return f"{printable(picture.metric)}={value}{when}", printable(row.name), chosen
 
 
 def elapsed_text(picture: TrialsPicture, now: float) -> str:
@@ -69,15 +76,15 @@ def elapsed_text(picture: TrialsPicture, now: float) -> str:
 
 def cell(value: object) -> str:
     as_number = None if isinstance(value, (bool, int, str)) else number(value)
-    return "" if value is None else value_text(value if as_number is None else as_number)
+    return value_text(value if as_number is None else as_number)
 
 
 def metric_columns(rows: list[TrialRow] | tuple[TrialRow, ...], metric: str | None) -> dict[str, str]:
     """The iteration, the metric that counts, and some other numbers, in the order in which they are reported."""
     names = [TRAINING_ITERATION, *([metric] if metric is not None else [])]
     for row in rows:
-        for name, value in row.metrics.items():
-            if name not in names and name not in AUTO_KEYS and number(value) is not None:
+        for name, value in flat_items(row.metrics):
+            if name not in names and name.partition("/")[0] not in AUTO_KEYS and number(value) is not None:
                 names.append(name)
     return {name: "iter" if name == TRAINING_ITERATION else name for name in names[: 2 + _SHOWN_METRICS]}
 
@@ -86,18 +93,20 @@ def closing_text(picture: TrialsPicture, kept: list[TrialRow], failed: list[Tria
     """For the end of an experiment: some trials, the best first where there is a best, and why others failed."""
     parts = []
     if kept:
-        parts.append(trial_table(kept, metric_columns=metric_columns(kept, picture.metric), width=width))
+        named = [row._replace(status=WORDS.get(row.status, row.status)) for row in kept]
+        columns = metric_columns(kept, picture.metric)
+        parts.append(trial_table(named, metric_columns=columns, width=width, metric=picture.metric))
     if kept and len(kept) + len(failed) < picture.trials:
         which = "best" if picture.best is not None else "last"
-        shows = f"holdfast show {printable(picture.path)} has all of them"
-        parts.append(f"the {len(kept)} {which} of {picture.trials:,} trials; {shows}")
+        parts.append(f"These are the {len(kept)} {which} of {picture.trials:,} trials. To see all of them:")
+        parts.append(f"  holdfast show {shlex.quote(printable(picture.path))}")
     if failed:
         parts.append(error_table(failed, width=width))
         more = picture.counts.get("ERROR", 0) - len(failed)
         if more > 0:
-            parts.append(f"{more:,} more have failed")
+            parts.append(f"{more:,} more failed")
     return "\n".join(parts)
 
 
 def failure_text(row: TrialRow) -> str:
-    return f"{printable(row.name)} failed: {headline(row.error or 'it is not known why')}"
+    return f"{printable(row.name)} failed: {headline(row.error or 'the reason is not known')}"
