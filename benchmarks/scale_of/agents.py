@@ -83,7 +83,9 @@ class StandIn:
         """All its workers, one after the other, as those of one job do."""
         for rank in self.ranks:
             line = metrics.line(self.reports, time.time(), {"loss": 0.5, "step": self.reports})
-            self._run.report(wire.Reports(self.attempt_number, rank, [Report(self.reports, line, staged)]), len(self.ranks))
+            self._run.report(
+                wire.Reports(self.attempt_number, rank, [Report(self.reports, line, staged)]), len(self.ranks)
+            )
             self._world.reported += 1
         self.reports += 1
 
