@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.core.run import commands as do
+from holdfast.core.run import placement
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Place
 
@@ -23,6 +24,7 @@ class Attempts:
         self._homes: dict[int, dict[int, str]] = {}  # attempt -> rank -> node
         self._started: do.StartAttempt | None = None  # the last one
         self._places: dict[int, Place] = {}  # of its ranks
+        self._standbys: dict[int, str] = {}  # of the last one: their nodes, by number
         self._busy: set[str] = set()  # nodes on which processes of the last one may live
         self.is_being_read = False  # the logs of its ranks are: it is not gone before that
 
@@ -49,7 +51,7 @@ class Attempts:
             return not self._site.grows
         self._waiting = None
         self._homes[command.attempt_number] = {place.rank: node for node, places in placed.items() for place in places}
-        self._started, self._busy = command, set(placed)
+        self._started, self._busy, self._standbys = command, set(placed), {}
         self._places = {place.rank: place for places in placed.values() for place in places}
         for node, places in placed.items():
             what = (command.attempt_number, command.world_size, command.base, command.resume, places)
@@ -57,12 +59,31 @@ class Attempts:
             self._outbox.send(node, start)
         return True
 
-    def replace(self, attempt_number: int, rank: int, number: int) -> None:
-        """Start another process in the place of a rank, where the lost one was."""
+    def start_standby(self, attempt_number: int, number: int) -> None:
+        command, homes = self._started, self._homes.get(attempt_number, {})
+        node = placement.standby_node([home for home in homes.values() if home in self._busy], self._standbys.values())
+        if command is None or command.attempt_number != attempt_number or node is None:
+            return  # the attempt ends
+        self._standbys[number] = node
+        what = (attempt_number, number, command.world_size, command.base, self._places[0].cpus)
+        self._outbox.send(node, wire.StartStandby(*what, self._nodes.address(node)))
+
+    def standbys_on(self, node: str) -> list[int]:
+        return [number for number, home in self._standbys.items() if home == node]
+
+    def forget_standby(self, number: int) -> None:
+        self._standbys.pop(number, None)
+
+    def replace(self, attempt_number: int, rank: int, number: int, standby: int = 0) -> None:
+        """Put another process in the place of a rank, where the lost one was: a standby, or one that is started now."""
         command, node = self._started, self.node_of(attempt_number, rank)
         if command is None or command.attempt_number != attempt_number or node not in self._nodes.ids:
             return  # the node's loss is heard next
         self._busy.add(node)
+        if standby:
+            order = wire.PromoteStandby(attempt_number, standby, self._places[rank], command.resume, number)
+            self._outbox.send(self._standbys.pop(standby), order)
+            return
         what = (attempt_number, command.world_size, command.base, command.resume, [self._places[rank]])
         self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
 

@@ -45,6 +45,11 @@ class Inbound:
                 self._hear_sealed(message)
             case wire.WorkerIsArmed(attempt_number, rank):
                 known.queue.append(ev.WorkerArmed(attempt_number, rank))
+            case wire.StandbyIsReady(attempt_number, number):
+                known.queue.append(ev.StandbyReady(attempt_number, number, node))
+            case wire.StandbyHasEnded(attempt_number, number, why):
+                known.attempts.forget_standby(number)
+                known.queue.append(ev.StandbyLost(attempt_number, number, why))
             case wire.WorkerIsReady(attempt_number, rank):
                 known.queue.append(ev.WorkerReady(attempt_number, rank))
             case wire.WorkerHasReturned(attempt_number, rank, body):

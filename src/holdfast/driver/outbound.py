@@ -29,8 +29,10 @@ class Outbound:
         match command:
             case do.StartAttempt():
                 self._start_attempt(command)
-            case do.ReplaceRank(attempt_number, rank, number):
-                known.attempts.replace(attempt_number, rank, number)
+            case do.ReplaceRank(attempt_number, rank, number, standby):
+                known.attempts.replace(attempt_number, rank, number, standby)
+            case do.StartStandby(attempt_number, number):
+                known.attempts.start_standby(attempt_number, number)
             case do.TellPeersLost(attempt_number, number):
                 known.outbox.tell(PeersLost(attempt_number, number))
             case do.RegroupRanks():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.run import events as ev
+from holdfast.core.run import regrouping
 from holdfast.core.run.observer import Observer
 from holdfast.core.run.state import Outcome, Phase, RunState, Verdict
 
@@ -22,6 +23,8 @@ def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> Non
             plan.on_failure(dict(step.failures))
     if isinstance(event, ev.Committed) and event.index >= 0:
         display.checkpoint(event.record.id, event.record.report)
+    if isinstance(event, ev.Regrouped):
+        display.state(state.phase.value, f"{regrouping.told(event)}, no step is done again")
     if isinstance(event, ev.StorageLags):
         text = _how_far_behind(str(step.behind), event.stalled, before.stalled)
         display.warning(text)

@@ -57,6 +57,11 @@ class NodeRun:
             case wire.StartWorkers():
                 offer, memory = self._storage.resume_from(order.checkpoint), self._snapshots.memory(order)
                 self.workers.start_attempt(order, offer, memory)
+            case wire.StartStandby():
+                self.workers.start_standby(order, self._snapshots.memory(None))
+            case wire.PromoteStandby():
+                offer, memory = self._storage.resume_from(order.checkpoint), self._snapshots.memory(None)
+                self.workers.promote(order, offer, memory)
             case wire.StopWorkers():
                 self.workers.stop_attempt(order)
             case wire.Seal() | wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():

@@ -38,13 +38,14 @@ class NodeSnapshots:
         self._recalled: dict[str, str] = {}  # the files of what was recalled last, by piece
         self._recalled_of: tuple[int, int] | None = None
 
-    def memory(self, order: wire.StartWorkers) -> Memory | None:
-        """What the workers of an attempt are told; None where there is no memory to be had."""
+    def memory(self, order: wire.StartWorkers | None) -> Memory | None:
+        """What the workers of an attempt are told; None where there is no memory to be had. Without an order:
+        of one that gets its state from a peer."""
         if self._directory is None:
             self._directory = new_directory()
         if self._directory is None:
             return None
-        if order.snapshot is None:
+        if order is None or order.snapshot is None:
             return Memory(str(self._directory))
         assert order.snapshot == self._recalled_of, f"{order.snapshot} was not recalled, but {self._recalled_of}"
         return Memory(str(self._directory), order.snapshot[1], order.taken_by, self._recalled)

@@ -1,7 +1,8 @@
 """Where the processes of all runs of a node come from: the launchers, and the zygotes that workers are forked from.
 
 A run launches its processes here, and hears of their fork, their pauses and their end. Modules that a run wants
-preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on.
+preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on. If each
+worker would import them for itself before its first report, the first workers wait for the successor instead.
 """
 
 from __future__ import annotations
@@ -61,17 +62,20 @@ class ProcessPool:
         self._to_preload: list[str] = []
         self._warming: list[str] = []  # what a successor imports at present
         self._warm_at: float | None = None
+        self._holds = False  # processes wait for what is imported at present
 
     def leave_lease_to_zygote(self) -> None:
         """The place on this machine is for the zygote to keep, if there is one."""
         if self._lease is not None and isinstance(self._launcher, ZygoteLauncher):
             self._lease.leave_to_zygote()
 
-    def want(self, modules: Sequence[str]) -> None:
-        """Modules that a run's workers import, and that take long."""
+    def want(self, modules: Sequence[str], first: bool = False) -> None:
+        """Modules that a run's workers import, and that take long; ``first``: before any of them starts."""
         self._to_preload += [name for name in modules if name not in self._known]
         self._known.update(modules)
         self.warm_later()  # also where no worker starts: the node may be a reserve
+        if first and self._warm_at is not None:
+            self._warm_at, self._holds = 0.0, True
 
     def share(self) -> None:
         """There is more than one run from now on."""
@@ -88,7 +92,7 @@ class ProcessPool:
 
     def _launch_waiting(self) -> None:
         refused: list[int] = []
-        while self._waiting and len(self._unborn) < _MOST_UNBORN:
+        while self._waiting and not self._holds and len(self._unborn) < _MOST_UNBORN:
             owner, process, payload = self._waiting.popleft()
             self._unborn[process.token] = owner, process
             fds = (process.their_channel.fileno(), process.their_output, payload, process.stacks)
@@ -124,7 +128,13 @@ class ProcessPool:
         if successor is not None:
             self._warming = self._to_preload
             self._watch(successor)
+        else:
+            self._release()
         self._to_preload, self._warm_at = [], None
+
+    def _release(self) -> None:
+        self._holds = False
+        self._launch_waiting()
 
     def close(self) -> None:
         """The agent ends, and with the zygotes all that they forked."""
@@ -151,12 +161,14 @@ class ProcessPool:
             self._selector.unregister(launcher.socket)
             self._launchers.remove(launcher)
             launcher.close()
+            self._release()
 
     def _heed(self, launcher: Launcher, event: Forked | NotForked | Exited | Paused | Warm) -> None:
         match event:
             case Warm():
                 if launcher is not self._launchers[0]:
                     self._launcher, self._warming = launcher, []
+                    self._release()
             case Forked(token, pid):
                 owner, process = self._living[pid] = self._unborn.pop(token)
                 process.pid, process.forked = pid, True

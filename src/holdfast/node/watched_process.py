@@ -23,10 +23,11 @@ from holdfast.wire.worker_messages import (
     Request,
     Returned,
     Snapshot,
+    StandsBy,
 )
 from holdfast.worker.temporary import new_token
 
-_Said = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed
+_Said = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy
 _CHUNK = 1 << 18
 _TURNS = 16  # how many chunks a living worker is heard before the others get their turn
 _LAST_LINES = 30
@@ -36,6 +37,7 @@ _LONGEST_LINE = 1 << 16
 class WatchedProcess:
     def __init__(self, attempt_number: int, rank: int, token: int, log: Path, task: str = "") -> None:
         self.attempt_number, self.rank, self.token, self.task = attempt_number, rank, token, task
+        self.standby = 0  # it waits for a rank: its number
         self.mark = new_token()
         self.pid = 0
         self.forked = False  # and its pid is known; 0 if it runs in this very process
@@ -73,6 +75,12 @@ class WatchedProcess:
         """The worker has its ends now; ours of them would hide its end from us."""
         self.their_channel.close()
         os.close(self.their_output)
+
+    def take_rank(self, rank: int, log: Path) -> None:
+        """Of a standby: what it prints from now on is the rank's."""
+        self.rank, self.standby = rank, 0
+        os.close(self._log)
+        self._log = _open_log(log)
 
     def send(self, message: Message) -> None:
         self._unsent += pack(message)

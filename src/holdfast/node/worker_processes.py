@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from holdfast.node import worker_failure
 from holdfast.node.driver_connection import RunConnection
 from holdfast.node.process_pool import ProcessPool
 from holdfast.node.stack_collection import Subject
@@ -37,6 +38,8 @@ from holdfast.wire.worker_messages import (
     Request,
     Returned,
     Snapshot,
+    StandsBy,
+    TakeRank,
 )
 from holdfast.worker.temporary import remove_temporary_files
 
@@ -64,7 +67,7 @@ class WorkerProcesses:
         self._raised: list[WatchedProcess] = []  # exceptions not yet passed on
         self._unswept: dict[int, str] = {}  # marks of the processes whose temporary files may still be there
         self._pressure = False
-        pool.want([*session.essential, *session.preload])
+        pool.want([*session.essential, *session.preload], session.preload_first)
 
     @property
     def is_empty(self) -> bool:
@@ -89,6 +92,26 @@ class WorkerProcesses:
             if self._pressure:
                 process.send(Pressure(True))
 
+    def start_standby(self, order: wire.StartStandby, memory: Memory | None) -> None:
+        log = self._layout.standby_log(order.attempt_number, order.number)
+        process = self._launch(order.attempt_number, -order.number, log, self._payload, standby=order.number)
+        if process is not None:
+            assignment = self._assignment(process, order.world_size, Place(-1, 0, 1, 0, order.cpus), order.base, None)
+            own = {"address": order.address, "memory": memory, "standby": order.number}
+            process.send(structs.replace(assignment, lockstep=self._session.lockstep, **own))
+
+    def promote(self, order: wire.PromoteStandby, offer: Offer | None, memory: Memory | None) -> None:
+        """If it has ended, the driver has been told."""
+        attempt_number, place = order.attempt_number, order.place
+        self._end_predecessors(attempt_number, place.rank)
+        for process in self._workers_of(attempt_number, standbys=True):
+            if process.standby == order.number and not process.stopping:
+                self._hear_output(process)
+                process.take_rank(place.rank, self._layout.log_file(attempt_number, place.rank))
+                self._line.say(wire.WorkerStarted(attempt_number, place.rank, process.pid, process.mark))
+                self._line.say(wire.WorkerIsReady(attempt_number, place.rank))
+                self._send(process, TakeRank(place, order.joins, offer, memory))
+
     def _end_predecessors(self, attempt_number: int, rank: int) -> None:
         """A rank that is replaced may only be stopped, or hang. Nothing more is heard of it."""
         for process in self._workers_of(attempt_number):
@@ -107,10 +130,11 @@ class WorkerProcesses:
         process.send(self._assignment(process, 1, Place(0, 0, 1, 0), 0, None))
 
     def stop_attempt(self, order: wire.StopWorkers) -> None:
-        workers = self._workers_of(order.attempt_number)
+        workers = self._workers_of(order.attempt_number, standbys=True)
         for process in workers:
             process.stopping = True
-            if not order.graceful or not process.forked:  # nothing has begun that could end in good order
+            has_begun = process.forked and not process.standby
+            if not order.graceful or not has_begun:  # then there is nothing that could end in good order
                 self._kill_at(process, 0.0)
             else:
                 self._kill_at(process, time.monotonic() + self._session.stop_grace_s)
@@ -137,8 +161,9 @@ class WorkerProcesses:
         workers = self._workers_of(attempt_number)
         return [Subject(p.rank, p.pid if p.forked else None, os.dup(p.stacks)) for p in workers]
 
-    def _workers_of(self, attempt_number: int) -> list[WatchedProcess]:
-        return [p for p in self._processes.values() if p.attempt_number == attempt_number and not p.task]
+    def _workers_of(self, attempt_number: int, standbys: bool = False) -> list[WatchedProcess]:
+        found = [p for p in self._processes.values() if p.attempt_number == attempt_number and not p.task]
+        return found if standbys else [p for p in found if not p.standby]
 
     def _assignment(
         self, process: WatchedProcess, world: int, place: Place, base: int, offer: Offer | None
@@ -149,15 +174,16 @@ class WorkerProcesses:
         last = (s.metadata, s.validates, process.mark)
         return Assignment(process.attempt_number, world, base, place, *common, *own, *last)
 
-    def _launch(self, attempt_number: int, rank: int, log: Path, payload: int, task: str = "") -> WatchedProcess | None:
+    def _launch(
+        self, attempt_number: int, rank: int, log: Path, payload: int, task: str = "", standby: int = 0
+    ) -> WatchedProcess | None:
         """None if there is no room for it on this machine, which its driver is told."""
         try:
             process = WatchedProcess(attempt_number, rank, self._pool.token(), log, task)
         except OSError as error:
-            why = not_started(error)
-            failed = wire.WorkerHasFailed(attempt_number, rank, None, os.EX_OSERR, None, False, False, [why])
-            self._line.say(wire.TaskDone(task, b"", why) if task else failed)
+            self._line.say(worker_failure.not_launched(attempt_number, rank, task, standby, not_started(error)))
             return None
+        process.standby = standby
         self._processes[process.token] = process
         self._watch(process)
         self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))
@@ -206,7 +232,8 @@ class WorkerProcesses:
             self._has_deadline()
 
     def on_paused(self, process: WatchedProcess, stopped: bool) -> None:
-        self._line.say(wire.WorkerIsStopped(process.attempt_number, process.rank, stopped))
+        if not process.standby:
+            self._line.say(wire.WorkerIsStopped(process.attempt_number, process.rank, stopped))
 
     def on_ended(self, process: WatchedProcess, status: int) -> None:
         """The process is gone: hear the rest of what it said, then tell of its end."""
@@ -254,8 +281,10 @@ class WorkerProcesses:
             case Ready():
                 process.started = True
                 self._pool.oom.look(process.pid)
-                if not process.task:
+                if not process.task and not process.standby:
                     self._line.say(wire.WorkerIsReady(attempt_number, rank))
+            case Returned() | Raised() if process.standby:
+                pass  # its end is told when its process ends
             case Returned():
                 process.returned = True
                 self._unswept.pop(process.pid, None)
@@ -263,6 +292,9 @@ class WorkerProcesses:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
                     self._line.say(wire.WorkerHasReturned(attempt_number, rank, message.body))
+            case StandsBy():
+                if process.standby:
+                    self._line.say(wire.StandbyIsReady(attempt_number, process.standby))
             case Armed():
                 self._pool.warm_soon()  # a replacement must not import what its peers have
                 self._line.say(wire.WorkerIsArmed(attempt_number, rank))
@@ -282,7 +314,8 @@ class WorkerProcesses:
 
     def _hear_output(self, process: WatchedProcess) -> None:
         lines = process.lines()
-        if lines and self._line.listening:  # a driver that takes nothing in must not make us grow; the log has them
+        is_heard = self._line.listening  # a driver that takes nothing in must not make us grow; the log has them
+        if lines and is_heard and not process.standby:
             self._line.say(wire.Output(process.rank, lines))
         if process.mute and process.output in self._selector.get_map():
             self._selector.unregister(process.output)
@@ -297,16 +330,7 @@ class WorkerProcesses:
 
     def _tell_failure(self, process: WatchedProcess) -> None:
         process.failed = True
-        killed = os.WIFSIGNALED(process.status) if process.ended else False
-        code = os.WEXITSTATUS(process.status) if process.ended and not killed else None
-        number = os.WTERMSIG(process.status) if killed else None
-        if process.task:
-            how = process.raised.traceback if process.raised else f"it ended with code {code}, signal {number}"
-            self._line.say(wire.TaskDone(process.task, b"", how, timed_out=process.timed_out))
-            return
-        oom = number == signal.SIGKILL and self._pool.oom.take_verdict(process.pid)
-        where = (process.attempt_number, process.rank, process.raised, code, number)
-        self._line.say(wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines)))
+        self._line.say(worker_failure.news_of(process, self._pool.oom))
 
     def _pass_exceptions_on(self) -> None:
         """In the order in which they were raised, and behind the exit of any peer that had died before.

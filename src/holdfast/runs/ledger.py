@@ -55,13 +55,15 @@ class FailureEntry(Struct, frozen=True, rename={"attempt_number": "attempt"}):
     text: str
     recovered_s: float | None = None  # until the first report of a later attempt; None if there is none
     live: bool = False  # its peers kept their processes, and continued after ``recovered_s``
+    standby: bool = False  # a standby worker took its rank
     tier: str = ""  # where the next attempt took its state from: memory, peer memory, checkpoint; empty: the beginning
     redone: int = 0  # completed steps that it did again, as far as they are known
 
     def __str__(self) -> str:
         then = "no report since" if self.recovered_s is None else f"{_spell(self.recovered_s)} to the next report"
         if self.live and self.recovered_s is not None:
-            then = f"replaced live, {_spell(self.recovered_s)} until all ranks continued"
+            by = " by a standby worker" if self.standby else ""
+            then = f"replaced live{by}, {_spell(self.recovered_s)} until all ranks continued"
         again = f", {self.redone} step{'' if self.redone == 1 else 's'} done again" if self.redone else ""
         tier = f", from {self.tier}{again}" if self.tier in _IN_MEMORY or again else ""
         return f"{self.text} [{self.kind}]: {then}{tier}"
@@ -255,7 +257,7 @@ class _Bookkeeper:
             case ev.RegroupFailed():
                 self._end_live_recovery(at, done=False)
         if failure is not None and isinstance(event, ev.WorkerFailed) and event.live and not is_over:
-            self._recover_live(failure, at)
+            self._recover_live(failure, at, event.standby > 0)
         elif failure is not None:
             self._fail(failure, at)
         self._alive = at
@@ -269,11 +271,11 @@ class _Bookkeeper:
         self._open[len(self._failures)] = at
         self._failures.append(FailureEntry(self._clock.time, *where))
 
-    def _recover_live(self, failure: Failure, at: float) -> None:
+    def _recover_live(self, failure: Failure, at: float, standby: bool) -> None:
         """The attempt continues when the rank is replaced."""
         where = (failure.attempt_number, failure.rank, failure.kind.value, failure.text)
         self._open[len(self._failures)] = at
-        self._failures.append(FailureEntry(self._clock.time, *where, live=True))
+        self._failures.append(FailureEntry(self._clock.time, *where, live=True, standby=standby))
         if self._open_stall(TimePart.RECOVERING) is None:
             self._stalls.append(_Stall(at, part=TimePart.RECOVERING))
 
@@ -291,7 +293,7 @@ class _Bookkeeper:
         given_up = {number: when for number, when in self._open.items() if self._failures[number].live}
         self._open = {number: when for number, when in self._open.items() if number not in given_up}
         for number in given_up:
-            self._failures[number] = structs.replace(self._failures[number], live=False)
+            self._failures[number] = structs.replace(self._failures[number], live=False, standby=False)
         self._leave(at, at, TimePart.REDONE)
         self._between = TimePart.RECOVERING
         self._open.update(given_up)

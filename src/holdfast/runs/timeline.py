@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core.budgets import action_taken
 from holdfast.core.run import events as ev
-from holdfast.core.run import memory
+from holdfast.core.run import memory, regrouping
 from holdfast.core.run import step as core
 from holdfast.core.run.backpressure import Behind
 from holdfast.core.run.state import Durable, Failure, HandoverReason
@@ -27,9 +27,8 @@ _PLANNED = {
 
 class Moment(NamedTuple):
     time: float
-    kind: (
-        str  # driver, settings, attempt, live, hand-over, failure, stacks, node, waiting, storage, damage, stop or end
-    )
+    # driver, settings, attempt, live, standby, hand-over, failure, stacks, node, waiting, storage, damage, stop or end
+    kind: str
     text: str
     cause: str | None = None  # a failure's class
     action: str | None = None  # what was done about it
@@ -80,10 +79,19 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
         case ev.AttemptStarted(attempt_number, world_size):
             return "attempt", f"attempt {attempt_number} with {_workers(world_size)} {memory.told(event)}"
         case ev.Regrouped():
-            ranks = ", ".join(map(str, event.replaced))
-            return "live", f"rank {ranks} replaced; all ranks continue behind step {event.steps:,}, none is done again"
+            return (
+                "live",
+                f"{regrouping.told(event)}; all ranks continue behind step {event.steps:,}, none is done again",
+            )
         case ev.RegroupFailed(attempt_number, why):
             return "live", f"attempt {attempt_number} could not continue with the lost rank replaced: {why}"
+        case ev.StandbyReady(attempt_number, number, node):
+            return (
+                "standby",
+                f"standby worker {number} of attempt {attempt_number} is ready{f' on {node}' if node else ''}",
+            )
+        case ev.StandbyLost(attempt_number, number, why):
+            return "standby", f"standby worker {number} of attempt {attempt_number} was lost: {why}"
         case ev.HandedOver(attempt_number, reason):
             return "hand-over", f"attempt {attempt_number} ended as planned, {_PLANNED[reason]}"
         case ev.CapacityLacking(least, room):

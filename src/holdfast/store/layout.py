@@ -93,6 +93,10 @@ class RunLayout:
     def log_file(self, attempt_number: int, rank: int) -> Path:
         return self.logs_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.log"
 
+    def standby_log(self, attempt_number: int, number: int) -> Path:
+        """What a standby worker printed before it had a rank."""
+        return self.logs_dir / f"attempt-{attempt_number:04d}" / f"standby-{number}.log"
+
     def stacks_file(self, attempt_number: int) -> Path:
         """What the ranks of an attempt that hung were doing."""
         return self.logs_dir / f"attempt-{attempt_number:04d}" / "stacks.txt"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.run import events as ev
-from holdfast.core.run import memory
+from holdfast.core.run import memory, regrouping
 
 
 def words(event: ev.Event) -> str:
@@ -19,8 +19,7 @@ def words(event: ev.Event) -> str:
         case ev.AttemptGone(attempt_number):
             return f"all workers of attempt {attempt_number} are gone"
         case ev.Regrouped():
-            ranks = ", ".join(map(str, event.replaced))
-            return f"rank {ranks} replaced, all ranks continue behind step {event.steps}"
+            return f"{regrouping.told(event)}, all ranks continue behind step {event.steps}"
         case ev.RegroupFailed(_, why):
             return f"the lost rank is not replaced alone: {why}"
         case ev.HandedOver(attempt_number, reason):

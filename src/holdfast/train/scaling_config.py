@@ -20,7 +20,9 @@ class ScalingConfig:
     either it takes one CPU. ``placement_strategy``: PACK puts workers on few nodes, SPREAD on many; STRICT_... insist.
     ``accelerator_type`` and ``label_selector`` choose nodes of a Ray cluster. ``elastic_resize_monitor_interval_s``:
     how long an attempt must have trained before it is made larger. ``trainer_resources``, ``use_tpu`` and ``topology``
-    are accepted and have no effect; on a Ray cluster, the last two are refused.
+    are accepted and have no effect; on a Ray cluster, the last two are refused. ``standby_workers``: how many processes
+    beside the workers have run the function up to ``TrainState.resume()`` and wait to take the place of a worker that
+    is lost in a ``recoverable`` step. They take memory, and no CPU while they wait.
     """
 
     trainer_resources: dict[str, float] | None = None
@@ -33,6 +35,7 @@ class ScalingConfig:
     use_tpu: bool = False
     topology: str | None = None
     elastic_resize_monitor_interval_s: float = 60.0
+    standby_workers: int = 0
 
     def __post_init__(self) -> None:
         if searched_fields(self):
@@ -43,6 +46,12 @@ class ScalingConfig:
         check_resources("ScalingConfig(trainer_resources", self.trainer_resources)
         check_resources("ScalingConfig(resources_per_worker", self.resources_per_worker)
         self._check_accelerators()
+        check_int("ScalingConfig(standby_workers", self.standby_workers, least=0)
+        if self.standby_workers and (self.use_gpu or self.use_tpu):
+            raise ValueError(
+                f"ScalingConfig(standby_workers={self.standby_workers}): standby workers take the place of workers on "
+                "CPUs only; leave it out with use_gpu or use_tpu"
+            )
         if self.accelerator_type is not None:
             check_type("ScalingConfig(accelerator_type", self.accelerator_type, str, 'pass a name, as in "A100"')
         if self.placement_strategy not in _PLACEMENT_STRATEGIES:

@@ -32,6 +32,10 @@ from .snapshot_messages import Recalled as Recalled
 from .snapshot_messages import Replicate as Replicate
 from .snapshot_messages import SnapshotHeld as SnapshotHeld
 from .snapshot_messages import StoreOpen as StoreOpen
+from .standby_messages import PromoteStandby as PromoteStandby
+from .standby_messages import StandbyHasEnded as StandbyHasEnded
+from .standby_messages import StandbyIsReady as StandbyIsReady
+from .standby_messages import StartStandby as StartStandby
 from .worker_messages import (
     Durable,
     GoOn,
@@ -77,6 +81,7 @@ class Configure(Message, frozen=True, tag=True):
     node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
     rank_zero_only: bool = False  # the other ranks may not report
+    preload_first: bool = False  # before the first worker starts, instead
     imported: tuple[str, ...] = ()  # modules of the script, which a zygote imports if that leaves it safe to fork
 
 
@@ -318,6 +323,8 @@ RunOrder = (
     | Replicate
     | Recall
     | SnapshotKept
+    | StartStandby
+    | PromoteStandby
 )
 RunNews = (
     Reports
@@ -325,6 +332,8 @@ RunNews = (
     | WorkerStarted
     | WorkerIsReady
     | WorkerIsArmed
+    | StandbyIsReady
+    | StandbyHasEnded
     | WorkerHasReturned
     | WorkerHasFailed
     | WorkerNoticed

@@ -72,6 +72,16 @@ class Assignment(Message, frozen=True, tag=True):
     rank_zero_only: bool = False
     joins: int = 0  # it takes the place of a rank that was lost: the number of that
     memory: Memory | None = None
+    standby: int = 0  # it waits for a rank, and has none yet: its number
+
+
+class TakeRank(Message, frozen=True, tag=True):
+    """A standby takes the place of a rank that was lost."""
+
+    place: Place
+    joins: int
+    offer: Offer | None
+    memory: Memory | None
 
 
 class Reply(Message, frozen=True, tag=True):
@@ -149,6 +159,10 @@ class Noticed(Message, frozen=True, tag=True):
     reports: int
 
 
+class StandsBy(Message, frozen=True, tag=True):
+    """A standby has come to where it needs a rank."""
+
+
 class Armed(Message, frozen=True, tag=True):
     """The worker can do its step again when a peer is lost."""
 
@@ -187,5 +201,5 @@ class Request(Message, frozen=True, tag=True):
     index: int  # how many reports the rank had made
 
 
-TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn | PeersLost | SnapshotKept
-FROM_WORKER = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed
+TO_WORKER = Assignment | Reply | Durable | Pressure | Notice | HandoverAt | GoOn | PeersLost | SnapshotKept | TakeRank
+FROM_WORKER = Report | Snapshot | Ready | Returned | Raised | Request | Noticed | Armed | StandsBy

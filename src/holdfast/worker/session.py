@@ -8,13 +8,11 @@ when that has returned, and so are the reports behind it.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -47,25 +45,15 @@ from holdfast.wire.worker_messages import (
     Request,
     Snapshot,
     SnapshotKept,
+    StandsBy,
+    TakeRank,
 )
+from holdfast.worker.report_files import Files as Files
 from holdfast.worker.report_outbox import ReportOutbox
+from holdfast.worker.worker_place import Placed
 
 _current: Session | None = None
 _ABOUT_REPORTS = ("checkpoints", "durable")
-
-
-@dataclass(frozen=True)
-class Files:
-    """What a report brings: a directory to be staged, or files that its user has stored in the run already."""
-
-    directory: str | None = None
-    move: bool = False  # the files may be moved
-    remove: bool = False  # what is left of the directory goes
-    elsewhere: Sequence[FileEntry] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return self.directory is None and not self.elsewhere
 
 
 class SessionMisuseError(RuntimeError):
@@ -88,7 +76,7 @@ def install(session: Session | None) -> Session | None:
     return before
 
 
-class Session:
+class Session(Placed):
     is_launched = False  # by torchrun, with a group of its own
 
     def __init__(
@@ -98,11 +86,9 @@ class Session:
         on_lost: Callable[[], None],
         on_upload_failed: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
-        place = assignment.place
-        self.rank, self.world_size = place.rank, assignment.world_size
-        self.local_rank, self.local_world_size = place.local_rank, place.local_world_size
-        self.node_rank, self.node_id = place.node_rank, assignment.node_id
-        self.devices = place.devices
+        super().__init__(None if assignment.standby else assignment.place, lambda: channel.send(StandsBy()))
+        self.world_size, self.node_id = assignment.world_size, assignment.node_id
+        self.devices = assignment.place.devices
         self.address = assignment.address  # where other nodes reach this one
         self.attempt_number = assignment.attempt_number
         self.joins = assignment.joins  # its peers train already, and it takes the place of one
@@ -122,7 +108,7 @@ class Session:
         self._newest = assignment.offer
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
-        self._log = ReportLog(self._layout.report_log(self.attempt_number, self.rank), continues=self.joins > 0)
+        self._replaces = self.joins > 0
         self._channel = channel
         self._on_lost = on_lost
         self._outbox = ReportOutbox(on_upload_failed)
@@ -140,11 +126,20 @@ class Session:
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
         self._kept = -1  # the newest step of which the snapshot is complete on all ranks
         self._lockstep = assignment.lockstep
-        self._may_report = self.rank == 0 or not assignment.rank_zero_only
+        self._rank_zero_only = assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
         self._notice: Notice | None = None  # the attempt is about to end
         self._handover_at: int | None = None  # from this report on; None until all ranks know of it
         threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
+
+    @cached_property
+    def _log(self) -> ReportLog:
+        return ReportLog(self._layout.report_log(self.attempt_number, self.rank), continues=self._replaces)
+
+    def _take_rank(self, message: TakeRank) -> None:
+        self.joins, self.memory, self._replaces = message.joins, message.memory, True
+        self.resumed_from = self._newest = message.offer
+        self.place.take(message.place)
 
     def ready(self) -> None:
         """The train function is about to be entered."""
@@ -167,7 +162,7 @@ class Session:
                 "report() was called by a signal handler that had interrupted report(): "
                 "set a flag in the handler, and report from the training loop"
             )
-        if not self._may_report:
+        if self.rank != 0 and self._rank_zero_only:
             raise RuntimeError(
                 f"rank {self.rank} called report(), but the run has CheckpointConfig(rank_zero_only=True). "
                 "Report on rank 0 only, or remove rank_zero_only to save the files of every rank."
@@ -202,6 +197,7 @@ class Session:
 
     def arm(self) -> None:
         """From now on a step of this rank can be done again when a peer is lost."""
+        self.place.get()
         self._channel.send(Armed())
 
     def regroup(self, steps: int, endpoint: tuple[str, int] | None) -> dict[str, Any]:
@@ -283,6 +279,8 @@ class Session:
 
     def end(self, returned: bool) -> None:
         """The train function has ended: this rank makes no more reports."""
+        if not self.place.is_known:
+            return
         with self._report_lock, contextlib.suppress(StorageError):
             if returned and self.attempt_number:  # else it is a task beside the workers, of no attempt
                 self._log.returned()
@@ -346,6 +344,7 @@ class Session:
 
     def request(self, kind: str, body: Any, timeout_s: float | None = None) -> Any:
         """Ask the driver and wait for its answer."""
+        self.place.get()
         if kind in _ABOUT_REPORTS and not self._outbox.drain(timeout_s):
             raise TimeoutError(f"reports were still being uploaded after {timeout_s} s")
         with self._answers:
@@ -383,6 +382,8 @@ class Session:
                 with self._answers:
                     self._notice, self._handover_at = message, None
                     self._channel.send(Noticed(self._reports))
+            elif isinstance(message, TakeRank):
+                self._take_rank(message)
             elif isinstance(message, PeersLost):
                 self.on_peers_lost(message.number)
             elif isinstance(message, HandoverAt):
@@ -397,8 +398,3 @@ class Session:
             self._closed = True
             self._answers.notify_all()
         self._on_lost()
-
-
-def end_process() -> None:
-    """The agent is gone: nothing that this process still does can count."""
-    os._exit(1)

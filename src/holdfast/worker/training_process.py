@@ -42,7 +42,7 @@ def run(channel_fd: int, payload_fd: int, stacks_fd: int) -> int:
         return 1
     _adopt(assignment)
     load = lambda: cloudpickle.loads(_read_all(payload_fd))  # noqa: E731
-    return perform(assignment, channel, load, sessions.end_process, is_own_process=True)
+    return perform(assignment, channel, load, _end_process, is_own_process=True)
 
 
 def perform(
@@ -65,7 +65,7 @@ def perform(
     try:
         value = load()()
         session.await_uploads()
-        body = _sendable(value if assignment.place.rank == 0 else None)
+        body = _sendable(value if session.rank == 0 else None)
         with worker_exit.limited(lambda: channel.send(Returned(body))) if is_own_process else contextlib.nullcontext():
             if is_own_process:
                 worker_exit.join_threads()
@@ -137,7 +137,8 @@ def _adopt(assignment: Assignment) -> None:
     random.seed()
     for framework, module in imported_frameworks.imported():
         framework.reset_random(module)
-    threading.current_thread().name = f"rank-{assignment.place.rank}"
+    standby = assignment.standby
+    threading.current_thread().name = f"standby-{standby}" if standby else f"rank-{assignment.place.rank}"
 
 
 def _set_environment(env: dict[bytes, bytes]) -> None:
@@ -147,6 +148,11 @@ def _set_environment(env: dict[bytes, bytes]) -> None:
     for name, value in env.items():
         if os.environb.get(name) != value:
             os.environb[name] = value
+
+
+def _end_process() -> None:
+    """The agent is gone: nothing that this process still does can count."""
+    os._exit(1)
 
 
 def _read_all(fd: int) -> bytes:

@@ -26,23 +26,35 @@ class RegroupStory:
         self.random = Random(seed)
         self.size = self.random.randint(2, 4)
         budget = self.random.choice((-1, -1, 2, 5))
-        spec = RunSpec(num_workers=self.size, max_failures=budget, regroup_timeout_s=10.0, backoff_s=0.0)
+        times = {"regroup_timeout_s": 10.0, "backoff_s": 0.0}
+        self.wanted = self.random.choice((0, 0, 1, 2))  # standbys
+        spec = RunSpec(num_workers=self.size, max_failures=budget, standby_workers=self.wanted, **times)
         self.state, self.shadow, self.timers = RunState(), Durable(), set[object]()
-        self.counted = self.answers = 0
+        self.counted = self.answers = self.used = 0
+        self.standbys: dict[int, str] = {}  # that live: starting, ready or lost unheard
+        self.gone: set[int] = set()  # that took a rank, or whose end was told
         self.steps = [0] * self.size  # that each rank has completed
         self.waiting: set[int] = set()
         self.joining: set[int] = set()  # replaced, and not yet back
         self.armed: set[int] = set()
         self.lost_since: set[int] = set()  # since all were one attempt
+        self.joined: set[int] = set()  # and cannot yet do a step again
         self.over = False
-        self._often = (*[self._advance] * 2, self._kill, *[self._ask] * 3, *[self._join] * 2, self._rare)
+        self._often = (
+            *[self._advance] * 2,
+            self._kill,
+            *[self._ask] * 3,
+            *[self._join] * 2,
+            *[self._arm] * 3,
+            *[self._stand_by] * 2,
+            self._rare,
+        )
         self.tell(ev.DriverStarted(1, spec))
         for rank in range(self.size):
             self.tell(ev.WorkerReady(1, rank))
         for rank in range(self.size):
             if self.random.random() < 0.95:
-                self.tell(ev.WorkerArmed(1, rank))
-                self.armed.add(rank)
+                self._arm(rank)
 
     def play(self, events: int) -> None:
         for _ in range(events):
@@ -78,13 +90,16 @@ class RegroupStory:
         self.waiting.discard(rank)
         self.joining.discard(rank)
         self.armed.discard(rank)
+        self.joined.discard(rank)
         self.lost_since.add(rank)
+        self.joining.discard(rank)
         commands = self.tell(event)
         replaced = [command.rank for command in commands if isinstance(command, do.ReplaceRank)]
         assert replaced in ([], [rank])
         assert not replaced or event.live
-        if replaced:
-            self.joining.add(rank)
+        if event.standby and replaced:
+            assert event.live
+            assert self.promoted == [event.standby], f"{event}, and {self.promoted} took a rank"
 
     def _ask(self) -> None:
         """A survivor notices, maybe before the driver does."""
@@ -98,9 +113,44 @@ class RegroupStory:
         for rank in sorted(self.joining)[:1]:
             self.joining.discard(rank)
             self.waiting.add(rank)
-            self.armed.add(rank)
             self.tell(ev.WorkerReady(1, rank))
             self.tell(ev.RegroupAsked(1, rank, RankStanding(-1, 0, joins=True)))
+
+    def _arm(self, rank: int | None = None) -> None:
+        """One that has joined can do its steps again from now on."""
+        if rank is None and self.joined:
+            rank = self.joined.pop()
+        if rank is not None:
+            self.armed.add(rank)
+            self.tell(ev.WorkerArmed(1, rank))
+
+    def _stand_by(self) -> None:
+        """A standby comes to where it waits, or ends; its end may not be heard of before it is told to take a rank."""
+        if not self.standbys:
+            return
+        number = self.random.choice(sorted(self.standbys))
+        if self.standbys[number] == "lost":
+            del self.standbys[number]
+            self.gone.add(number)
+            self.tell(ev.StandbyLost(1, number, "it was killed"))
+        elif self.random.random() < 0.2:
+            self.standbys[number] = "lost"
+        elif self.standbys[number] == "starting":
+            self.standbys[number] = "ready"
+            self.tell(ev.StandbyReady(1, number, self.random.choice(("node", "node", "other"))))
+        elif timers.STANDBY in self.timers:
+            self.timers.discard(timers.STANDBY)
+            self.tell(ev.TimerFired(timers.STANDBY))
+
+    def _take(self, command: do.ReplaceRank) -> None:
+        """A process for the rank. One that was lost before it heard of that says so, and is no process for it."""
+        self.promoted.append(command.standby)
+        assert command.standby not in self.gone, f"{command}, which is gone"
+        if self.standbys.get(command.standby) != "lost":
+            self.standbys.pop(command.standby, None)
+            self.gone.add(command.standby)
+            self.joining.add(command.rank)
+            self.used += 1
 
     def _rare(self) -> None:
         what = self.random.random()
@@ -126,6 +176,7 @@ class RegroupStory:
 
     def tell(self, event: ev.Event) -> list[do.Command]:
         done: list[do.Command] = []
+        self.promoted: list[int] = []
         self._step(event, done)
         for command in done:
             if isinstance(command, do.SetTimer):
@@ -136,6 +187,14 @@ class RegroupStory:
                 self._judge_answer(command)
             elif isinstance(command, do.StopAttempt):
                 self.over = True
+            elif isinstance(command, do.ReplaceRank):
+                self._take(command) if command.standby else self.joining.add(command.rank)
+            elif isinstance(command, do.StartStandby):
+                assert command.number not in self.standbys, f"{command} twice"
+                assert self.armed == set(range(self.size)), "a standby before all ranks can wait for one"
+                self.standbys[command.number] = "starting"
+                living = [number for number, how in self.standbys.items() if how != "lost"]
+                assert len(living) <= self.wanted, f"{living}, and {self.wanted} were wanted"
         self._judge()
         return done
 
@@ -154,7 +213,7 @@ class RegroupStory:
                     if decided.live:
                         self.waiting.discard(decided.rank)
                         self.armed.discard(decided.rank)
-                        self.joining.add(decided.rank)
+                        self.joined.discard(decided.rank)
                 self._step(decided, done)
             else:
                 done.append(command)
@@ -169,6 +228,7 @@ class RegroupStory:
         assert command.source in survivors
         assert self.steps[command.source] == newest, f"{command} with {self.steps}"
         self.steps = [newest] * self.size
+        self.joined |= self.lost_since
         self.waiting, self.lost_since = set(), set()
 
     def _judge(self) -> None:
@@ -187,11 +247,22 @@ class RegroupStory:
         assert regroup is None or set(regroup.asked) <= self.waiting, f"{regroup} waits for the dead"
         dead = [rank for rank, known in enumerate(attempt.ranks) if known.status is RankStatus.DEAD]
         assert not dead, f"the attempt lives without rank {dead}"
+        self._judge_standbys()
+
+    def _judge_standbys(self) -> None:
+        """A rank that is replaced has a process, or one of which it will be heard that it has not."""
+        attempt = self.state.attempt
+        assert attempt is not None
+        taken = {one.rank for number, one in attempt.standbys.items() if self.standbys.get(number) == "lost"}
+        missing = self.lost_since - self.joining - self.waiting - taken
+        assert attempt.regroup is None or not missing, f"no process for rank {missing}"
+        living = {number for number, how in self.standbys.items() if how != "lost"}
+        assert set(attempt.standbys) >= living, f"{living} live, {attempt.standbys} are known"
 
 
 def explore(seeds: range, events: int = 40) -> int:
     """Tell stories; returns how often an attempt was formed again. Raises AssertionError with the seed."""
-    answers = 0
+    answers = used = 0
     for seed in seeds:
         try:
             story = RegroupStory(seed)
@@ -199,4 +270,6 @@ def explore(seeds: range, events: int = 40) -> int:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         answers += story.answers
+        used += story.used
+    assert used > len(seeds) // 30, f"only {used} standbys were used"
     return answers

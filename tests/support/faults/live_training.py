@@ -52,8 +52,11 @@ def train_fn(config: dict[str, Any]) -> None:
     model = prepare_model(torch.nn.Sequential(*layers), parallel_strategy_kwargs=few_bytes)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     state = TrainState(model=model, optimizer=optimizer, loader=loader, best=9.0)
+    came = Path(config["notes"], f"came-{os.getpid()}")
+    came.touch()
     resumed = state.resume()
     rank = train.get_context().get_world_rank()
+    came.rename(came.with_name(f"process-{os.getpid()}"))
     if not resumed:
         torch.manual_seed(rank)
     killer = _Killer(config, rank, state)
@@ -75,6 +78,7 @@ def train_fn(config: dict[str, Any]) -> None:
     for epoch in state.epochs(EPOCHS):
         for inputs, wanted in loader:
             killer.at("before")
+            killer.at("standby")
             loss = step(inputs, wanted)
             state.best = min(state.best, loss.item())
         state.report({"epoch": epoch, "loss": loss.item(), "steps": state.steps})
@@ -86,6 +90,7 @@ class _Killer:
         self._rank, self._state, self._notes = rank, state, Path(config["notes"])
         self._kills = {(step, place) for on, step, place in config["kills"] if on == rank}
         self._signal = config.get("signal", signal.SIGKILL)
+        self._with_standby = config.get("with_standby", False)
 
     def at(self, place: str) -> None:
         address = (self._state.steps, place)
@@ -95,7 +100,11 @@ class _Killer:
             Path(self._notes, f"killed-{self._rank}-{address[0]}-{place}").open("x").close()
         except FileExistsError:
             return  # once
-        if place == "soon":
+        if self._with_standby:
+            _await_standby(self._notes.parent)
+        if place == "standby":
+            _kill_standbys(self._notes)
+        elif place == "soon":
             threading.Thread(target=self._kill_soon, daemon=True).start()
         else:
             os.kill(os.getpid(), self._signal)
@@ -109,14 +118,35 @@ class _Killer:
             file.write(f"{self._state.steps} {os.getpid()}\n")
 
 
-def trained(directory: Path, world_size: int, kills: list[Kill], **options: Any) -> train.Result:
+def _await_standby(directory: Path) -> None:
+    """Until the driver knows of one that is ready."""
+    deadline = time.monotonic() + 90.0
+    while time.monotonic() < deadline:
+        told = events_of(directory)
+        used = sum(kind == ev.WorkerFailed.__name__ and body["standby"] > 0 for kind, body in told)
+        lost = sum(kind == ev.StandbyLost.__name__ for kind, _ in told)
+        if sum(kind == ev.StandbyReady.__name__ for kind, _ in told) > used + lost:
+            return
+        time.sleep(0.02)
+    raise TimeoutError("no standby was ready within 90 s")
+
+
+def _kill_standbys(notes: Path) -> None:
+    for path in notes.glob("came-*"):
+        path.unlink()
+        os.kill(int(path.name.partition("-")[2]), signal.SIGKILL)
+
+
+def trained(
+    directory: Path, world_size: int, kills: list[Kill], standby_workers: int = 0, **options: Any
+) -> train.Result:
     (directory / "notes").mkdir(parents=True)
-    config = {"notes": str(directory / "notes"), "kills": kills, **options}
+    config = {"notes": str(directory / "notes"), "kills": kills, "with_standby": standby_workers > 0, **options}
     failure = train.FailureConfig(max_failures=-1, backoff_s=0.01)
     return TorchTrainer(
         train_fn,
         train_loop_config=config,
-        scaling_config=train.ScalingConfig(num_workers=world_size),
+        scaling_config=train.ScalingConfig(num_workers=world_size, standby_workers=standby_workers),
         run_config=train.RunConfig(name="run", storage_path=str(directory), failure_config=failure),
     ).fit()
 
@@ -136,7 +166,7 @@ def check_that_no_step_was_lost(directory: Path, world_size: int, kills: list[Ki
     assert happened == {f"killed-{rank}-{step}-{place}" for rank, step, place in kills}
     kinds = [kind for kind, _ in events_of(directory)]
     assert kinds.count(ev.AttemptStarted.recorded_as) == 1, kinds
-    assert kinds.count(ev.WorkerFailed.__name__) == len(kills)
+    assert kinds.count(ev.WorkerFailed.__name__) == sum(place != "standby" for _, _, place in kills)
     for rank in range(world_size):
         of_process: dict[str, list[int]] = defaultdict(list)
         for line in (directory / "notes" / f"updates-{rank}").read_text().splitlines():

@@ -41,6 +41,18 @@ def test_ranks_are_killed_at_every_place_of_a_step(tmp_path: Path, undisturbed: 
     assert all(failure.live for failure in result.ledger.failures)
 
 
+def test_standbys_take_the_place_of_lost_ranks_and_may_be_lost_themselves(tmp_path: Path, undisturbed: Path) -> None:
+    kills: list[Kill] = [(1, 15, "backward"), (0, 30, "standby"), (0, 40, "update"), (2, 60, "before")]
+    result = trained(tmp_path, 3, kills, standby_workers=1)
+    check_that_no_step_was_lost(tmp_path, 3, kills, undisturbed)
+    told = events_of(tmp_path)
+    assert [body["by_standby"] for kind, body in told if kind == ev.Regrouped.__name__] == [[1], [0], [2]]
+    assert [kind for kind, _ in told].count(ev.StandbyLost.__name__) == 1
+    assert all(failure.standby for failure in result.ledger.failures)
+    came = [path.name for pattern in ("came-*", "process-*") for path in (tmp_path / "notes").glob(pattern)]
+    assert not [name for name in came if Path(f"/proc/{name.partition('-')[2]}").exists()], "a process is left"
+
+
 def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path, undisturbed: Path) -> None:
     kills: list[Kill] = [(1, 15, "backward")]
     trained(tmp_path, 3, kills, signal=signal.SIGSTOP)

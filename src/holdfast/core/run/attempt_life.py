@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.run import checkpointing, hanging, memory, regrouping, scaling, timers
+from holdfast.core.run import checkpointing, hanging, memory, regrouping, scaling, standby, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_attempt, move
@@ -67,6 +67,7 @@ def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
 
 def _leave_if_all_returned(turn: Turn) -> None:
     if turn.state.phase is Phase.RUNNING and turn.state.ranks.have_all_returned:
+        standby.warn_if_unused(turn)
         end_attempt(turn, "all returned", graceful=True)
 
 

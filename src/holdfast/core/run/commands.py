@@ -39,6 +39,14 @@ class ReplaceRank(Command, frozen=True):
     attempt_number: int
     rank: int
     number: int  # of the attempt's replacements
+    standby: int = 0  # the standby worker that takes it
+
+
+class StartStandby(Command, frozen=True):
+    """Start a process that runs the script up to where a replacement joins its peers, and waits there for a rank."""
+
+    attempt_number: int
+    number: int
 
 
 class TellPeersLost(Command, frozen=True):

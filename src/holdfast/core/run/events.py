@@ -170,6 +170,7 @@ class WorkerFailed(Event, frozen=True):
     at: int = -1  # the run's report number that it had come to
     live: bool = False  # it is replaced, and its peers keep their processes
     follows: bool = False  # from the loss of a rank that is being replaced
+    standby: int = 0  # the standby worker that takes its rank
 
 
 class WorkerArmed(Event, frozen=True):
@@ -177,6 +178,24 @@ class WorkerArmed(Event, frozen=True):
 
     attempt_number: int
     rank: int
+
+
+class StandbyReady(Event, frozen=True):
+    """A standby worker has run the script up to where it would join, and waits for a rank."""
+
+    durable = True
+    attempt_number: int
+    number: int
+    node: str
+
+
+class StandbyLost(Event, frozen=True):
+    """A standby worker ended before it had a rank."""
+
+    durable = True
+    attempt_number: int
+    number: int
+    why: str
 
 
 class RegroupAsked(Event, frozen=True):
@@ -198,6 +217,7 @@ class Regrouped(Event, frozen=True):
     reports: int  # that it had made
     replaced: tuple[int, ...]
     progressed: bool = True  # since the last time
+    by_standby: tuple[int, ...] = ()  # of those that were replaced, the ranks that standby workers took
 
 
 class RegroupFailed(Event, frozen=True):

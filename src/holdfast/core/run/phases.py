@@ -49,7 +49,7 @@ def end_attempt(turn: Turn, trigger: str, graceful: bool) -> None:
     turn.change_attempt(handover=None, suspect=None, regroup=None)
     turn.do(do.StopAttempt(turn.state.attempt_number, graceful))
     stopped = (timers.stopped(rank) for rank, known in enumerate(turn.state.ranks) if known.stopped)
-    watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE, timers.REGROUP)
+    watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE, timers.REGROUP, timers.STANDBY)
     turn.do(*(do.CancelTimer(timer) for timer in (*watches, *stopped)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -60,6 +61,13 @@ def distribute(nodes: Sequence[KnownNode], world_size: int, needs: WorkerNeeds) 
     """How many workers each node gets, as far as they fit; nodes without any are left out."""
     counts = _spread(nodes, world_size, needs) if needs.strategy in _SPREADS else _packed(nodes, world_size, needs)
     return [(node, count) for node, count in counts if count]
+
+
+def standby_node(homes: Iterable[str], standbys: Iterable[str]) -> str | None:
+    """The node for another standby: of those with ranks, the one with the most ranks for each standby that it has.
+    ``homes``: the node of each rank; ``standbys``: of each standby. None if no rank has a node."""
+    ranks, waiting = Counter(homes), Counter(standbys)
+    return max(ranks, key=lambda node: (ranks[node] / (waiting[node] + 1), node), default=None)
 
 
 def devices(node: KnownNode, count: int, needs: WorkerNeeds) -> tuple[str, list[list[int]]]:

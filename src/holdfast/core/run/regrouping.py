@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from holdfast.core.failures import Evidence, FailureKind, classify, describe, may_follow
-from holdfast.core.run import checkpointing, failing, timers
+from holdfast.core.run import checkpointing, failing, standby, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_attempt, stops_soon
@@ -25,7 +25,9 @@ def judged(state: RunState, event: ev.WorkerFailed) -> ev.WorkerFailed:
     """The event with the answer: whether the rank alone is replaced, or whether it failed of one that is being
     replaced. The answer depends on what no journal has, so it is journalled with the event."""
     if may_replace(state, event):
-        return structs.replace(event, live=True)
+        attempt = state.attempt
+        assert attempt is not None
+        return structs.replace(event, live=True, standby=standby.chosen(attempt, event.node))
     return structs.replace(event, follows=_follows(state, event))
 
 
@@ -79,9 +81,12 @@ def _replace(turn: Turn, event: ev.WorkerFailed) -> str:
     asked = {other: standing for other, standing in regroup.asked.items() if other != rank}
     regroup = Regroup(regroup.number + 1, regroup.lost | {rank}, asked)
     turn.change_attempt(regroup=regroup, regroups=regroup.number)
-    turn.do(do.ReplaceRank(turn.state.attempt_number, rank, regroup.number))
+    if event.standby:
+        standby.take(turn, event.standby, rank)
+    turn.do(do.ReplaceRank(turn.state.attempt_number, rank, regroup.number, event.standby))
     turn.do(do.TellPeersLost(turn.state.attempt_number, regroup.number))
-    return f"{text}; it is replaced, and its peers wait for it"
+    by = f" by standby {event.standby}" if event.standby else ""
+    return f"{text}; it is replaced{by}, and its peers wait for it"
 
 
 def _begun(turn: Turn) -> Regroup:
@@ -95,6 +100,7 @@ def worker_armed(turn: Turn, event: ev.WorkerArmed) -> str:
     if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
     turn.set_rank(event.rank, armed=True)
+    standby.fill(turn)
     return f"rank {event.rank} can do its step again"
 
 
@@ -126,7 +132,8 @@ def _regroup(turn: Turn) -> None:
     source = min(rank for rank, standing in survivors.items() if standing.steps == max(steps))
     progressed = max(steps) > attempt.regrouped_at
     where = (turn.state.attempt_number, attempt.regroup.number, max(steps), source, survivors[source].reports, joining)
-    turn.do(do.Decide(ev.Regrouped(*where, progressed)))
+    by_standby = tuple(rank for rank in joining if any(one.rank == rank for one in attempt.standbys.values()))
+    turn.do(do.Decide(ev.Regrouped(*where, progressed, by_standby)))
 
 
 def regrouped(turn: Turn, event: ev.Regrouped) -> str:
@@ -137,6 +144,7 @@ def regrouped(turn: Turn, event: ev.Regrouped) -> str:
     steps = tuple(attempt.regroup.asked[rank].steps for rank in range(len(attempt.ranks)))
     made = tuple(rank.reports for rank in attempt.ranks)
     turn.change_attempt(regroup=None, regrouped_at=event.steps)
+    standby.forget_taken(turn)
     for rank in range(len(made)):
         turn.set_rank(rank, seen=turn.now)
     for rank in event.replaced:
@@ -145,7 +153,16 @@ def regrouped(turn: Turn, event: ev.Regrouped) -> str:
     turn.do(
         do.RegroupRanks(event.attempt_number, event.number, event.source, steps, event.reports, made, event.replaced)
     )
-    return f"all ranks continue behind step {event.steps}, with the state of rank {event.source}"
+    return f"{told(event)}; all ranks continue behind step {event.steps}, with the state of rank {event.source}"
+
+
+def told(event: ev.Regrouped) -> str:
+    """Who was replaced by what, for a person."""
+    one = "a standby worker" if len(event.by_standby) == 1 else "standby workers"
+    ranks = ", ".join(map(str, event.replaced))
+    if not event.by_standby or event.by_standby == event.replaced:
+        return f"rank {ranks} replaced{f' by {one}' if event.by_standby else ''}"
+    return f"rank {ranks} replaced, rank {', '.join(map(str, event.by_standby))} by {one}"
 
 
 def _skip_reports(turn: Turn, rank: int, reports: int) -> None:

@@ -66,6 +66,7 @@ class RunSpec(Struct, frozen=True):
     hang_timeout_s: float = 0.0
     learns_hangs: bool = False  # without a time-out of its own, from the run's own pace
     stopped_grace_s: float = 2.0
+    standby_workers: int = 0  # that wait for the rank of one that is lost
     regroup_timeout_s: float = 0.0  # for the survivors of a lost rank and its replacement to be one group again
     missing_warning_s: float = 30.0
     remote: bool = False  # storage is remote: checkpoints are uploaded behind training before they are committed
@@ -177,6 +178,18 @@ class Regroup(Struct, frozen=True):
     asked: dict[int, RankStanding] = {}  # the ranks that wait
 
 
+class Standby(Struct, frozen=True):
+    """A process that waits for a rank."""
+
+    node: str = ""  # known when it is ready
+    ready: bool = False
+    rank: int = -1  # that it takes
+
+    @property
+    def is_free(self) -> bool:
+        return self.ready and self.rank < 0
+
+
 class Verdict(str, Enum):
     """What follows when the attempt is gone; where there is none, all its ranks have returned."""
 
@@ -235,6 +248,9 @@ class Attempt(Struct, frozen=True):
     regroup: Regroup | None = None  # lost ranks are being replaced
     regroups: int = 0  # how many ranks were
     regrouped_at: int = -1  # the last step that was complete then
+    standbys: dict[int, Standby] = {}  # by number
+    standbys_started: int = 0
+    standbys_lost: int = 0  # since one was ready
     missed: Pending | None = None  # the newest checkpoint that nodes have lost since it started
 
 

@@ -19,6 +19,7 @@ from holdfast.core.run import (
     memory,
     regrouping,
     scaling,
+    standby,
     starting,
 )
 from holdfast.core.run import commands as do
@@ -91,6 +92,7 @@ _TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
     TimerKind.HANG: lambda turn, _: _look_for_hangs(turn),
     TimerKind.STACKS: lambda turn, _: hanging.condemn(turn, -1),
     TimerKind.REGROUP: lambda turn, _: regrouping.is_late(turn),
+    TimerKind.STANDBY: lambda turn, _: standby.wait_is_over(turn),
     TimerKind.HANDOVER: lambda turn, _: scaling.handover_is_late(turn),
     TimerKind.RESIZE: lambda turn, _: scaling.consider_resize(turn),
     TimerKind.REST: _rest_is_over,
@@ -115,6 +117,8 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.WorkerReturned: attempt_life.worker_returned,
     ev.WorkerFailed: regrouping.worker_failed,
     ev.WorkerArmed: regrouping.worker_armed,
+    ev.StandbyReady: standby.ready,
+    ev.StandbyLost: standby.lost,
     ev.RegroupAsked: regrouping.asked,
     ev.Regrouped: regrouping.regrouped,
     ev.RegroupFailed: regrouping.failed,

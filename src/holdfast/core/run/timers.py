@@ -14,6 +14,7 @@ class TimerKind(str, Enum):
     STOPPED = "stopped"  # for a rank that was stopped
     HANG = "hang"  # for the next report
     REGROUP = "regroup"  # for survivors and replacements to be one group
+    STANDBY = "standby"  # before another standby worker is started
     STACKS = "stacks"  # for what the ranks of a hang are doing
     HANDOVER = "handover"  # for the checkpoint before a node is taken away
     RESIZE = "resize"  # before the number of workers may change again
@@ -33,6 +34,7 @@ START = Timer(TimerKind.START)
 HANG = Timer(TimerKind.HANG)
 STACKS = Timer(TimerKind.STACKS)
 REGROUP = Timer(TimerKind.REGROUP)
+STANDBY = Timer(TimerKind.STANDBY)
 HANDOVER = Timer(TimerKind.HANDOVER)
 RESIZE = Timer(TimerKind.RESIZE)
 SYNC = Timer(TimerKind.SYNC)

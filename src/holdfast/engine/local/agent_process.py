@@ -147,6 +147,8 @@ class AgentProcess:
             case wire.WorkerStarted(attempt_number, rank):
                 self._tree.add_children(self.pid)
                 self._tree.add(message.pid)
+                for key in [key for key, known in self._workers.items() if known.pid == message.pid]:
+                    del self._workers[key]  # it was a standby
                 self._workers[run, attempt_number, rank] = message
             case wire.WorkerHasReturned(attempt_number, rank):
                 self._workers.pop((run, attempt_number, rank), None)  # what it leaves is its user's

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,9 @@ from torch.distributed import distributed_c10d as c10d
 
 from holdfast.errors import PeerLostError
 from holdfast.platform.sockets import OpenSocket, open_sockets, shut_down
+
+if TYPE_CHECKING:
+    from holdfast.worker.worker_place import WorkerPlace
 
 _NAME = "holdfast-live"
 _SMALL = 1 << 16  # bytes: a tensor of which a copy costs nothing beside a collective
@@ -237,6 +240,27 @@ class LiveGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def recv_anysource(self, tensors: Any, *rest: Any) -> Any:
         return self._run("recv_anysource", tensors, None, tensors, *rest)
+
+
+class StandbyGroup(LiveGroup):
+    """Of a standby worker, which does not know its rank yet: the script waits where it asks for it."""
+
+    def __init__(self, size: int, place: WorkerPlace) -> None:
+        super().__init__(0, size, None)
+        self._place = place
+        self._is_installed = False
+
+    def install(self) -> None:
+        install(self)
+        self._is_installed = True
+
+    def rank(self) -> int:
+        """torch asks when it installs the group, for its own log; then it is the script that asks."""
+        return self._place.get().rank if self._is_installed else 0
+
+    def getRank(self) -> int:
+        """torch asks while DDP is made, where any will do."""
+        return self.rank() if self._place.is_known else 0
 
 
 def _nothing() -> None: ...

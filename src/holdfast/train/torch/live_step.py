@@ -43,6 +43,7 @@ class LiveSteps:
         self._state, self._session = state, session
         self._group: LiveGroup | None = None
         self._timeout = timedelta(seconds=float(session.group_timeout_s))
+        self._served: tuple[str, int, Any] | None = None  # of a standby: the store for its peers to meet at
         self._numbers: NumbersFile | None = None
         self._first: Numbers | None = None  # what a replacement begins its first step with
         self._last: tuple[int, Numbers] | None = None  # what was written down last, and for how many steps
@@ -88,6 +89,11 @@ class LiveSteps:
             return result
 
         return counted
+
+    def stand_by(self) -> None:
+        """Of a standby: have all ready that joining takes, and wait for a rank."""
+        self._served = serve_store(self._session, _MEET_WITHIN)
+        self._session.place.get()
 
     def join(self) -> None:
         """Of a replacement: get the state of a survivor, and be one of them."""
@@ -210,7 +216,7 @@ class LiveSteps:
         """Wait for all ranks, form the group, and bring the state to who needs it: returned if the others are ahead."""
         session, own = self._session, None
         if steps < 0:
-            own = serve_store(session, _MEET_WITHIN)
+            own = self._served or serve_store(session, _MEET_WITHIN)
         while True:
             group.leave()
             found = session.regroup(steps, own[:2] if own is not None else None)

@@ -79,7 +79,9 @@ def prepare_data_loader(
     ``auto_transfer`` copies the next batch to the GPU while this one is used; it does nothing on a CPU.
     """
     session = session_for("torch.prepare_data_loader")
-    split = split_loader(data_loader, session.rank, session.world_size) if add_dist_sampler else None
+    split = split_loader(data_loader, session.early_rank, session.world_size) if add_dist_sampler else None
+    if split is not None:
+        session.place.follow(split.source)
     inner: Any = data_loader if split is None else split.loader
     device = get_device()
     if move_to_device and device.type != "cpu":

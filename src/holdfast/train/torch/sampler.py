@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -48,6 +49,8 @@ class ElasticSampler(DistributedSampler):  # type: ignore[misc]
             shuffle=shuffle,
             seed=seed,
         )
+        if rank is None:
+            follow_rank(self)
         self.global_batch_size = global_batch_size
         self.cursor = Cursor()
         self.batch = global_batch_size
@@ -145,10 +148,16 @@ class PartSampler(Sampler):  # type: ignore[misc]
         return batches if self.batched else (indices[0] for indices in batches)
 
 
+def follow_rank(source: Any) -> None:
+    """A standby worker learns its rank later: have the source use it then."""
+    with contextlib.suppress(RuntimeError):  # not in a worker
+        sessions.current().place.follow(source)
+
+
 def place() -> tuple[int, int]:
     """Rank and world size of this process, in a Holdfast worker or in a process group of somebody else."""
     try:
         session = sessions.current()
     except RuntimeError:
         return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
-    return session.rank, session.world_size
+    return session.early_rank, session.world_size

@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from holdfast.train.checks import check_int
 from holdfast.train.torch.cursor import Cursor
-from holdfast.train.torch.sampler import place
+from holdfast.train.torch.sampler import follow_rank, place
 from holdfast.train.torch.shares import Cut, SharePart
 
 
@@ -32,6 +32,7 @@ class ElasticStream(IterableDataset):  # type: ignore[misc]
         self.dataset = dataset
         self.global_batch_size = global_batch_size
         self.rank, self.num_replicas = place()
+        follow_rank(self)
         self.cursor = Cursor()
         self.batch = global_batch_size
         self.most: int | None = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from holdfast.train.checks import check_number
 from holdfast.train.config import BackendConfig
 from holdfast.train.rendezvous import environment
-from holdfast.train.torchrun import variables
+from holdfast.train.standby_variables import variables_of
 
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
@@ -63,6 +63,7 @@ class TorchConfig(BackendConfig):
 
     essential: ClassVar[tuple[str, ...]] = ("torch",)
     preload: ClassVar[tuple[str, ...]] = PRELOAD
+    preload_first: ClassVar[bool] = True  # each rank's first step with DDP needs them
     joins_torchrun: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -96,7 +97,8 @@ class _InProcessGroup:
         session = session_for("torch.TorchTrainer")
         with ExitStack() as stack:
             device = f"cuda:{session.devices[0]}" if session.devices else "cpu"
-            stack.enter_context(environment({**variables(session), "ACCELERATE_TORCH_DEVICE": device}))
+            stack.enter_context(environment({"ACCELERATE_TORCH_DEVICE": device}))
+            stack.enter_context(variables_of(session))
             # The name keeps rank 0's store, and with it the server, alive until the group is left.
             store = _form_group(session, self.config, stack)
             try:
@@ -132,7 +134,7 @@ def _form_group(session: Session, config: TorchConfig, stack: ExitStack) -> Any:
     if session.devices:
         torch.cuda.set_device(session.devices[0])
     session.group_timeout_s = config.timeout_s
-    if session.joins:
+    if session.joins or not session.place.is_known:
         return _stay_alone(session)
     if session.is_launched:
         dist.init_process_group(backend, timeout=timeout)
@@ -162,7 +164,10 @@ def _stay_alone(session: Session) -> None:
     """This worker takes the place of a lost one: its peers train, and it joins them in ``TrainState.resume()``."""
     from holdfast.train.torch import live_group
 
-    live_group.install(live_group.LiveGroup(session.rank, session.world_size, None))
+    if session.place.is_known:
+        live_group.install(live_group.LiveGroup(session.rank, session.world_size, None))
+    else:
+        live_group.StandbyGroup(session.world_size, session.place).install()
 
 
 def _await_all_formed(session: Session, store: Any) -> None:

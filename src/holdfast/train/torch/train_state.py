@@ -68,6 +68,8 @@ class TrainState:
         training starts from the beginning."""
         session = api.session_for("torch.TrainState.resume")
         self._resumed = True
+        if not session.place.is_known:
+            self._live().stand_by()
         memory = session.memory
         if session.joins:
             self._live().join()

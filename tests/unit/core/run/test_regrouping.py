@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.run import events as ev
-from holdfast.core.run import failing, regrouping
+from holdfast.core.run import failing, regrouping, standby
 from holdfast.core.run.state import RunState
 from holdfast.core.run.turn import Turn
 from support.core.regroup_explorer import explore
@@ -45,6 +45,10 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "what is replaced live is not counted": (failing, "count", _does_not_count),
     "any survivor's state is taken": (regrouping, "_regroup", _takes_anybody),
     "every failure follows from another": (regrouping, "_follows", lambda *_: True),
+    "a standby is used twice": (standby, "take", lambda *_: None),
+    "a standby's end is no news": (standby, "_replace_again", lambda *_: None),
+    "a standby takes a rank of any kind": (standby, "chosen", lambda attempt, _: min(attempt.standbys, default=0)),
+    "standbys are started at any time": (standby, "_are_useful", lambda state, _: state.spec.standby_workers > 0),
 }
 
 

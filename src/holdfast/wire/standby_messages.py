@@ -1,0 +1,45 @@
+"""What driver and agent say of standby workers."""
+
+from __future__ import annotations
+
+from .message import Message
+from .worker_messages import Place
+
+# Driver to agent
+
+
+class StartStandby(Message, frozen=True, tag=True):
+    """Start a worker of the attempt that waits for a rank."""
+
+    attempt_number: int
+    number: int
+    world_size: int
+    base: int
+    cpus: float = 1.0
+    address: str = "127.0.0.1"  # where other nodes reach this one
+
+
+class PromoteStandby(Message, frozen=True, tag=True):
+    """The standby takes the place of a rank that was lost; what is left of that one is ended."""
+
+    attempt_number: int
+    number: int
+    place: Place
+    checkpoint: str | None  # that the attempt resumed from
+    joins: int  # the number of the replacement
+
+
+# Agent to driver
+
+
+class StandbyIsReady(Message, frozen=True, tag=True):
+    attempt_number: int
+    number: int
+
+
+class StandbyHasEnded(Message, frozen=True, tag=True):
+    """Before it was told to take a rank. Of one that was, ``WorkerHasFailed`` is said."""
+
+    attempt_number: int
+    number: int
+    why: str

@@ -1,0 +1,111 @@
+"""Standby workers, decided: when one is started, who takes a lost rank, and what follows when one is lost."""
+
+from __future__ import annotations
+
+from holdfast.core.failures import Evidence
+from holdfast.core.run import commands as do
+from holdfast.core.run import events as ev
+from holdfast.core.run import regrouping, timers
+from holdfast.core.run.placement import standby_node
+from holdfast.core.run.state import RankStanding, RunSpec, RunState
+from holdfast.core.run.step import step
+
+KILLED = Evidence(signal=9)
+
+
+class Told:
+    """A run of two ranks, with what the core has done about what it was told last."""
+
+    def __init__(self, standby_workers: int = 1) -> None:
+        self.state, self.done = RunState(), list[do.Command]()
+        spec = RunSpec(
+            num_workers=2, max_failures=-1, regroup_timeout_s=10.0, backoff_s=0.0, standby_workers=standby_workers
+        )
+        self.tell(ev.DriverStarted(1, spec), ev.WorkerReady(1, 0), ev.WorkerReady(1, 1))
+
+    def tell(self, *events: ev.Event) -> list[do.Command]:
+        self.done = []
+        for event in events:
+            self._step(event)
+        return self.done
+
+    def _step(self, event: ev.Event) -> None:
+        if isinstance(event, ev.WorkerFailed):
+            event = regrouping.judged(self.state, event)
+        self.state, commands, _ = step(self.state, event, 0.0)
+        for command in commands:
+            self.done.append(command)
+            if isinstance(command, do.Decide):
+                self._step(command.event)
+
+    def arm(self) -> list[do.Command]:
+        return self.tell(ev.WorkerArmed(1, 0), ev.WorkerArmed(1, 1))
+
+    def kill(self, rank: int, node: str = "a") -> do.ReplaceRank:
+        self.tell(ev.WorkerFailed(1, rank, KILLED, node))
+        return next(command for command in self.done if isinstance(command, do.ReplaceRank))
+
+    def regroup(self, lost: int) -> None:
+        joins, waits = RankStanding(-1, 0, joins=True), RankStanding(5, 0)
+        self.tell(ev.RegroupAsked(1, 1 - lost, waits), ev.RegroupAsked(1, lost, joins), ev.WorkerArmed(1, lost))
+
+
+def test_one_is_started_when_all_ranks_can_wait_for_a_replacement() -> None:
+    run = Told()
+    assert not [c for c in run.tell(ev.WorkerArmed(1, 0)) if isinstance(c, do.StartStandby)]
+    assert do.StartStandby(1, 1) in run.tell(ev.WorkerArmed(1, 1))
+
+
+def test_it_takes_the_rank_and_another_one_is_started_behind_that() -> None:
+    run = Told()
+    run.arm()
+    run.tell(ev.StandbyReady(1, 1, "a"))
+    assert run.kill(0) == do.ReplaceRank(1, 0, 1, standby=1)
+    assert not [c for c in run.done if isinstance(c, do.StartStandby)]
+    run.regroup(0)
+    assert do.StartStandby(1, 2) in run.done
+    regrouped = [c.event for c in run.done if isinstance(c, do.Decide) and isinstance(c.event, ev.Regrouped)]
+    assert [event.by_standby for event in regrouped] == [(0,)]
+
+
+def test_one_that_is_not_ready_or_on_another_node_is_not_used() -> None:
+    run = Told(standby_workers=2)
+    run.arm()
+    run.tell(ev.StandbyReady(1, 1, "b"))
+    assert run.kill(0, "a").standby == 0
+
+
+def test_one_that_was_gone_when_it_was_to_take_a_rank_is_replaced_by_a_process() -> None:
+    run = Told()
+    run.arm()
+    run.tell(ev.StandbyReady(1, 1, "a"))
+    run.kill(1)
+    assert do.ReplaceRank(1, 1, 1, standby=0) in run.tell(ev.StandbyLost(1, 1, "signal 9"))
+
+
+def test_lost_ones_are_started_again_three_times_at_most() -> None:
+    run = Told()
+    run.arm()
+    for number in (1, 2):
+        assert timers.STANDBY in [
+            c.timer for c in run.tell(ev.StandbyLost(1, number, "x")) if isinstance(c, do.SetTimer)
+        ]
+        assert do.StartStandby(1, number + 1) in run.tell(ev.TimerFired(timers.STANDBY))
+    assert [c.text for c in run.tell(ev.StandbyLost(1, 3, "exit code 1")) if isinstance(c, do.Warn)] == [
+        "no other standby worker is started: 3 in a row were lost, the last one: exit code 1"
+    ]
+    assert not [c for c in run.tell(ev.TimerFired(timers.STANDBY)) if isinstance(c, do.StartStandby)]
+
+
+def test_a_run_whose_steps_cannot_be_done_again_says_that_it_had_no_use_for_them() -> None:
+    run = Told()
+    run.tell(ev.WorkerReturned(1, 0), ev.WorkerReturned(1, 1))
+    assert [c for c in run.done if isinstance(c, do.Warn) and "standby_workers" in c.text]
+
+
+def test_they_are_spread_over_the_nodes_by_ranks() -> None:
+    homes = ["a", "a", "a", "b"]
+    assert standby_node(homes, []) == "a"
+    assert standby_node(homes, ["a"]) == "a"
+    assert standby_node(homes, ["a", "a", "a"]) == "b"
+    assert standby_node([], []) is None
