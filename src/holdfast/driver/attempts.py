@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import structs
 
 from holdfast.core.run import commands as do
 from holdfast.core.run import placement
@@ -25,6 +28,7 @@ class Attempts:
         self._started: do.StartAttempt | None = None  # the last one
         self._places: dict[int, Place] = {}  # of its ranks
         self._standbys: dict[int, str] = {}  # of the last one: their nodes, by number
+        self._moving: set[int] = set()  # those of them that are kept for ranks of nodes that go
         self._busy: set[str] = set()  # nodes on which processes of the last one may live
         self.is_being_read = False  # the logs of its ranks are: it is not gone before that
 
@@ -51,7 +55,7 @@ class Attempts:
             return not self._site.grows
         self._waiting = None
         self._homes[command.attempt_number] = {place.rank: node for node, places in placed.items() for place in places}
-        self._started, self._busy, self._standbys = command, set(placed), {}
+        self._started, self._busy, self._standbys, self._moving = command, set(placed), {}, set()
         self._places = {place.rank: place for places in placed.values() for place in places}
         for node, places in placed.items():
             what = (command.attempt_number, command.world_size, command.base, command.resume, places)
@@ -59,33 +63,72 @@ class Attempts:
             self._outbox.send(node, start)
         return True
 
-    def start_standby(self, attempt_number: int, number: int) -> None:
+    def start_standby(self, attempt_number: int, number: int, moves: bool) -> bool:
+        """Where ranks are, or, if a rank moves, where there is room; False if there is no such node."""
         command, homes = self._started, self._homes.get(attempt_number, {})
-        node = placement.standby_node([home for home in homes.values() if home in self._busy], self._standbys.values())
-        if command is None or command.attempt_number != attempt_number or node is None:
-            return  # the attempt ends
+        if command is None or command.attempt_number != attempt_number:
+            return True  # the attempt ends
+        ranks = [home for home in homes.values() if home in self._busy]
+        if moves:
+            free = self._free()
+            node = max(free, key=lambda id: (free[id], id), default=None)
+        else:
+            node = placement.standby_node(ranks, self._standbys.values())
+        if node is None:
+            return False
         self._standbys[number] = node
+        self._moving |= {number} if moves else set()
         what = (attempt_number, number, command.world_size, command.base, self._places[0].cpus)
         self._outbox.send(node, wire.StartStandby(*what, self._nodes.address(node)))
+        return True
 
-    def standbys_on(self, node: str) -> list[int]:
-        return [number for number, home in self._standbys.items() if home == node]
+    def _free(self) -> dict[str, int]:
+        moving = [self._standbys[number] for number in self._moving]
+        return self._nodes.with_room(Counter([*self._homes.get(self.attempt_number, {}).values(), *moving]))
+
+    def free_elsewhere(self) -> int:
+        """How many more workers there is room for on nodes that stay."""
+        return sum(self._free().values())
+
+    def lose_standbys(self, node: str) -> list[int]:
+        """They are lost with their node."""
+        lost = [number for number, home in self._standbys.items() if home == node]
+        for number in lost:
+            self.forget_standby(number)
+        return lost
 
     def forget_standby(self, number: int) -> None:
         self._standbys.pop(number, None)
+        self._moving.discard(number)
 
     def replace(self, attempt_number: int, rank: int, number: int, standby: int = 0) -> None:
-        """Put another process in the place of a rank, where the lost one was: a standby, or one that is started now."""
+        """Put another process in the place of a rank: a standby, or one that is started now where the lost one was."""
         command, node = self._started, self.node_of(attempt_number, rank)
-        if command is None or command.attempt_number != attempt_number or node not in self._nodes.ids:
-            return  # the node's loss is heard next
-        self._busy.add(node)
-        if standby:
-            order = wire.PromoteStandby(attempt_number, standby, self._places[rank], command.resume, number)
-            self._outbox.send(self._standbys.pop(standby), order)
+        if command is None or command.attempt_number != attempt_number:
             return
-        what = (attempt_number, command.world_size, command.base, command.resume, [self._places[rank]])
-        self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
+        if standby in self._standbys:
+            target = self._standbys[standby]
+            self.forget_standby(standby)
+            if target != node:
+                self._move(attempt_number, rank, node, target)
+            order = wire.PromoteStandby(attempt_number, standby, self._places[rank], command.resume, number)
+            self._outbox.send(target, order)
+        elif not standby and node in self._nodes.ids:
+            self._busy.add(node)
+            what = (attempt_number, command.world_size, command.base, command.resume, [self._places[rank]])
+            self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
+        # else the loss of the standby or node is heard next
+
+    def _move(self, attempt_number: int, rank: int, before: str, node: str) -> None:
+        homes = self._homes[attempt_number]
+        there = [self._places[other].node_rank for other, home in homes.items() if home == node]
+        node_rank = there[0] if there else 1 + max(place.node_rank for place in self._places.values())
+        where = {"local_rank": len(there), "local_world_size": len(there) + 1, "node_rank": node_rank}
+        self._places[rank] = structs.replace(self._places[rank], **where)
+        homes[rank] = node
+        self._busy.add(node)
+        if before in self._nodes.ids:
+            self._outbox.send(before, wire.EndRank(attempt_number, rank))
 
     def node_ready(self) -> None:
         if self._waiting is not None:

@@ -120,7 +120,7 @@ class Inbound:
                 nodes.drain(node)
                 known.warn(f"{node} will be taken away in {deadline_s:.0f} s")
                 ranks = tuple(known.attempts.ranks_on(known.run.attempt_number, [node])[node])
-                known.queue.append(ev.NodeDrains(node, deadline_s, ranks))
+                known.queue.append(ev.NodeDrains(node, deadline_s, ranks, known.attempts.free_elsewhere()))
             case wire.NodeLost():
                 self._node_lost(node)
                 return
@@ -244,6 +244,8 @@ class Inbound:
         announced = known.nodes.is_draining(node)
         known.nodes.lost(node)
         known.peers.lost(node)
+        for number in known.attempts.lose_standbys(node):
+            known.queue.append(ev.StandbyLost(known.run.attempt_number, number, f"{node} was lost"))
         ranks, left_with = known.attempts.node_lost(node), known.outbox.node_lost(node)
         self._startup.node_lost(node)
         attempt_number = known.attempts.attempt_number

@@ -212,6 +212,8 @@ class Kernel:
         if isinstance(event, ev.AttemptStarted):
             leased, redone = tuple(self.known.nodes.leased(event.world_size)), self.known.snapshots.redone(event)
             return msgspec.structs.replace(event, leased=leased, redone=redone)
+        if isinstance(event, ev.RankMoved):
+            return msgspec.structs.replace(event, leased=tuple(self.known.nodes.places_of([event.node])))
         if not isinstance(event, ev.WorkerFailed):
             return event
         return msgspec.structs.replace(event, node=self.known.attempts.node_of(event.attempt_number, event.rank))

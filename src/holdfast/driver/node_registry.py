@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from holdfast.core.run import placement
 from holdfast.core.run.placement import KnownNode, WorkerNeeds
@@ -96,9 +96,19 @@ class NodeRegistry:
     def mark_clear(self, places: Iterable[str]) -> None:
         self._clear.update(places)
 
+    def places_of(self, ids: Iterable[str]) -> list[str]:
+        """Of those across a network."""
+        return [place for id in ids if id in self._nodes and (place := self._nodes[id].place)]
+
+    def with_room(self, taken: Mapping[str, int]) -> dict[str, int]:
+        """How many more workers each usable node has room for. ``taken``: how many it has."""
+        most = max(1, sum(taken.values()))
+        free = {n.id: placement.capacity_of(n, self._needs) - taken.get(n.id, 0) for n in self._usable()}
+        return {id: int(min(count, most)) for id, count in free.items() if count > 0}
+
     def leased(self, world_size: int) -> list[str]:
         """The places across a network that an attempt would take."""
-        return [place for id in self.place(world_size) if (place := self._nodes[id].place)]
+        return self.places_of(self.place(world_size))
 
     def place(self, world_size: int, leased: Collection[str] | None = None) -> dict[str, list[Place]]:
         """By node. Ranks that are on one node follow each other. Of the places across a network, only those."""

@@ -31,8 +31,9 @@ class Outbound:
                 self._start_attempt(command)
             case do.ReplaceRank(attempt_number, rank, number, standby):
                 known.attempts.replace(attempt_number, rank, number, standby)
-            case do.StartStandby(attempt_number, number):
-                known.attempts.start_standby(attempt_number, number)
+            case do.StartStandby(attempt_number, number, moves):
+                if not known.attempts.start_standby(attempt_number, number, moves):
+                    known.queue.append(ev.StandbyLost(attempt_number, number, "there is no room for it"))
             case do.TellPeersLost(attempt_number, number):
                 known.outbox.tell(PeersLost(attempt_number, number))
             case do.RegroupRanks():

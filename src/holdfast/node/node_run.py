@@ -62,6 +62,8 @@ class NodeRun:
             case wire.PromoteStandby():
                 offer, memory = self._storage.resume_from(order.checkpoint), self._snapshots.memory(None)
                 self.workers.promote(order, offer, memory)
+            case wire.EndRank(attempt_number, rank):
+                self.workers.end_rank(attempt_number, rank)
             case wire.StopWorkers():
                 self.workers.stop_attempt(order)
             case wire.Seal() | wire.Gather() | wire.Upload() | wire.Fetch() | wire.Forget() | wire.Sweep():

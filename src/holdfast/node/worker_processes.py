@@ -80,7 +80,7 @@ class WorkerProcesses:
         if order.attempt_number > 1:
             self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.attempt_number))
         for place in order.places:
-            self._end_predecessors(order.attempt_number, place.rank)
+            self.end_rank(order.attempt_number, place.rank)
             log = self._layout.log_file(order.attempt_number, place.rank)
             process = self._launch(order.attempt_number, place.rank, log, self._payload)
             if process is None:
@@ -103,7 +103,7 @@ class WorkerProcesses:
     def promote(self, order: wire.PromoteStandby, offer: Offer | None, memory: Memory | None) -> None:
         """If it has ended, the driver has been told."""
         attempt_number, place = order.attempt_number, order.place
-        self._end_predecessors(attempt_number, place.rank)
+        self.end_rank(attempt_number, place.rank)
         for process in self._workers_of(attempt_number, standbys=True):
             if process.standby == order.number and not process.stopping:
                 self._hear_output(process)
@@ -112,7 +112,7 @@ class WorkerProcesses:
                 self._line.say(wire.WorkerIsReady(attempt_number, place.rank))
                 self._send(process, TakeRank(place, order.joins, offer, memory))
 
-    def _end_predecessors(self, attempt_number: int, rank: int) -> None:
+    def end_rank(self, attempt_number: int, rank: int) -> None:
         """A rank that is replaced may only be stopped, or hang. Nothing more is heard of it."""
         for process in self._workers_of(attempt_number):
             if process.rank == rank:

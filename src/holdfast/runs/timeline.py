@@ -85,6 +85,8 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
             )
         case ev.RegroupFailed(attempt_number, why):
             return "live", f"attempt {attempt_number} could not continue with the lost rank replaced: {why}"
+        case ev.RankMoved(attempt_number, rank, _, node):
+            return "live", f"rank {rank} of attempt {attempt_number} moves to {node}, as its node will be taken away"
         case ev.StandbyReady(attempt_number, number, node):
             return (
                 "standby",

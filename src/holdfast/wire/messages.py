@@ -32,6 +32,7 @@ from .snapshot_messages import Recalled as Recalled
 from .snapshot_messages import Replicate as Replicate
 from .snapshot_messages import SnapshotHeld as SnapshotHeld
 from .snapshot_messages import StoreOpen as StoreOpen
+from .standby_messages import EndRank as EndRank
 from .standby_messages import PromoteStandby as PromoteStandby
 from .standby_messages import StandbyHasEnded as StandbyHasEnded
 from .standby_messages import StandbyIsReady as StandbyIsReady
@@ -325,6 +326,7 @@ RunOrder = (
     | SnapshotKept
     | StartStandby
     | PromoteStandby
+    | EndRank
 )
 RunNews = (
     Reports

@@ -29,6 +29,13 @@ class PromoteStandby(Message, frozen=True, tag=True):
     joins: int  # the number of the replacement
 
 
+class EndRank(Message, frozen=True, tag=True):
+    """The rank is on another node now: end what is here of it."""
+
+    attempt_number: int
+    rank: int
+
+
 # Agent to driver
 
 

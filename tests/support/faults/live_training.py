@@ -22,6 +22,7 @@ from holdfast.core.run import events as ev
 from holdfast.store import journal
 from holdfast.store.layout import RunLayout
 from holdfast.train.torch import TorchTrainer, TrainState, prepare_data_loader, prepare_model
+from holdfast.worker.session import current
 
 # Where a rank may be killed: between two steps, in the forward pass, in the backward pass while gradients are reduced,
 # between the last collective and the update, behind the update.
@@ -57,6 +58,7 @@ def train_fn(config: dict[str, Any]) -> None:
     resumed = state.resume()
     rank = train.get_context().get_world_rank()
     came.rename(came.with_name(f"process-{os.getpid()}"))
+    Path(config["notes"], f"node-{rank}").write_text(current().node_id)
     if not resumed:
         torch.manual_seed(rank)
     killer = _Killer(config, rank, state)
@@ -79,6 +81,8 @@ def train_fn(config: dict[str, Any]) -> None:
         for inputs, wanted in loader:
             killer.at("before")
             killer.at("standby")
+            if state.steps == config.get("waits_at"):
+                await_event(Path(config["notes"]).parent, ev.RankMoved)
             loss = step(inputs, wanted)
             state.best = min(state.best, loss.item())
         state.report({"epoch": epoch, "loss": loss.item(), "steps": state.steps})
@@ -131,6 +135,14 @@ def _await_standby(directory: Path) -> None:
     raise TimeoutError("no standby was ready within 90 s")
 
 
+def await_event(directory: Path, kind: type[ev.Event]) -> None:
+    deadline = time.monotonic() + 90.0
+    while kind.__name__ not in [name for name, _ in events_of(directory)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {kind.__name__} within 90 s")
+        time.sleep(0.02)
+
+
 def _kill_standbys(notes: Path) -> None:
     for path in notes.glob("came-*"):
         path.unlink()
@@ -138,7 +150,7 @@ def _kill_standbys(notes: Path) -> None:
 
 
 def trained(
-    directory: Path, world_size: int, kills: list[Kill], standby_workers: int = 0, **options: Any
+    directory: Path, world_size: int, kills: list[Kill], standby_workers: int = 0, engine: Any = None, **options: Any
 ) -> train.Result:
     (directory / "notes").mkdir(parents=True)
     config = {"notes": str(directory / "notes"), "kills": kills, "with_standby": standby_workers > 0, **options}
@@ -147,7 +159,7 @@ def trained(
         train_fn,
         train_loop_config=config,
         scaling_config=train.ScalingConfig(num_workers=world_size, standby_workers=standby_workers),
-        run_config=train.RunConfig(name="run", storage_path=str(directory), failure_config=failure),
+        run_config=train.RunConfig(name="run", storage_path=str(directory), failure_config=failure, engine=engine),
     ).fit()
 
 

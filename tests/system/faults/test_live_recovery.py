@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from holdfast import LocalCluster
 from holdfast.core.run import events as ev
+from support.elastic.elastic_job import wait_until
 from support.faults.live_training import (
     PLACES,
     Kill,
@@ -57,6 +60,33 @@ def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path, undisturbed: Path
     kills: list[Kill] = [(1, 15, "backward")]
     trained(tmp_path, 3, kills, signal=signal.SIGSTOP)
     check_that_no_step_was_lost(tmp_path, 3, kills, undisturbed)
+
+
+def test_ranks_of_a_node_that_is_taken_away_move_to_another_one(tmp_path: Path, undisturbed: Path) -> None:
+    with LocalCluster() as cluster:
+        for _ in range(4):
+            cluster.add_node(cpus=1)
+
+        def drain() -> None:
+            node = tmp_path / "notes" / "node-1"
+            wait_until(lambda: node.exists() and bool(node.read_text()), "rank 1 had begun")
+            wait_until(lambda: len(_updates(tmp_path, 1)) > 10, "rank 1 had made some steps")
+            cluster.drain_node(node.read_text(), deadline_s=300)
+
+        drained = threading.Thread(target=drain)
+        drained.start()
+        result = trained(tmp_path, 3, [], engine=cluster, waits_at=100)
+        drained.join(60)
+    check_that_no_step_was_lost(tmp_path, 3, [], undisturbed)
+    told = events_of(tmp_path)
+    assert [body["rank"] for kind, body in told if kind == ev.RankMoved.__name__] == [1]
+    assert ev.HandedOver.__name__ not in [kind for kind, _ in told]
+    assert not result.ledger.failures
+
+
+def _updates(directory: Path, rank: int) -> list[str]:
+    notes = directory / "notes" / f"updates-{rank}"
+    return notes.read_text().splitlines() if notes.exists() else []
 
 
 def test_all_ranks_lost_is_a_restart_from_the_last_checkpoint(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class StartStandby(Command, frozen=True):
 
     attempt_number: int
     number: int
+    moves: bool = False  # a rank to another node: where there is room
 
 
 class TellPeersLost(Command, frozen=True):

@@ -198,6 +198,17 @@ class StandbyLost(Event, frozen=True):
     why: str
 
 
+class RankMoved(Event, frozen=True):
+    """The node of a rank will be taken away: a standby on another node takes the rank, and the others continue."""
+
+    durable = True
+    attempt_number: int
+    rank: int
+    standby: int
+    node: str
+    leased: tuple[str, ...] = ()  # that node, if it is across a network
+
+
 class RegroupAsked(Event, frozen=True):
     """The rank has lost a peer, or takes the place of one, and waits for all the others."""
 
@@ -254,6 +265,7 @@ class NodeDrains(Event, frozen=True):
     node: str
     deadline_s: float
     ranks: tuple[int, ...]
+    free: int = 0  # how many more workers other nodes have room for
 
 
 class HandoverSet(Event, frozen=True):

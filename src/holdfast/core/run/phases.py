@@ -46,10 +46,19 @@ def stops_soon(state: RunState) -> bool:
 
 def end_attempt(turn: Turn, trigger: str, graceful: bool) -> None:
     move(turn, trigger)
-    turn.change_attempt(handover=None, suspect=None, regroup=None)
+    turn.change_attempt(handover=None, suspect=None, regroup=None, move=None)
     turn.do(do.StopAttempt(turn.state.attempt_number, graceful))
     stopped = (timers.stopped(rank) for rank, known in enumerate(turn.state.ranks) if known.stopped)
-    watches = (timers.START, timers.HANG, timers.STACKS, timers.HANDOVER, timers.RESIZE, timers.REGROUP, timers.STANDBY)
+    watches = (
+        timers.START,
+        timers.HANG,
+        timers.STACKS,
+        timers.HANDOVER,
+        timers.RESIZE,
+        timers.REGROUP,
+        timers.STANDBY,
+        timers.MOVE,
+    )
     turn.do(*(do.CancelTimer(timer) for timer in (*watches, *stopped)))
 
 

@@ -20,7 +20,8 @@ _WAIT_S = 1.0  # before another one is started for one that was lost; doubled ea
 
 def chosen(attempt: Attempt, node: str) -> int:
     """The number of the standby that takes the place of a rank lost on this node; 0 if there is none."""
-    return next((number for number, one in attempt.standbys.items() if one.is_free and one.node == node), 0)
+    here = (number for number, one in attempt.standbys.items() if one.is_free and one.node == node and one.moves < 0)
+    return next(here, 0)
 
 
 def take(turn: Turn, number: int, rank: int) -> None:
@@ -54,7 +55,7 @@ def _are_useful(state: RunState, attempt: Attempt) -> bool:
 
 
 def _start_missing(turn: Turn, attempt: Attempt) -> None:
-    missing = turn.state.spec.standby_workers - len(attempt.standbys)
+    missing = turn.state.spec.standby_workers - sum(one.moves < 0 for one in attempt.standbys.values())
     first = attempt.standbys_started + 1
     numbers = range(first, first + max(0, missing))
     turn.change_attempt(
@@ -84,6 +85,9 @@ def lost(turn: Turn, event: ev.StandbyLost) -> str:
     turn.change_attempt(standbys=rest, standbys_lost=count)
     if not turn.state.attempt_lives:
         return f"standby {event.number} ended"
+    if one.moves >= 0 and one.rank < 0:
+        turn.do(do.SetTimer(timers.MOVE, 0.0))  # it cannot move: the checkpoint is the way
+        return f"standby {event.number}, for rank {one.moves}, was lost: {event.why}"
     if one.rank >= 0 and attempt.regroup is not None and one.rank in attempt.regroup.lost:
         _replace_again(turn, one)
     if count >= _MOST_LOST:

@@ -184,10 +184,19 @@ class Standby(Struct, frozen=True):
     node: str = ""  # known when it is ready
     ready: bool = False
     rank: int = -1  # that it takes
+    moves: int = -1  # the rank that it is kept for, whose node will be taken away
 
     @property
     def is_free(self) -> bool:
         return self.ready and self.rank < 0
+
+
+class Move(Struct, frozen=True):
+    """Ranks that are to be on other nodes before theirs are taken away."""
+
+    nodes: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()  # that have not moved yet
+    due: float | None = None
 
 
 class Verdict(str, Enum):
@@ -249,6 +258,7 @@ class Attempt(Struct, frozen=True):
     regroups: int = 0  # how many ranks were
     regrouped_at: int = -1  # the last step that was complete then
     standbys: dict[int, Standby] = {}  # by number
+    move: Move | None = None
     standbys_started: int = 0
     standbys_lost: int = 0  # since one was ready
     missed: Pending | None = None  # the newest checkpoint that nodes have lost since it started

@@ -17,6 +17,7 @@ from holdfast.core.run import (
     failing,
     hanging,
     memory,
+    moving,
     regrouping,
     scaling,
     standby,
@@ -35,6 +36,7 @@ def step(state: RunState, event: ev.Event, now: float) -> Step:
     """Take one event in; what to do comes out, with the reason in words."""
     turn = Turn(state, now, event.durable)
     reason = _HANDLERS[type(event)](turn, event)
+    moving.advance(turn)
     scaling.hand_over(turn)
     checkpointing.advance(turn)
     starting.reconsider(turn, state)
@@ -92,6 +94,7 @@ _TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
     TimerKind.HANG: lambda turn, _: _look_for_hangs(turn),
     TimerKind.STACKS: lambda turn, _: hanging.condemn(turn, -1),
     TimerKind.REGROUP: lambda turn, _: regrouping.is_late(turn),
+    TimerKind.MOVE: lambda turn, _: moving.is_late(turn),
     TimerKind.STANDBY: lambda turn, _: standby.wait_is_over(turn),
     TimerKind.HANDOVER: lambda turn, _: scaling.handover_is_late(turn),
     TimerKind.RESIZE: lambda turn, _: scaling.consider_resize(turn),
@@ -126,7 +129,8 @@ _HANDLERS: dict[type[ev.Event], Callable[[Turn, Any], str]] = {
     ev.Capacity: starting.capacity,
     ev.CapacityLacking: starting.capacity_lacking,
     ev.NodeClear: starting.node_clear,
-    ev.NodeDrains: scaling.node_drains,
+    ev.NodeDrains: moving.node_drains,
+    ev.RankMoved: moving.moved,
     ev.NodeRested: failing.node_rested,
     ev.HandoverSet: scaling.handover_set,
     ev.HandedOver: scaling.handed_over,

@@ -15,6 +15,7 @@ class TimerKind(str, Enum):
     HANG = "hang"  # for the next report
     REGROUP = "regroup"  # for survivors and replacements to be one group
     STANDBY = "standby"  # before another standby worker is started
+    MOVE = "move"  # for the ranks of a node that is taken away to move
     STACKS = "stacks"  # for what the ranks of a hang are doing
     HANDOVER = "handover"  # for the checkpoint before a node is taken away
     RESIZE = "resize"  # before the number of workers may change again
@@ -35,6 +36,7 @@ HANG = Timer(TimerKind.HANG)
 STACKS = Timer(TimerKind.STACKS)
 REGROUP = Timer(TimerKind.REGROUP)
 STANDBY = Timer(TimerKind.STANDBY)
+MOVE = Timer(TimerKind.MOVE)
 HANDOVER = Timer(TimerKind.HANDOVER)
 RESIZE = Timer(TimerKind.RESIZE)
 SYNC = Timer(TimerKind.SYNC)
