@@ -28,7 +28,7 @@ def test_every_event_that_is_journalled_is_told_of_or_is_known_to_be_dull() -> N
     dull = {"Committed", "Validated", "ShardFailed", "CommitFailed", "UploadFailed", "WorkerFailed", "Adopted"}
     spoken = {"DriverStarted", "GroupStarted", "Damaged", "StopAsked", "RunEnded"}
     spoken |= {"CapacityLacking", "HandedOver", "StorageLags", "NodeRested", "StacksTaken"}
-    spoken |= {"Regrouped", "RegroupFailed"}
+    spoken |= {"Regrouped", "RegroupFailed", "RankMoved", "StandbyReady", "StandbyLost"}
     assert set(ev.DURABLE) <= dull | spoken
 
 

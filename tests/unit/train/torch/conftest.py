@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import torch._dynamo
 from holdfast.train import checks
 from holdfast.train.torch import prepare_data_loader
 from holdfast.worker import session as sessions
+from support.train.session_stand_in import SessionStandIn
 
 assert torch._dynamo  # imported before holdfast, so that workers, which are forked from this process's seed, have it
 Prepare = Callable[..., list[Any]]
@@ -24,7 +24,7 @@ def prepare() -> Iterator[Prepare]:
     def prepared(make: Callable[[], Any], world_size: int, state: Any = None) -> list[Any]:
         loaders = []
         for rank in range(world_size):
-            sessions.install(SimpleNamespace(rank=rank, world_size=world_size, devices=[]))  # type: ignore[arg-type]
+            sessions.install(SessionStandIn(rank, world_size))  # type: ignore[arg-type]
             loader = prepare_data_loader(make())
             if state is not None:
                 loader.load_state_dict(state)

@@ -18,6 +18,7 @@ from holdfast.train import Checkpoint
 from holdfast.train.torch import TrainState, prepare_data_loader
 from holdfast.train.torch.state_files import rank_file, read, write
 from holdfast.worker import session as sessions
+from support.train.session_stand_in import SessionStandIn
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata calls it
 DATA = TensorDataset(torch.arange(64.0).reshape(32, 2), torch.arange(32.0).reshape(32, 1))
@@ -29,7 +30,7 @@ def become() -> Iterator[Become]:
     """``become(rank, world_size)``: this process is that worker from now on."""
 
     def worker(rank: int, world_size: int) -> None:
-        sessions.install(SimpleNamespace(rank=rank, world_size=world_size, devices=[]))  # type: ignore[arg-type]
+        sessions.install(SessionStandIn(rank, world_size))  # type: ignore[arg-type]
 
     worker(0, 1)
     yield worker
