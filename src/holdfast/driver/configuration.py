@@ -42,7 +42,7 @@ def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Config
         cwd=_working_directory(),
         essential=list(plan.essential),
         preload=list(plan.preload),
-        preload_first=plan.preload_first,
+        preload_early=plan.preload_early,
         imported=tuple(plan.imported),
         start_method=settings.start_method,
         stop_grace_s=settings.stop_grace_s,

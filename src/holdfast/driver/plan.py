@@ -35,7 +35,7 @@ class Plan:
     identity: Mapping[str, Any]  # what run.json says
     essential: Sequence[str] = ()  # modules that every worker needs at once
     preload: Sequence[str] = ()  # modules that workers need later, and that take long to import
-    preload_first: bool = False  # before the first worker starts: each would import them at its start
+    preload_early: bool = False  # as soon as workers have entered the train function
     imported: Sequence[str] = ()  # modules that the script has imported, and its workers perhaps need
     env: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """Where the processes of all runs of a node come from: the launchers, and the zygotes that workers are forked from.
 
 A run launches its processes here, and hears of their fork, their pauses and their end. Modules that a run wants
-preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on. If each
-worker would import them for itself before its first report, the first workers wait for the successor instead.
+preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on. If every
+worker needs them before its first report, they are imported as soon as the first ones have entered the train function,
+and processes that are launched from then on wait for that: they would import the same.
 """
 
 from __future__ import annotations
@@ -69,13 +70,11 @@ class ProcessPool:
         if self._lease is not None and isinstance(self._launcher, ZygoteLauncher):
             self._lease.leave_to_zygote()
 
-    def want(self, modules: Sequence[str], first: bool = False) -> None:
-        """Modules that a run's workers import, and that take long; ``first``: before any of them starts."""
+    def want(self, modules: Sequence[str]) -> None:
+        """Modules that a run's workers import, and that take long."""
         self._to_preload += [name for name in modules if name not in self._known]
         self._known.update(modules)
         self.warm_later()  # also where no worker starts: the node may be a reserve
-        if first and self._warm_at is not None:
-            self._warm_at, self._holds = 0.0, True
 
     def share(self) -> None:
         """There is more than one run from now on."""
@@ -117,6 +116,11 @@ class ProcessPool:
     def warm_soon(self) -> None:
         if self._warm_at is not None:
             self._warm_at = 0.0
+
+    def warm_now(self) -> None:
+        """Processes that are launched from now on need it immediately."""
+        if self._warm_at is not None:
+            self._warm_at, self._holds = 0.0, True
 
     def due(self) -> float | None:
         return None if self._warming else self._warm_at

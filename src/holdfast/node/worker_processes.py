@@ -67,7 +67,7 @@ class WorkerProcesses:
         self._raised: list[WatchedProcess] = []  # exceptions not yet passed on
         self._unswept: dict[int, str] = {}  # marks of the processes whose temporary files may still be there
         self._pressure = False
-        pool.want([*session.essential, *session.preload], session.preload_first)
+        pool.want([*session.essential, *session.preload])
 
     @property
     def is_empty(self) -> bool:
@@ -283,6 +283,8 @@ class WorkerProcesses:
                 self._pool.oom.look(process.pid)
                 if not process.task and not process.standby:
                     self._line.say(wire.WorkerIsReady(attempt_number, rank))
+                    if self._session.preload_early and all(p.started for p in self._group(attempt_number)):
+                        self._pool.warm_now()
             case Returned() | Raised() if process.standby:
                 pass  # its end is told when its process ends
             case Returned():

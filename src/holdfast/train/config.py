@@ -167,12 +167,12 @@ class BackendConfig:
     """What a framework needs around the train function. A subclass overrides ``wrap``, or, as with Ray, ``backend_cls``
     and ``train_func_context``. ``essential`` names the modules that are imported before the first worker starts,
     ``preload`` those that are imported behind the first report, for all workers that start later; with
-    ``preload_first``, several workers start when that is done. A name that cannot be imported is skipped.
+    ``preload_early``, when several workers have entered the train function. A name that cannot be imported is skipped.
     ``joins_torchrun``: whether ``wrap`` forms the group of processes that torchrun started."""
 
     essential: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
-    preload_first: ClassVar[bool] = False
+    preload_early: ClassVar[bool] = False
     joins_torchrun: ClassVar[bool] = False
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:

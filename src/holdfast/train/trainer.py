@@ -214,7 +214,7 @@ class DataParallelTrainer:
             ),
             identity=record.identity_of(self) if identified else {},
             essential=(*self.backend_config.essential, "holdfast.train.payload", "holdfast.train.api"),
-            preload_first=self.backend_config.preload_first and scaling.max_workers > 1,
+            preload_early=self.backend_config.preload_early and scaling.max_workers > 1,
             preload=(*self.backend_config.preload, *imported_integrations(), *run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,

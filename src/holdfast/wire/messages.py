@@ -82,7 +82,7 @@ class Configure(Message, frozen=True, tag=True):
     node_timeout_s: float = 10.0  # of silence, after which driver and agent take each other for gone
     lockstep: bool = False  # report() returns when the driver says ``GoOn``
     rank_zero_only: bool = False  # the other ranks may not report
-    preload_first: bool = False  # before the first worker starts, instead
+    preload_early: bool = False  # as soon as workers have entered the train function, instead
     imported: tuple[str, ...] = ()  # modules of the script, which a zygote imports if that leaves it safe to fork
 
 

@@ -63,7 +63,7 @@ class TorchConfig(BackendConfig):
 
     essential: ClassVar[tuple[str, ...]] = ("torch",)
     preload: ClassVar[tuple[str, ...]] = PRELOAD
-    preload_first: ClassVar[bool] = True  # each rank's first step with DDP needs them
+    preload_early: ClassVar[bool] = True  # each rank's first step with DDP needs them
     joins_torchrun: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
