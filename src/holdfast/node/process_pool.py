@@ -1,9 +1,9 @@
 """Where the processes of all runs of a node come from: the launchers, and the zygotes that workers are forked from.
 
 A run launches its processes here, and hears of their fork, their pauses and their end. Modules that a run wants
-preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on. If every
-worker needs them before its first report, they are imported as soon as the first ones have entered the train function,
-and processes that are launched from then on wait for that: they would import the same.
+preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on. If
+every worker needs them before its first report, they are imported as soon as the first ones have entered the train
+function, and processes that are launched from then on wait for that: they would import the same.
 """
 
 from __future__ import annotations

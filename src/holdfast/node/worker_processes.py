@@ -283,7 +283,7 @@ class WorkerProcesses:
                 self._pool.oom.look(process.pid)
                 if not process.task and not process.standby:
                     self._line.say(wire.WorkerIsReady(attempt_number, rank))
-                    if self._session.preload_early and all(p.started for p in self._group(attempt_number)):
+                    if self._session.preload_early and all(p.started for p in self._workers_of(attempt_number)):
                         self._pool.warm_now()
             case Returned() | Raised() if process.standby:
                 pass  # its end is told when its process ends
