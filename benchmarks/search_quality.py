@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
+import os
 import pickle
 import random
 import statistics
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 warnings.simplefilter("ignore")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # Ax's models are small: more threads only wait for each other
 DATASET = "naval_propulsion"
 EPOCHS = 9
 SEARCHERS: dict[str, tuple[str, str, Callable[[int, int], dict[str, Any]]]] = {
@@ -33,7 +35,10 @@ SEARCHERS: dict[str, tuple[str, str, Callable[[int, int], dict[str, Any]]]] = {
     "hyperopt": ("hyperopt", "HyperOptSearch", lambda seed, _: {"random_state_seed": seed, "n_initial_points": 10}),
     "zoopt": ("zoopt", "ZOOptSearch", lambda _, trials: {"budget": trials}),
     "nevergrad": ("nevergrad", "NevergradSearch", lambda _, trials: _nevergrad(trials)),
+    "bayesopt": ("bayesopt", "BayesOptSearch", lambda seed, _: {"random_state": seed}),
+    "ax": ("ax", "AxSearch", lambda seed, _: {"random_seed": seed}),
 }
+NUMBERS_ONLY = ("bayesopt",)  # which searches the positions in the table's lists of values
 SCHEDULERS = ("asha", "hyperband", "pbt", "bohb")
 
 
@@ -59,6 +64,9 @@ class Table:
             self._known[key] = float(self._table({name: config[name] for name in self.space})["val_loss"])
         return self._known[key]
 
+    def at(self, positions: dict[str, float]) -> dict[str, Any]:
+        return {key: values[min(int(positions[key]), len(values) - 1)] for key, values in self.space.items()}
+
     def _all(self) -> Any:
         import itertools
 
@@ -74,6 +82,8 @@ def searched(root: str, name: str, seed: int, trials: int, table: Table) -> floa
     importlib.import_module("numpy").random.seed(seed)  # from which Ray's Nevergrad and ZOOpt draw
     searcher = getattr(importlib.import_module(f"{root}.tune.search.{module}"), kind)(**options(seed, trials))
     space = {key: tune.choice(values) for key, values in table.space.items()}
+    if name in NUMBERS_ONLY:
+        space = {key: tune.uniform(0, len(values)) for key, values in table.space.items()}
     searcher.set_search_properties("loss", "min", space, **({"seed": seed} if root == "holdfast" else {}))
     live: list[tuple[str, dict[str, Any]]] = []
     best, asked = math.inf, 0
@@ -86,6 +96,8 @@ def searched(root: str, name: str, seed: int, trials: int, table: Table) -> floa
         if not live:
             break
         trial, config = live.pop(0)
+        if name in NUMBERS_ONLY:
+            config = table.at(config)
         best = min(best, table.loss(config))
         searcher.on_trial_complete(trial, {"loss": table.loss(config), "training_iteration": 1})
     return best

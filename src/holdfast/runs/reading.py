@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from holdfast.core.failures import describe
 from holdfast.core.run.retention import ranked
 from holdfast.core.run.state import Outcome, ValidationStatus
 from holdfast.errors import TrainingFailedError, WorkerGroupError
+from holdfast.store import typed_values
 from holdfast.store.interfaces import LivingDriver
 from holdfast.store.journal import Record
 from holdfast.store.location import Location
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
     from .stored_run import StoredRun
 
 _QUICKLY_READ = 100_000  # reports
+TYPED_CONFIG = "typed_train_loop_config"  # in run.json beside the plain one, if that loses the types of values
+
+
+def train_loop_config(
+    identity: Mapping[str, Any], unknown: Callable[[dict[str, Any]], Any] | None = None
+) -> dict[str, Any] | None:
+    """The train function's config as a run stored it; ``unknown`` as in ``typed_values.from_json``."""
+    if TYPED_CONFIG not in identity:
+        return identity.get("train_loop_config")
+    config: dict[str, Any] = typed_values.from_json(identity[TYPED_CONFIG], unknown)
+    return config
 
 
 class Reading:
@@ -50,8 +62,7 @@ class Reading:
 
     @property
     def config(self) -> dict[str, Any] | None:
-        config: dict[str, Any] | None = self.run.identity().get("train_loop_config")
-        return config
+        return train_loop_config(self.run.identity(), typed_values.shown)
 
     @property
     def error(self) -> TrainingFailedError | None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import NotARunError
 from holdfast.runs.experiments import is_experiment
+from holdfast.runs.reading import TYPED_CONFIG, train_loop_config
 from holdfast.runs.stored_run import StoredRun
-from holdfast.store import values
+from holdfast.store import typed_values, values
 from holdfast.store.location import Location
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
@@ -50,12 +51,34 @@ def identity_of(trainer: DataParallelTrainer) -> dict[str, Any]:
         "datasets": sorted(trainer.datasets),
         "data": {"datasets_to_split": data.datasets_to_split, "enable_shard_locality": data.enable_shard_locality},
         "had_train_loop_config": config is not None,
-        "train_loop_config": config if _storable(config) else None,
+        **_config_fields(config),
         "metadata": trainer.metadata if _storable(trainer.metadata) else {},
         "resume_from_checkpoint": None if source is None else _address(source.location),
         "callbacks": [type(callback).__name__ for callback in run.callbacks],
         "not_stored": _not_stored(trainer),
     }
+
+
+def _config_fields(config: Any) -> dict[str, Any]:
+    """With the types of values that JSON does not have. ``train_loop_config`` alone is what people and pages read."""
+    try:
+        typed = typed_values.to_json(config)
+        readable = values.decode(values.encode(config))
+    except (TypeError, ValueError):
+        return {"train_loop_config": None}
+    has_types = typed_values.TYPE in repr(typed)
+    return {"train_loop_config": readable, **({TYPED_CONFIG: typed} if has_types else {})}
+
+
+def config_of(identity: dict[str, Any]) -> dict[str, Any] | None:
+    """ValueError if the run had one that is not stored, or that is of a class which is not loaded here."""
+    try:
+        config = train_loop_config(identity)
+    except typed_values.UnknownTypeError as error:
+        raise ValueError(f"restore(train_loop_config=...): pass it again; in what is stored, {error}") from error
+    if config is None and identity.get("had_train_loop_config"):
+        raise ValueError("restore(train_loop_config=...): the run's config could not be stored; pass it again")
+    return config
 
 
 def _not_stored(trainer: DataParallelTrainer) -> list[str]:

@@ -70,8 +70,9 @@ class Result:
         *,
         error: TrainingFailedError | None = None,
         return_value: Any = None,
+        config: dict[str, Any] | None = None,
     ) -> Result:
-        """``error`` and ``return_value`` are what the driver has in memory and the files only describe."""
+        """``error``, ``return_value`` and ``config`` are what the driver has in memory; files may only describe it."""
         checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in history.checkpoints]
         return cls(
             metrics=history.metrics,
@@ -80,7 +81,7 @@ class Result:
             path=str(location),
             rows=partial(getattr, history, "rows"),
             best_checkpoints=checkpoints,
-            config=history.config,
+            config=history.config if config is None else config,
             return_value=return_value,
             filesystem=location,
             ledger=partial(getattr, history, "ledger"),

@@ -133,7 +133,10 @@ class DataParallelTrainer:
                 raise SystemExit(128 + ending.signal)
             raise KeyboardInterrupt(f"the run was stopped. To resume, {self._how_to_resume(location)}")
         return Result.from_history(
-            location, StoredRun(location).read(with_driver=False), return_value=ending.return_value
+            location,
+            StoredRun(location).read(with_driver=False),
+            return_value=ending.return_value,
+            config=self.train_loop_config,
         )
 
     @classmethod
@@ -163,9 +166,7 @@ class DataParallelTrainer:
         if missing:
             raise ValueError(f"restore(datasets=...): pass the run's datasets again: {', '.join(missing)} not given")
         if train_loop_config is None:
-            train_loop_config = identity.get("train_loop_config")
-            if train_loop_config is None and identity.get("had_train_loop_config"):
-                raise ValueError("restore(train_loop_config=...): the run's config could not be stored; pass it again")
+            train_loop_config = record.config_of(identity)
         given = {name for name, value in more.items() if value is not None}
         record.check_given(identity, given if run_config is None else given | {"run_config"})
         run = run_config or record.run_config_of(identity)

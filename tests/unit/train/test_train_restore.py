@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from holdfast import train, tune
 from holdfast.errors import NotARunError
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store import runfile
 from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
+from holdfast.store.location import Location
 from holdfast.train import DataConfig, RunConfig, SyncConfig, ValidationConfig, record
 
 Trainer = train.DataParallelTrainer
@@ -142,3 +146,30 @@ def test_records_of_earlier_versions_are_restored(tmp_path: Path) -> None:
     old = ("name", "trainer", "scaling", "failure", "checkpoint", "datasets", "had_train_loop_config", "metadata")
     runfile.write(RunLayout(path), Disk(), {name: known[name] for name in old})
     assert Trainer.restore(path, train_fn).fit().metrics == {"y": 0}
+
+
+class Kind(IntEnum):
+    SMALL = 1
+
+
+def config_it_got(config: dict[str, Any]) -> str:
+    return repr(config)
+
+
+def test_types_of_the_config_are_kept(tmp_path: Path) -> None:
+    config = {"betas": (0.9, 0.99), "kind": Kind.SMALL, "by": {1: {2, 3}}, "where": Path("data"), "w": numpy.arange(2)}
+    run = RunConfig(storage_path=tmp_path, name="typed", verbose=0)
+    result = Trainer(config_it_got, train_loop_config=config, scaling_config=HERE, run_config=run).fit()
+    assert result.config is config
+    assert repr(train.Result.from_path(tmp_path / "typed").config) == repr(config)
+    restored = Trainer.restore(tmp_path / "typed", config_it_got)
+    assert repr(restored.train_loop_config) == repr(config)
+    assert StoredRun(Location.parse("path", tmp_path / "typed")).identity()["train_loop_config"]["betas"] == [0.9, 0.99]
+
+
+def test_a_config_with_an_object_is_asked_for_again_and_shown_by_fit(tmp_path: Path) -> None:
+    config = {"fn": print}
+    run = RunConfig(storage_path=tmp_path, name="object", verbose=0)
+    assert Trainer(config_it_got, train_loop_config=config, scaling_config=HERE, run_config=run).fit().config is config
+    with pytest.raises(ValueError, match="config could not be stored; pass it again"):
+        Trainer.restore(tmp_path / "object", config_it_got)
