@@ -172,6 +172,19 @@ class TuneError(HoldfastError):
     """An experiment cannot continue as it was asked to."""
 
 
+class TrainableError(TuneError, TypeError, ValueError):
+    """What was given as a trainable is none, or no trainable has that name."""
+
+
+class SchedulerError(TuneError, ValueError):
+    """A scheduler was made without what it needs."""
+
+
+class NoExperimentError(NotARunError, FileNotFoundError, ValueError):
+    """There is no experiment to restore or to read. Scripts that moved from Ray catch an ``OSError`` or a
+    ``ValueError``."""
+
+
 class WorkerDiedError(HoldfastError):
     """A training process ended without returning: a signal, an exit code, a hang."""
 

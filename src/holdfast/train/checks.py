@@ -15,16 +15,20 @@ import msgspec
 _warned: set[str] = set()
 
 
+class WrongTypeError(TypeError, ValueError):
+    """An argument of the wrong type. Scripts that moved from Ray catch a ``ValueError`` for most of these."""
+
+
 def check_int(argument: str, value: Any, *, least: int, note: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{argument}={value!r}): pass an int{note}")
+        raise WrongTypeError(f"{argument}={value!r}): pass an int{note}")
     if value < least:
         raise ValueError(f"{argument}={value!r}): must be at least {least}{note}")
 
 
 def check_number(argument: str, value: Any, *, least: float | None = None, above: float | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{argument}={value!r}): pass a number")
+        raise WrongTypeError(f"{argument}={value!r}): pass a number")
     if math.isnan(value):
         raise ValueError(f"{argument}=nan): pass a number")
     if least is not None and value < least:
@@ -35,12 +39,12 @@ def check_number(argument: str, value: Any, *, least: float | None = None, above
 
 def check_bool(argument: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise TypeError(f"{argument}={value!r}): pass True or False")
+        raise WrongTypeError(f"{argument}={value!r}): pass True or False")
 
 
 def check_type(argument: str, value: Any, kind: type, remedy: str) -> None:
     if not isinstance(value, kind):
-        raise TypeError(f"{argument}={value!r}): {remedy}")
+        raise WrongTypeError(f"{argument}={value!r}): {remedy}")
 
 
 def check_plain(owner: str, argument: str, value: Mapping[Any, Any], remedy: str) -> None:

@@ -19,7 +19,7 @@ from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
-from holdfast.train.checks import check_bool, check_int, check_number, check_type
+from holdfast.train.checks import WrongTypeError, check_bool, check_int, check_number, check_type
 from holdfast.train.data import Streamed, Whole, is_dataset
 from holdfast.train.ray_data import RayData, is_ray_data
 from holdfast.train.user_callback import UserCallback
@@ -303,8 +303,9 @@ class RunConfig:
             self.verbose = int(self.verbose)
         if self.verbose is not None:
             check_int("RunConfig(verbose", self.verbose, least=0, note=" (0: silent)")
-        if self.stop is not None and not isinstance(self.stop, Mapping) and not callable(self.stop):
-            raise TypeError(f'RunConfig(stop={self.stop!r}): pass a dict, as in {{"epoch": 10}}, or a callable')
+        if self.stop is not None and not isinstance(self.stop, (Mapping, list)) and not callable(self.stop):
+            remedy = 'pass a dict, as in {"epoch": 10}, a callable, or a list of stoppers'
+            raise WrongTypeError(f"RunConfig(stop={self.stop!r}): {remedy}")
         self._check_log_to_file()
         check_bool("RunConfig(fresh", self.fresh)
         if isinstance(self.preload, str) or not all(isinstance(name, str) for name in self.preload):
@@ -348,7 +349,7 @@ class RunConfig:
 
     def _check_callbacks(self) -> None:
         if not isinstance(self.callbacks, (list, tuple)):
-            raise TypeError(f"RunConfig(callbacks={self.callbacks!r}): pass a list of holdfast.train.UserCallback")
+            raise WrongTypeError(f"RunConfig(callbacks={self.callbacks!r}): pass a list of holdfast.train.UserCallback")
         for callback in self.callbacks:
             if not hasattr(callback, "on_trial_result"):  # else it is one of tuning's
                 remedy = "pass instances of subclasses of holdfast.train.UserCallback, or of tune.Callback for tuning"
@@ -359,7 +360,7 @@ class RunConfig:
         given = self.log_to_file
         pair = isinstance(given, (tuple, list)) and len(given) == 2 and all(isinstance(part, str) for part in given)
         if not pair and not isinstance(given, (bool, str)):
-            raise TypeError(f"RunConfig(log_to_file={given!r}): pass True, False, a file name or two of them")
+            raise WrongTypeError(f"RunConfig(log_to_file={given!r}): pass True, False, a file name or two of them")
 
 
 _NESTED: dict[str, type] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from holdfast.train.checks import check_bool, check_int, check_number, check_type
+from holdfast.train.checks import WrongTypeError, check_bool, check_int, check_number, check_type
 from holdfast.train.trainer_resources import check_labels, check_resources
 
 _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -71,7 +71,7 @@ class ScalingConfig:
         given = self.num_workers
         if isinstance(given, (tuple, list)):
             if len(given) != 2 or any(isinstance(n, bool) or not isinstance(n, int) for n in given):
-                raise TypeError(f"ScalingConfig(num_workers={given!r}): an elastic range is two ints, (min, max)")
+                raise WrongTypeError(f"ScalingConfig(num_workers={given!r}): an elastic range is two ints, (min, max)")
             low, high = given
             if not 1 <= low <= high:
                 raise ValueError(f"ScalingConfig(num_workers={given!r}): an elastic range needs 1 <= min <= max")

@@ -9,11 +9,9 @@ from holdfast.train import (
     Result,
     RunConfig,
     SyncConfig,
-    get_checkpoint,
-    report,
 )
 from holdfast.tune.analysis import ExperimentAnalysis
-from holdfast.tune.context import TuneContext, get_context
+from holdfast.tune.context import TuneContext, get_checkpoint, get_context, report
 from holdfast.tune.experiment.experiment_argument import Experiment
 from holdfast.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
 from holdfast.tune.registry import register_env, register_trainable

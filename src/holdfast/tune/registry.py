@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.errors import TrainableError
 from holdfast.tune.trainable.function import check_function
 from holdfast.tune.trainable.trainable import Trainable
 
@@ -43,7 +44,9 @@ def get_trainable(name: str) -> Any:
     """The function or class of that name."""
     if name not in _registered:
         known = ", ".join(map(repr, sorted(_registered))) or "none"
-        raise ValueError(f"there is no trainable {name!r}: register it with tune.register_trainable; known are {known}")
+        raise TrainableError(
+            f"there is no trainable {name!r}: register it with tune.register_trainable; known are {known}"
+        )
     return _registered[name]
 
 
@@ -51,6 +54,6 @@ def check_trainable(trainable: Any) -> None:
     """Refuse what is neither a class ``Trainable`` nor a function that can be one."""
     if isinstance(trainable, type):
         if not issubclass(trainable, Trainable):
-            raise TypeError(f"trainable={trainable!r}: a class must be a subclass of holdfast.tune.Trainable")
+            raise TrainableError(f"trainable={trainable!r}: a class must be a subclass of holdfast.tune.Trainable")
     else:
         check_function(trainable)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.train.checks import check_number
+from holdfast.train.checks import WrongTypeError, check_number
 from holdfast.train.scaling_config import ScalingConfig
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -126,7 +126,7 @@ def request_of(argument: str, given: Any) -> PlacementGroupFactory:
         return _of_scaling(given)
     if isinstance(given, Mapping):
         return _of_dict(argument, given)
-    raise TypeError(
+    raise WrongTypeError(
         f"{argument}={given!r}): pass a dict of amounts, a PlacementGroupFactory, a ScalingConfig, or a function of "
         "the config that returns one"
     )

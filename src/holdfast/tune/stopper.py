@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.metric_names import flat_items, lookup, metric_number, number
-from holdfast.train.checks import check_int, check_number
+from holdfast.train.checks import WrongTypeError, check_int, check_number
 from holdfast.tune.foresight import next_decision
 from holdfast.tune.recorded import Recorded
 from holdfast.tune.result_metrics import TRAINING_ITERATION, reported_text
@@ -63,7 +63,7 @@ class FunctionStopper(Stopper):
 
     def __init__(self, function: StopFunction) -> None:
         if not callable(function):
-            raise TypeError(f"FunctionStopper(function={function!r}): pass a function of (trial_id, result)")
+            raise WrongTypeError(f"FunctionStopper(function={function!r}): pass a function of (trial_id, result)")
         self._function = function
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -248,7 +248,7 @@ class CombinedStopper(Stopper):
     def __init__(self, *stoppers: Stopper) -> None:
         wrong = [stopper for stopper in stoppers if not isinstance(stopper, Stopper)]
         if wrong:
-            raise TypeError(f"CombinedStopper({wrong[0]!r}): pass stoppers; wrap a function in FunctionStopper")
+            raise WrongTypeError(f"CombinedStopper({wrong[0]!r}): pass stoppers; wrap a function in FunctionStopper")
         self._stoppers = stoppers
 
     def use_clock(self, clock: Clock) -> None:
@@ -291,9 +291,11 @@ def _stopper(stop: Any) -> Stopper:
         return CombinedStopper(*stop)
     if callable(stop) and not isinstance(stop, type):
         if hasattr(stop, "stop_all"):
-            raise TypeError(f"RunConfig(stop={stop!r}): has stop_all but is no Stopper; subclass holdfast.tune.Stopper")
+            raise WrongTypeError(
+                f"RunConfig(stop={stop!r}): has stop_all but is no Stopper; subclass holdfast.tune.Stopper"
+            )
         return FunctionStopper(stop)
-    raise TypeError(f"RunConfig(stop={stop!r}): pass a dict of metrics and bounds, a function or a Stopper")
+    raise WrongTypeError(f"RunConfig(stop={stop!r}): pass a dict of metrics and bounds, a function or a Stopper")
 
 
 def _deviation(values: deque[float] | list[float]) -> float:

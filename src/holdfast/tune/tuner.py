@@ -12,11 +12,12 @@ from holdfast import settings, wrapper
 from holdfast.core.experiment.resumption import Resumption
 from holdfast.driver import stop_requests
 from holdfast.engine import choose
-from holdfast.errors import NotARunError, StorageError, StorageUnavailableError, TuneError
+from holdfast.errors import NoExperimentError, NotARunError, StorageError, StorageUnavailableError, TuneError
 from holdfast.platform import interrupt, open_files
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
 from holdfast.trackers.notification import notifying
+from holdfast.train.checks import WrongTypeError
 from holdfast.train.config import RunConfig
 from holdfast.train.fresh_start import check_not_fresh, start_fresh
 from holdfast.train.trainer import DataParallelTrainer
@@ -58,15 +59,19 @@ class Tuner:
         else:
             check_trainable(trainable)
         if param_space is not None and not isinstance(param_space, Mapping):
-            raise TypeError(f"Tuner(param_space={param_space!r}): pass a dict")
+            raise WrongTypeError(f"Tuner(param_space={param_space!r}): pass a dict")
         if tune_config is not None and not isinstance(tune_config, TuneConfig):
-            raise TypeError(f"Tuner(tune_config={tune_config!r}): pass a holdfast.tune.TuneConfig")
+            raise WrongTypeError(f"Tuner(tune_config={tune_config!r}): pass a holdfast.tune.TuneConfig")
         if run_config is not None and not isinstance(run_config, RunConfig):
-            raise TypeError(f"Tuner(run_config={run_config!r}): pass a holdfast.tune.RunConfig")
+            raise WrongTypeError(f"Tuner(run_config={run_config!r}): pass a holdfast.tune.RunConfig")
         if run_config is not None:
             _check_listeners(run_config)
         self._trainable = trainable
         param_space = with_scaling_fields(dict(param_space or {}))
+        if isinstance(param_space.get("run_config"), RunConfig):
+            raise ValueError(
+                "Tuner(param_space={'run_config': ...}): a RunConfig is for all trials; pass it as run_config"
+            )
         where = tune_config or TuneConfig(), run_config or RunConfig()
         self._definition = Definition(_name_of(trainable), param_space, *where, code=fingerprint(trainable))
         self._resumption = Resumption()
@@ -205,18 +210,21 @@ _KINDS = ("unfinished", "errored", "finished")
 
 def _identity(location: Location) -> dict[str, Any]:
     wrapper.in_force().check_experiment()
-    identity = StoredRun(location).identity()
+    try:
+        identity = StoredRun(location).identity()
+    except NotARunError as error:
+        raise NoExperimentError(str(error)) from None
     if identity.get("kind") != KIND:
-        raise NotARunError(f"{location} is a training run, not an experiment: use the trainer's restore")
+        raise NoExperimentError(f"{location} is a training run, not an experiment: use the trainer's restore")
     return identity
 
 
 def _check_listeners(run: RunConfig) -> None:
     for callback in run.callbacks:
         if isinstance(callback, type):
-            raise TypeError(f"RunConfig(callbacks=[{callback.__name__}]): pass an instance, not the class")
+            raise WrongTypeError(f"RunConfig(callbacks=[{callback.__name__}]): pass an instance, not the class")
     if run.progress_reporter is not None and not isinstance(run.progress_reporter, ProgressReporter):
-        raise TypeError(
+        raise WrongTypeError(
             f"RunConfig(progress_reporter={run.progress_reporter!r}): pass an instance of tune.CLIReporter, or of a "
             "subclass of tune.ProgressReporter"
         )

@@ -69,6 +69,10 @@ def current(what: str = "this function") -> Session:
     return _current
 
 
+def has_current() -> bool:
+    return _current is not None
+
+
 def install(session: Session | None) -> Session | None:
     """Make it the current one; returns the one before, for a run inside a train function."""
     global _current

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from holdfast.core.metric_names import TRAINING_ITERATION, flat_items, lookup, number
+from holdfast.errors import NoExperimentError, NotARunError
 from holdfast.printable import encodable_row
 from holdfast.runs.stored_experiment import StoredExperiment, open_stored
 from holdfast.store.location import Location
@@ -63,7 +64,10 @@ class ExperimentAnalysis:
         )
 
     def _load(self) -> list[AnalysedTrial]:
-        stored = open_stored(self._location)
+        try:
+            stored = open_stored(self._location)
+        except NotARunError as error:
+            raise NoExperimentError(str(error)) from None
         if not isinstance(stored, StoredExperiment):
             raise ValueError(f"{self._location} is a run, not an experiment: use Result.from_path")
         identity = stored.known_identity()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.metric_names import lookup, number
+from holdfast.errors import SchedulerError
 from holdfast.train.checks import check_number
 from holdfast.tune.result_metrics import TRAINING_ITERATION
 from holdfast.tune.space.tree import substituted
@@ -59,7 +60,7 @@ class PopulationBasedTraining(ScoringScheduler):
         name = type(self).__name__
         mutations = dict(hyperparam_mutations or {})
         if not mutations and custom_explore_fn is None:
-            raise ValueError(f"{name}: pass hyperparam_mutations, custom_explore_fn, or both")
+            raise SchedulerError(f"{name}: pass hyperparam_mutations, custom_explore_fn, or both")
         check_number(f"{name}(perturbation_interval", perturbation_interval, above=0)
         check_number(f"{name}(burn_in_period", burn_in_period, least=0)
         for argument, value, most in (

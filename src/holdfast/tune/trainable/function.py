@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from holdfast.core.metric_names import number
+from holdfast.errors import TrainableError
 from holdfast.train.api import report
 from holdfast.tune.result_metrics import DEFAULT_METRIC
 from holdfast.worker.session import current
@@ -26,7 +27,7 @@ def function_entry(fn: Function) -> FunctionEntry:
 
 def check_function(fn: Any) -> None:
     if not callable(fn):
-        raise TypeError(f"trainable={fn!r}: pass a function of one argument, config, or a subclass of Trainable")
+        raise TrainableError(f"trainable={fn!r}: pass a function of one argument, config, or a subclass of Trainable")
     called = inspect.unwrap(fn)
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         raise ValueError(f"trainable={_named(fn)}: it is async; pass a plain function, which may call asyncio.run()")

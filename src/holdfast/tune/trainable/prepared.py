@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.objects.object_refs import ObjectRef, discard, get, put
+from holdfast.train.checks import WrongTypeError
 from holdfast.tune.resources import DEFAULT_REQUEST, PlacementGroupFactory, request_of
 
 from .trainable import Trainable
@@ -168,7 +169,7 @@ def _check_wrappable(function: str, trainable: Any) -> None:
     if isinstance(trainable, type) and issubclass(trainable, Trainable):
         return
     if isinstance(trainable, type) or not callable(trainable):
-        raise TypeError(
+        raise WrongTypeError(
             f"{function}(trainable={trainable!r}): pass a function, or a subclass of holdfast.tune.Trainable; "
             "of a trainer, set ScalingConfig and datasets"
         )
