@@ -1,6 +1,6 @@
 """Ranks of DDP trainings are killed at random places of random steps, 500 of them: ``make soak``.
 
-Each run has 2 to 4 ranks and a kill about every eighth step. No completed step is done again, and the weights are those
+Each run has 2 to 4 ranks, every other one a standby worker, and a kill about every eighth step. No completed step is done again, and the weights are those
 of the undisturbed run, bit for bit.
 """
 
@@ -31,7 +31,7 @@ def test_no_step_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             trained(undisturbed[world_size], world_size, [])
         kills = drawn_kills(seed, world_size, min(left, steps_of(world_size) // EVERY), steps_of(world_size))
         directory = tmp_path / f"seed-{seed}"
-        trained(directory, world_size, kills)
+        trained(directory, world_size, kills, standby_workers=seed % 2)
         check_that_no_step_was_lost(directory, world_size, kills, undisturbed[world_size])
         seed, left = seed + 1, left - len(kills)
         print(f"seed {seed - 1}: {world_size} ranks, {len(kills)} kills; {left} to go", flush=True)
