@@ -1,13 +1,15 @@
 """SIGKILL of a DDP rank to the next step of all ranks, steps that are done again, and the cost of a step without one.
 
-Two workers, steps of 30 ms. Holdfast with a recoverable step and without one, torchft as it is and with a heartbeat
-time-out of 0.3 s, and Ray Train. A rank chosen by chance is killed at a random moment, not before the run has trained
-for 15 s.
+Two workers, steps of 30 ms. Holdfast with a recoverable step and a standby worker, without the standby, and with
+restarts; torchft as it is and with a heartbeat time-out of 0.3 s; and Ray Train. A rank chosen by chance is killed at a
+random moment, not before the run has trained for 15 s. With a recoverable step there are six times as many kills, for
+the slowest of them.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import random
 import signal
@@ -29,6 +31,7 @@ class Case:
     system: str  # that starts the job
     job: str
     config: dict[str, object]
+    times: int = 1  # kills for each repeat
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,16 @@ class LiveRecovery:
 
 TORCHFT = {"join_timeout_ms": 60000, "heartbeat_timeout_ms": 5000}  # its defaults
 CASES = (
-    Case("Holdfast, recoverable step", "holdfast", "live_steps", {}),
+    Case("Holdfast, standby worker", "holdfast", "live_steps", {"standby_workers": 1}, times=6),
+    Case("Holdfast, recoverable step", "holdfast", "live_steps", {}, times=6),
     Case("Holdfast, restart", "holdfast", "steps", {}),
     Case("torchft", "holdfast", "torchft_steps", TORCHFT),
     Case("torchft, tuned", "holdfast", "torchft_steps", {"join_timeout_ms": 100, "heartbeat_timeout_ms": 300}),
     Case("Ray Train", "ray", "steps", {}),
 )
+
+
+_GOALS = {CASES[0].name: (0.06, 0.15), CASES[1].name: (0.15, math.inf)}
 
 
 def cases(options: Options) -> list[Case]:
@@ -99,26 +106,45 @@ def measure(case: Case, repeats: int, seed: int, work: Path) -> tuple[list[LiveR
     return found, extra
 
 
+def _slowest(times: Summary) -> float:
+    """The 99th of a hundred; of fewer, the last."""
+    return sorted(times.values)[math.ceil(0.99 * len(times.values)) - 1]
+
+
+def _judged(times: Summary, limits: tuple[float, float]) -> list[Goal]:
+    p50, p99 = limits
+    goals = [Goal(f"p50 at most {p50} s", times.show("s"), times.median <= p50)]
+    if not math.isinf(p99):
+        goals.append(Goal(f"p99 at most {p99} s", f"{_slowest(times):.3f} s", _slowest(times) <= p99))
+    return goals
+
+
 def run(options: Options) -> Findings:
-    columns = ["", "kill to the next step of all ranks", "against Holdfast", "steps done again", "added to each step"]
+    columns = [
+        "",
+        "kill to the next step of all ranks",
+        "p99",
+        "against Holdfast",
+        "steps done again",
+        "added to each step",
+    ]
     findings = Findings("Live recovery: a DDP rank is killed", columns)
     times: dict[str, Summary] = {}
     with work_directory(options.work_dir) as work:
         for case in cases(options):
-            found, extra = measure(case, options.repeats, options.seed, work)
+            found, extra = measure(case, options.repeats * case.times, options.seed, work)
             times[case.name] = summary([one.to_next_step for one in found])
             again = summary([one.steps_again for one in found])
             ours = times[CASES[0].name].median if CASES[0].name in times else None
             against = ratio(times[case.name].median, ours)
-            row = [case.name, times[case.name].show("s"), against, again.show(), f"{extra * 1000:.1f} ms"]
+            p99 = f"{_slowest(times[case.name]):.3f} s"
+            row = [case.name, times[case.name].show("s"), p99, against, again.show(), f"{extra * 1000:.1f} ms"]
             findings.rows.append(row)
             findings.samples[case.name] = {"recoveries": [vars(one) for one in found], "added_s": extra}
-    ours_live = times.get(CASES[0].name)
-    if ours_live is not None:
-        findings.goals.append(Goal("next step within 0.15 s", ours_live.show("s"), ours_live.median <= 0.15))
+    findings.goals = [goal for case, limits in _GOALS.items() if case in times for goal in _judged(times[case], limits)]
     findings.notes = [
-        f"A step takes {STEP_S * 1000:.0f} ms, of which the computation takes a few; a checkpoint every "
-        f"{CHECKPOINT_EVERY} steps, none with torchft. {NAMES['ray']} restarts all ranks."
+        f"A step takes {STEP_S * 1000:.0f} ms, of which the computation takes a few; the time to the next step includes it. "
+        f"A checkpoint every {CHECKPOINT_EVERY} steps, none with torchft. {NAMES['ray']} restarts all ranks."
     ]
     return findings
 

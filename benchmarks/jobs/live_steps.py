@@ -43,7 +43,7 @@ if __name__ == "__main__":
     TorchTrainer(
         train_fn,
         train_loop_config=arguments,
-        scaling_config=holdfast.train.ScalingConfig(num_workers=2),
+        scaling_config=holdfast.train.ScalingConfig(num_workers=2, standby_workers=arguments.get("standby_workers", 0)),
         run_config=holdfast.train.RunConfig(
             name="steps",
             storage_path=arguments["storage"],
