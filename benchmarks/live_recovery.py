@@ -143,7 +143,8 @@ def run(options: Options) -> Findings:
             findings.samples[case.name] = {"recoveries": [vars(one) for one in found], "added_s": extra}
     findings.goals = [goal for case, limits in _GOALS.items() if case in times for goal in _judged(times[case], limits)]
     findings.notes = [
-        f"A step takes {STEP_S * 1000:.0f} ms, of which the computation takes a few; the time to the next step includes it. "
+        f"A step takes {STEP_S * 1000:.0f} ms, of which the computation takes a few, and the time to the next step "
+        "includes it. "
         f"A checkpoint every {CHECKPOINT_EVERY} steps, none with torchft. {NAMES['ray']} restarts all ranks."
     ]
     return findings

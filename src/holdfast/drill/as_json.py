@@ -38,6 +38,8 @@ def _fault(result: FaultResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "next_step_s": result.next_step_s,
         "steps_lost": result.lost,
+        "state_from": result.state_from,
+        "steps_done_again": result.steps_again,
         "differences": {
             "none": differences.is_none,
             "compared": differences.is_comparable,

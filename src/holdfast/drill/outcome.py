@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.run.state import Outcome as Ended
+from holdfast.core.run.state import Tier
 from holdfast.drill.stage import Stage
 from holdfast.runs.attempt_history import AttemptHistory, attempt_history
 from holdfast.runs.ledger import Ledger
@@ -25,6 +26,7 @@ class SeenAttempt:
     base: int
     world_size: int
     resumed: str | None
+    tier: Tier = Tier.NONE
 
 
 @dataclass
@@ -63,6 +65,19 @@ class RunOutcome:
         pairs = zip(self.attempts, made, self.attempts[1:], strict=False)
         return sum(max(0, attempt.base + count - after.base) for attempt, count, after in pairs)
 
+    @property
+    def state_from(self) -> str:
+        """Where the last recovery took the state from; empty if there was none."""
+        replaced = [failure for failure in self.ledger.failures if failure.live]
+        if replaced:
+            return "a peer, live, by a standby" if replaced[-1].standby else "a peer, live"
+        return (self.attempts[-1].tier.value or "the beginning") if len(self.attempts) > 1 else ""
+
+    @property
+    def steps_again(self) -> int:
+        """Completed steps that were done again after a failure, as far as they are known: with ``TrainState``."""
+        return sum(failure.redone for failure in self.ledger.failures)
+
     def next_report(self, struck: dict[str, Any]) -> float | None:
         """Seconds from the strike to the first report that was made after it, by another attempt if there is one."""
         moment, attempt_number = struck["time"], struck["attempt"]
@@ -81,7 +96,7 @@ def read(stage: Stage) -> list[RunOutcome]:
 
 def _read_run(stage: Stage, found: Reading) -> RunOutcome:
     past, name = found.past, found.run.location.name
-    attempts = [SeenAttempt(g.attempt_number, g.base, g.world_size, g.resume) for g in past.attempts]
+    attempts = [SeenAttempt(g.attempt_number, g.base, g.world_size, g.resume, g.tier) for g in past.attempts]
     return RunOutcome(
         name=name,
         began=found.records[0].time,

@@ -49,6 +49,14 @@ class FaultResult:
     runs: list[RunOutcome] = field(default_factory=list)
 
     @property
+    def state_from(self) -> str:
+        return ", ".join(dict.fromkeys(run.state_from for run in self.runs if run.state_from))
+
+    @property
+    def steps_again(self) -> int:
+        return sum(run.steps_again for run in self.runs)
+
+    @property
     def passed(self) -> bool:
         return self.recovered and not any(finding.severity == PROBLEM for finding in self.findings)
 

@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-from holdfast.core.failures import Evidence
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run import regrouping, timers
+from holdfast.core.run import timers
 from holdfast.core.run.placement import standby_node
-from holdfast.core.run.state import RankStanding, RunSpec, RunState
-from holdfast.core.run.step import step
-
-KILLED = Evidence(signal=9)
-
-
-class Told:
-    """A run of two ranks, with what the core has done about what it was told last."""
-
-    def __init__(self, standby_workers: int = 1) -> None:
-        self.state, self.done = RunState(), list[do.Command]()
-        spec = RunSpec(
-            num_workers=2, max_failures=-1, regroup_timeout_s=10.0, backoff_s=0.0, standby_workers=standby_workers
-        )
-        self.tell(ev.DriverStarted(1, spec), ev.WorkerReady(1, 0), ev.WorkerReady(1, 1))
-
-    def tell(self, *events: ev.Event) -> list[do.Command]:
-        self.done = []
-        for event in events:
-            self._step(event)
-        return self.done
-
-    def _step(self, event: ev.Event) -> None:
-        if isinstance(event, ev.WorkerFailed):
-            event = regrouping.judged(self.state, event)
-        self.state, commands, _ = step(self.state, event, 0.0)
-        for command in commands:
-            self.done.append(command)
-            if isinstance(command, do.Decide):
-                self._step(command.event)
-
-    def arm(self) -> list[do.Command]:
-        return self.tell(ev.WorkerArmed(1, 0), ev.WorkerArmed(1, 1))
-
-    def kill(self, rank: int, node: str = "a") -> do.ReplaceRank:
-        self.tell(ev.WorkerFailed(1, rank, KILLED, node))
-        return next(command for command in self.done if isinstance(command, do.ReplaceRank))
-
-    def regroup(self, lost: int) -> None:
-        joins, waits = RankStanding(-1, 0, joins=True), RankStanding(5, 0)
-        self.tell(ev.RegroupAsked(1, 1 - lost, waits), ev.RegroupAsked(1, lost, joins), ev.WorkerArmed(1, lost))
+from support.core.told_run import ToldRun
 
 
 def test_one_is_started_when_all_ranks_can_wait_for_a_replacement() -> None:
-    run = Told()
+    run = ToldRun()
     assert not [c for c in run.tell(ev.WorkerArmed(1, 0)) if isinstance(c, do.StartStandby)]
     assert do.StartStandby(1, 1) in run.tell(ev.WorkerArmed(1, 1))
 
 
 def test_it_takes_the_rank_and_another_one_is_started_behind_that() -> None:
-    run = Told()
+    run = ToldRun()
     run.arm()
     run.tell(ev.StandbyReady(1, 1, "a"))
     assert run.kill(0) == do.ReplaceRank(1, 0, 1, standby=1)
@@ -69,14 +28,14 @@ def test_it_takes_the_rank_and_another_one_is_started_behind_that() -> None:
 
 
 def test_one_that_is_not_ready_or_on_another_node_is_not_used() -> None:
-    run = Told(standby_workers=2)
+    run = ToldRun(standby_workers=2)
     run.arm()
     run.tell(ev.StandbyReady(1, 1, "b"))
     assert run.kill(0, "a").standby == 0
 
 
 def test_one_that_was_gone_when_it_was_to_take_a_rank_is_replaced_by_a_process() -> None:
-    run = Told()
+    run = ToldRun()
     run.arm()
     run.tell(ev.StandbyReady(1, 1, "a"))
     run.kill(1)
@@ -84,7 +43,7 @@ def test_one_that_was_gone_when_it_was_to_take_a_rank_is_replaced_by_a_process()
 
 
 def test_lost_ones_are_started_again_three_times_at_most() -> None:
-    run = Told()
+    run = ToldRun()
     run.arm()
     for number in (1, 2):
         assert timers.STANDBY in [
@@ -98,7 +57,7 @@ def test_lost_ones_are_started_again_three_times_at_most() -> None:
 
 
 def test_a_run_whose_steps_cannot_be_done_again_says_that_it_had_no_use_for_them() -> None:
-    run = Told()
+    run = ToldRun()
     run.tell(ev.WorkerReturned(1, 0), ev.WorkerReturned(1, 1))
     assert [c for c in run.done if isinstance(c, do.Warn) and "standby_workers" in c.text]
 
