@@ -158,7 +158,7 @@ $(HOROVOD_VENV)/.built: | $(HOROVOD_VENV)/.ready
 	touch $@
 
 $(BROWSER_VENV)/.ready: pyproject.toml
-	$(call install,$(BROWSER_VENV),-e ".[ui]" numpy playwright "moto[server]" pytest pytest-timeout pytest-xdist)
+	$(call install,$(BROWSER_VENV),-e ".[ui]" numpy playwright "moto[server]" nbclient nbconvert ipykernel pytest pytest-timeout pytest-xdist)
 
 $(SEARCHERS_VENV)/.ready: pyproject.toml
 	$(call install,$(SEARCHERS_VENV),-e ".[torch$(comma)dataframe$(comma)optuna$(comma)hyperopt$(comma)bayesopt$(comma)ax$(comma)nevergrad$(comma)zoopt]" ConfigSpace pytest pytest-timeout pytest-xdist)

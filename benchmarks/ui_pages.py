@@ -1,16 +1,19 @@
 """``holdfast ui`` at its limits: the first paint with 10,000 trials and with a million reports, from a server that has
 just started; the server's memory; and what a run loses by being watched. Needs chromium; ``make paint`` runs it.
 
-"paint" is the browser's first contentful paint; "rows" and "curves" are when the data of the page are drawn.
+"first paint" is the browser's first contentful paint; "data drawn" is when rows or curves are on the page. Where the
+machine is busy, the CPU time of the server and of the page's main thread up to the first paint says more than seconds.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +41,63 @@ print(train.DataParallelTrainer(loop, run_config=run_config).fit().return_value)
 """
 
 
-def painted(tab: Tab, url: str, drawn: str) -> tuple[float, float]:
-    """Seconds to the first contentful paint, and until the data are drawn."""
+@dataclass
+class PageTimes:
+    """Of each round."""
+
+    paint: list[float] = field(default_factory=list)
+    server_cpu: list[float] = field(default_factory=list)  # up to the first paint
+    page_cpu: list[float] = field(default_factory=list)
+    data: list[float] = field(default_factory=list)
+    second_visit: list[float] = field(default_factory=list)
+
+
+def cpu_s(process: subprocess.Popen[str]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def page_cpu_s(tab: Tab) -> float:
+    """What the page's main thread has done so far."""
+    session = tab.page.context.new_cdp_session(tab.page)
+    session.send("Performance.enable")
+    found = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    session.detach()
+    return float(found["TaskDuration"])
+
+
+def first_paint(tab: Tab) -> float:
+    while (paint := tab.page.evaluate(PAINT)) is None:
+        tab.page.wait_for_timeout(5)
+    return float(paint) / 1000
+
+
+def data_drawn(tab: Tab, url: str, drawn: str) -> float:
+    """Seconds until the data are on the page."""
     began = time.perf_counter()
     tab.page.goto(url, wait_until="commit")
     tab.awaits(drawn)
-    all_drawn = time.perf_counter() - began
-    while (paint := tab.page.evaluate(PAINT)) is None:
-        tab.page.wait_for_timeout(20)
-    return paint / 1000, all_drawn
+    return time.perf_counter() - began
 
 
-def measure_page(storage: Path, path: str, drawn: str) -> tuple[list[float], list[float], list[float]]:
-    """First paints and data of ``ROUNDS`` fresh servers; data of a second visit."""
-    paints, data, again = [], [], []
+def measure_page(storage: Path, path: str, drawn: str) -> PageTimes:
+    """Of ``ROUNDS`` servers that have just started."""
+    times = PageTimes()
     for _ in range(ROUNDS):
         with web_server(storage) as server, browser_tab() as tab:
             tab.page.context.add_cookies(
                 [{"name": f"holdfast_ui_{server.port}", "value": server.token, "url": server.origin}]
             )
-            paint, drawn_s = painted(tab, f"{server.origin}{path}", drawn)
-            paints.append(paint)
-            data.append(drawn_s)
+            before, began = cpu_s(server.process), time.perf_counter()
+            tab.page.goto(f"{server.origin}{path}", wait_until="commit")
+            times.paint.append(first_paint(tab))
+            times.server_cpu.append(cpu_s(server.process) - before)
+            times.page_cpu.append(page_cpu_s(tab))
+            tab.awaits(drawn)
+            times.data.append(time.perf_counter() - began)
             tab.page.goto("about:blank")
-            again.append(painted(tab, f"{server.origin}{path}", drawn)[1])
-    return paints, data, again
+            times.second_visit.append(data_drawn(tab, f"{server.origin}{path}", drawn))
+    return times
 
 
 def memory_mb(server: WebServer) -> float:
@@ -94,9 +129,10 @@ def job_seconds(storage: Path, name: str) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()[-1])
 
 
-def measure_watched(storage: Path) -> tuple[list[float], list[float]]:
-    """Seconds that a run's reports take alone, and with its page open in a browser, by turns."""
-    alone, watched = [], []
+def measure_watched(storage: Path) -> tuple[list[float], list[float], list[float]]:
+    """Seconds that a run's reports take alone, and with its page open in a browser, by turns; and the share of a core
+    that the server took meanwhile."""
+    alone, watched, shares = [], [], []
     for number in range(ROUNDS):
         alone.append(job_seconds(storage, f"alone-{number}"))
         with web_server(storage) as server, browser_tab() as tab:
@@ -108,15 +144,17 @@ def measure_watched(storage: Path) -> tuple[list[float], list[float]]:
             )
             with process:
                 tab.page.locator("a", has_text=f"watched-{number}").click()
+                before, began = cpu_s(server.process), time.perf_counter()
                 assert process.stdout is not None
                 watched.append(float(process.stdout.read().split()[-1]))
-    return alone, watched
+                shares.append((cpu_s(server.process) - before) / (time.perf_counter() - began))
+    return alone, watched, shares
 
 
 def show(name: str, values: list[float], goal: float | None = None) -> bool:
     middle = statistics.median(values)
     met = "" if goal is None else f", goal {goal:g} s: {'met' if middle <= goal else 'MISSED'}"
-    print(f"{name:<46} median {middle:6.2f} s, {min(values):.2f} to {max(values):.2f}{met}", flush=True)
+    print(f"{name:<52} median {middle:6.2f} s, {min(values):.2f} to {max(values):.2f}{met}", flush=True)
     return goal is None or middle <= goal
 
 
@@ -135,15 +173,21 @@ def main() -> int:
         }
         met = True
         for name, (path, drawn) in pages.items():
-            paints, data, again = measure_page(large, path, drawn)
-            met &= show(f"{name}: first paint, server just started", paints, GOAL_S)
-            show(f"{name}: data drawn, server just started", data)
-            show(f"{name}: data drawn, second visit", again)
+            times = measure_page(large, path, drawn)
+            met &= show(f"{name}: first paint, server just started", times.paint, GOAL_S)
+            show(f"{name}: CPU of the server until then", times.server_cpu)
+            show(f"{name}: CPU of the page until then", times.page_cpu)
+            show(f"{name}: data drawn, server just started", times.data)
+            show(f"{name}: data drawn, second visit", times.second_visit)
         used = measure_memory(large)
         print(f"server's memory after 100, 200, 300 and 400 requests: {', '.join(f'{mb:.0f}' for mb in used)} MB")
-        alone, watched = measure_watched(small)
+        print(f"growth from the first hundred requests to the last: {used[-1] - used[0]:+.1f} MB")
+        alone, watched, shares = measure_watched(small)
         show(f"{WATCHED_REPORTS:,} reports of a run alone", alone)
         show(f"{WATCHED_REPORTS:,} reports of a run whose page is open", watched)
+        slower = (statistics.median(watched) / statistics.median(alone) - 1) * 100
+        print(f"a run whose page is open is slower by {slower:+.1f} %")
+        print(f"share of a core that its server takes: {statistics.median(shares) * 100:.0f} %")
     return 0 if met else 1
 
 

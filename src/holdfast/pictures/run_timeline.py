@@ -34,8 +34,8 @@ def shown(text: object, limit: int = 400) -> str:
     return escape(plain if len(plain) <= limit else f"{plain[: limit - 1]}…")
 
 
-def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] = (), link: str = "") -> str:
-    """``link``: the page that has an element ``failure-N`` for each failure."""
+def run_timeline(history: AttemptHistory, pending: Sequence[PendingCheckpoint] = (), link: str | None = None) -> str:
+    """``link``: the page that has an element ``failure-N`` for each failure; None if there is none."""
     if not history.attempts and not history.drivers:
         return '<p class="soft">Nothing has happened yet. The timeline starts with the first driver.</p>'
     scale = _Scale(history.began, history.ended)
@@ -121,18 +121,17 @@ def _nodes(history: AttemptHistory, scale: _Scale) -> Iterator[str]:
             f'title="{shown(name)} in attempt {span.number}"></span>'
             for span in spans
         ]
-        yield _lane(shown(name, 24), [*bars, *_failures([f for f in history.failures if f.node == name], scale, "")])
+        yield _lane(shown(name, 24), [*bars, *_failures([f for f in history.failures if f.node == name], scale, None)])
     if len(names) > _NODES:
         yield f'<div class="tl-row"><span class="tl-label">{len(names) - _NODES:,} more nodes</span></div>'
 
 
-def _failures(failures: Sequence[FailureAccount], scale: _Scale, link: str) -> Iterator[str]:
+def _failures(failures: Sequence[FailureAccount], scale: _Scale, link: str | None) -> Iterator[str]:
     for failure in failures[-_MOST:]:
         title = f"{failure.text} [{failure.kind}]; {failure.action}"
-        yield (
-            f'<a class="tl-mark failure" href="{escape(link)}#failure-{failure.number}" '
-            f'style="left:{scale.at(failure.time):.3f}%" title="{shown(title)}" aria-label="{shown(title)}">✕</a>'
-        )
+        tag, target = ("span", "") if link is None else ("a", f' href="{escape(link)}#failure-{failure.number}"')
+        place = f'style="left:{scale.at(failure.time):.3f}%"'
+        yield f'<{tag} class="tl-mark failure"{target} {place} title="{shown(title)}">✕</{tag}>'
 
 
 def _checkpoints(history: AttemptHistory, scale: _Scale) -> Iterator[str]:

@@ -192,7 +192,12 @@ class ResultGrid:
         done, failed = self.num_terminated, self.num_errors
         summary = f"{len(self):,} trials: {done:,} done, {failed:,} failed"
         share = (done + failed) / len(self) if len(self) else 0.0
-        return grid_html(self.experiment_path, summary, ["trial", "state", metric, *params], rows, share)
+        curves = [
+            (row[0], [number(lookup(report, metric)) for report in self._reports(result)])
+            for row, result in zip(rows[:8], results, strict=False)
+        ]
+        header = ["trial", "state", metric, *params]
+        return grid_html(self.experiment_path, summary, header, rows, share, curves if metric else ())
 
     def __repr__(self) -> str:
         shown = [repr(self[number]) for number in range(min(len(self), SHOWN))]

@@ -128,7 +128,11 @@ class NotebookPainter:
         )
 
     def _plots(self) -> list[str]:
-        changing = [(name, points) for name, points in self._curves.items() if len({y for _, y in points}) > 1]
+        changing = [
+            (name, points)
+            for name, points in self._curves.items()
+            if len({y for _, y in points}) > 1 and len({y - x for x, y in points}) > 1  # a counter says nothing
+        ]
         return [f"<div>{_safe(name)}<br>{_sparkline(points)}</div>" for name, points in changing[:_PLOTS]]
 
 

@@ -54,7 +54,10 @@ def compare_view(runs: Sequence[tuple[str, StoredRun]]) -> CompareView:
             (wording.line(name), [value_text(metrics[name]) if name in metrics else "-" for metrics in last])
             for name in names
         ],
-        [(wording.line(name), [wording.value(value) for value in values]) for name, values in settings.items()],
+        [
+            (wording.line(name), ["-" if v is None else wording.value(v) for v in values])
+            for name, values in settings.items()
+        ],
     )
 
 

@@ -1,7 +1,7 @@
 """Pages that keep up with storage: one look at a time for each run that is watched, however many pages watch it.
 
-A look reads what the command line reads too, and rests at least ten times as long as it took, so that watching costs
-the machine little. It ends with the last page.
+A look reads what the command line reads too, and rests ten times as long as it took (15 s at most), so that watching
+costs the machine little. It ends with the last page.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 _EVERY_S = 1.0
 _REMOTE_EVERY_S = 5.0
 _REST = 10  # times as long as a look took
+_LONGEST_REST_S = 15.0  # a person watches
 _HEARTBEAT_S = 15.0
 
 Look = Callable[[], Any]  # what it returns differs when something has changed
@@ -41,7 +42,8 @@ class PageWatch:
                 self.state = state
                 self.changed.set()
                 self.changed = asyncio.Event()
-            await asyncio.sleep(max(self._every_s, _REST * (time.monotonic() - began)))
+            rest = min(_LONGEST_REST_S, _REST * (time.monotonic() - began))
+            await asyncio.sleep(max(self._every_s, rest))
 
 
 class PageWatches:

@@ -58,7 +58,7 @@ def environment() -> jinja2.Environment:
         "spelled": spelled,
         "plain": lambda text: printable(str(text)),
     }
-    env.globals["timeline_picture"] = lambda history, pending: Markup(run_timeline(history, pending))
+    env.globals["timeline_picture"] = lambda history, pending: Markup(run_timeline(history, pending, ""))
     env.globals["ledger_picture"] = lambda ledger: Markup(ledger_bar(ledger))
     return env
 

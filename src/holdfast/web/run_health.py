@@ -37,7 +37,9 @@ def health_of(found: Reading, history: AttemptHistory, ledger: Ledger | None, tr
     resume = f"Rerun the same command to resume from {newest}." if newest else "No checkpoint was saved."
     if found.state == "finished":
         took = f" in {spelled(ledger.wall_clock_s)}" if ledger is not None and ledger.wall_clock_s else ""
-        return RunHealth(BAD if found.past.is_damaged else OVER, f"Finished{took}", told)
+        if found.past.is_damaged:
+            return RunHealth(BAD, f"Finished{took}, but files are damaged", told)
+        return RunHealth(OVER, f"Finished{took}", told)
     if found.state == "failed":
         reason = headline(found.past.ended.reason) if found.past.ended is not None else ""
         return RunHealth(BAD, "Failed", f"{_sentence(reason)} {_fix(newest)}".strip())

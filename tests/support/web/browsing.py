@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 90_000  # the machine may be busy
 SCREENSHOTS = os.environ.get("HOLDFAST_SCREENSHOTS")  # a directory, to look at
 
 

@@ -34,6 +34,9 @@ def train_fn(config: dict[str, Any]) -> None:
         if epoch in config.get("raises", ()) and rank == 0 and not mark.exists():
             mark.touch()
             raise RuntimeError(config.get("says") or f"planned failure at {epoch}")
+        if epoch in config.get("hangs", ()) and rank == 1 and not mark.exists():
+            mark.touch()
+            time.sleep(600)
         metrics = {"epoch": epoch, "loss": math.exp(-epoch / 5), config.get("metric", "accuracy"): epoch / 10}
         with tempfile.TemporaryDirectory() as directory:
             Path(directory, f"rank-{rank}.json").write_text(json.dumps(epoch + 1))
@@ -53,8 +56,10 @@ def train_run(storage: Path | str, name: str, **config: Any) -> None:
             run_config=train.RunConfig(
                 name=name,
                 storage_path=str(storage),
-                verbose=0,
-                failure_config=train.FailureConfig(max_failures=config.get("retries", 3), backoff_s=0.01),
+                verbose=config.get("verbose", 0),
+                failure_config=train.FailureConfig(
+                    max_failures=config.get("retries", 3), backoff_s=0.01, hang_timeout_s=config.get("hang_timeout_s")
+                ),
             ),
         ).fit()
     except train.TrainingFailedError:
@@ -72,12 +77,12 @@ def objective(config: dict[str, Any]) -> None:
         tune.report({"loss": (config["lr"] - 0.3) ** 2 + config["width"] / 100 + 1 / (step + 1)})
 
 
-def search(storage: Path | str, name: str) -> None:
+def search(storage: Path | str, name: str, verbose: int = 0) -> None:
     tune.Tuner(
         objective,
         param_space={"lr": tune.grid_search([0.1, 0.3, 0.9]), "width": tune.grid_search([1, 2, 3])},
         tune_config=tune.TuneConfig(metric="loss", mode="min"),
-        run_config=tune.RunConfig(name=name, storage_path=str(storage), verbose=0),
+        run_config=tune.RunConfig(name=name, storage_path=str(storage), verbose=verbose),
     ).fit()
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -17,10 +18,11 @@ from support.object_stores.fixtures import obstore_is_running  # noqa: F401
 from support.object_stores.servers import s3_server
 from support.web.browsing import Tab, browser_tab
 from support.web.large_runs import write_run, write_search
+from support.web.notebooks import notebook_page
 from support.web.shown_runs import HOSTILE, search, train_run
 from support.web.web_server import PATIENCE_S, WebServer, web_server
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]  # the first test trains what all look at
 SCRIPT = Path(__file__).parents[2] / "support" / "web" / "shown_runs.py"
 DRAWN = "document.querySelectorAll('.js-plotly-plot .trace').length"
 
@@ -29,6 +31,7 @@ DRAWN = "document.querySelectorAll('.js-plotly-plot .trace').length"
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = tmp_path_factory.mktemp("storage")
     train_run(storage, "shaken", kills=[3], raises=[5])
+    train_run(storage, "hung", hangs=[4], hang_timeout_s=5.0)
     train_run(storage, "hostile", says=f"{HOSTILE}\x1b[31m\x1b]0;owned\x07", raises=[2], retries=0, metric=HOSTILE)
     train_run(storage, HOSTILE.replace("/", "_"), epochs=2)
     search(storage, "search")
@@ -103,6 +106,57 @@ def test_every_page_in_the_dark_and_on_a_phone(server: WebServer, width: int) ->
             dark = tab.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
             assert max(map(int, dark.strip("rgb()").split(","))) < 60
         assert tab.errors == []
+
+
+def test_stacks_of_a_hang_side_by_side(tab: Tab, server: WebServer) -> None:
+    tab.page.goto(server.url)
+    tab.page.goto(f"{server.origin}/run/0/hung")
+    tab.awaits("document.querySelectorAll('#stack-columns pre').length >= 2")
+    columns = tab.page.locator("#stack-columns > div").all_inner_texts()
+    assert [text for text in columns if "time.sleep" in text or "shown_runs.py" in text]
+    assert "hang" in tab.text("#failures")
+    tab.keeps_picture("hung")
+
+
+def test_reports_open_without_network(tab: Tab, storage: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    for name, drawn in {"shaken": 3, "hostile": 3, "search": 5, "copies": 4}.items():
+        file = tmp_path / f"{name}.html"
+        command = [sys.executable, "-m", "holdfast", "report", storage / name, "--html", file]
+        subprocess.run(command, check=True, timeout=PATIENCE_S)
+        tab.page.goto(file.as_uri())
+        tab.awaits(f"{DRAWN} >= {drawn}")
+        assert tab.page.title() != "owned"
+        assert tab.page.locator("img[src=x]").count() == 0
+        tab.keeps_picture(f"report-{name}")
+        if name == "search":
+            tab.page.locator("th[data-sort=value]").click()
+            tab.awaits("document.querySelector('#rows tbody tr .tag')?.textContent === '★ best'")
+            tab.page.fill("#filter", "planned failure")
+            tab.awaits("document.querySelectorAll('#rows tbody tr').length === 3")
+    assert all(url.startswith(("file:", "blob:", "data:")) for url in asked), asked
+
+
+def test_a_notebook_shows_a_run_a_result_and_a_search(tab: Tab, tmp_path: Path) -> None:
+    cells = [
+        "import os",
+        "from support.web.shown_runs import objective, search, train_run; from holdfast import train, tune",
+        "train_run(os.getcwd(), 'noted', kills=[3], verbose=1)",
+        "train.Result.from_path(os.path.abspath('noted'))",
+        "search(os.getcwd(), 'searched', verbose=1)",
+        "tune.Tuner.restore(os.path.abspath('searched'), objective).get_results()",
+    ]
+    page, outputs = notebook_page(cells, tmp_path)
+    assert {kind for kinds in outputs for kind in kinds} == {"display_data", "execute_result"}  # no red text
+    tab.page.goto(page.as_uri())
+    text = tab.text()
+    assert "8 of 8 epochs" in text
+    assert "rank 1 was killed by SIGKILL" in text
+    assert "9 trials: 6 done, 3 failed" in text
+    assert tab.page.locator("polyline").count() >= 6
+    assert tab.page.locator("progress").count() >= 3
+    tab.keeps_picture("notebook")
 
 
 def test_a_living_run_loses_a_worker_while_one_watches(tab: Tab, tmp_path: Path) -> None:
@@ -202,10 +256,11 @@ def test_a_million_reports(tab: Tab, server: WebServer) -> None:
 def test_a_hostile_run_runs_nothing(tab: Tab, server: WebServer) -> None:
     tab.page.goto(server.url)
     tab.awaits("document.querySelectorAll('#rows tbody tr').length >= 7")
-    for path in ("/run/0/hostile", "/compare?run=0/hostile&run=0/shaken"):
+    name = quote(HOSTILE.replace("/", "_"))
+    for path in ("/run/0/hostile", "/compare?run=0/hostile&run=0/shaken", f"/run/0/{name}"):
         tab.page.goto(f"{server.origin}{path}")
         tab.awaits(f"{DRAWN} >= 3")
-        assert "owned" not in tab.page.title().replace(HOSTILE, "")
+        assert tab.page.title() != "owned"
         assert tab.page.locator("img[src=x]").count() == 0
         assert tab.page.evaluate("[...document.scripts].every((script) => script.src)")
         assert HOSTILE[:20] in tab.text()

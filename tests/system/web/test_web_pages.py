@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.store.layout import RunLayout
 from support.web.shown_runs import HOSTILE, search, train_run
 from support.web.web_server import PATIENCE_S, WebServer, web_server
 
@@ -96,6 +97,28 @@ def test_a_damaged_run_is_shown_with_its_damage(server: WebServer) -> None:
     assert "Damaged files" in text
     assert "<code>run.json</code>" in text
     assert "<code>journal/000001.jsonl</code>" in text
+
+
+def test_pending_checkpoints_of_an_interrupted_run(server: WebServer, storage: Path) -> None:
+    run = storage / "cut-off"
+    shutil.copytree(storage / "shaken", run)
+    journal = run / "journal" / "000001.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert b"RunEnded" in lines[-1]
+    journal.write_bytes(b"".join(lines[:-1]))
+    assert "pending" not in server.get("/run/0/cut-off").text
+    for rank in (0, 1):
+        shard = RunLayout(run).shard_dir(3, 7, rank)
+        shard.mkdir(parents=True)
+        (shard / "weights").write_bytes(b"x" * 600)
+    text = server.get("/run/0/cut-off").text
+    assert "Interrupted: no driver is running" in text
+    assert "Rerun the same command to resume from checkpoint_000008." in text
+    assert "1 pending" in text
+    assert "1.2 kB, 2 ranks" in text
+    assert "saved when the run resumes" in text
+    assert 'class="tl-mark pending"' in text
+    shutil.rmtree(run)
 
 
 def test_a_hostile_run_is_nothing_but_text(server: WebServer) -> None:

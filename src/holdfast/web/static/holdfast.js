@@ -77,14 +77,14 @@ async function refresh() {
   document.dispatchEvent(new Event("refreshed"));
 }
 
-// A look rests four times as long as it took, and a tab that nobody sees waits.
+// A look rests four times as long as it took (5 s at most), and a tab that nobody sees waits.
 let resting = false, again = false;
 function refreshSoon() {
   if (resting || document.hidden) { again = true; return; }
   resting = true;
   const began = performance.now();
   Promise.all([refresh(), loadCurves()]).catch(() => {}).finally(() => {
-    setTimeout(() => { resting = false; if (again) { again = false; refreshSoon(); } }, Math.max(500, 4 * (performance.now() - began)));
+    setTimeout(() => { resting = false; if (again) { again = false; refreshSoon(); } }, Math.min(5000, Math.max(500, 4 * (performance.now() - began))));
   });
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; refreshSoon(); } });

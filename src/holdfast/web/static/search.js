@@ -29,7 +29,7 @@
       name, element("td", {}, element("span", { class: `badge ${trial.cut ? "cut" : trial.status.toLowerCase()}`, text: trial.cut ? "stopped" : STATUS[trial.status] || trial.status.toLowerCase() })),
       element("td", { class: "num", "data-label": "iterations", text: trial.iteration.toLocaleString("en") }), element("td", { class: "num", "data-label": found.metric || "result", text: trial.value }),
       ...trial.params.map((text, number) => element("td", { class: "small nowrap", "data-label": found.params[number], text: text.length > 32 ? `${text.slice(0, 31)}…` : text, title: text })),
-      element("td", { class: "num small nowrap", "data-label": "time", text: seconds }), element("td", { class: "small break soft", text: trial.text }));
+      element("td", { class: "num small nowrap", "data-label": "time", text: seconds }), element("td", { class: "small break soft wide", text: trial.text }));
   }
   async function loadTrials() {
     const number = ++table.latest;
@@ -83,8 +83,8 @@
     const most = Math.max(...plots.importance.map((pair) => pair[1]), 0.01);
     const rows = plots.importance.map(([name, value]) => {
       const meter = element("span", { class: "meter" });
-      meter.style.width = `${Math.max(1, (value / most) * 240)}px`;
-      return element("tr", {}, element("td", { text: name }), element("td", { class: "num", text: value.toFixed(3) }), element("td", {}, meter));
+      meter.style.width = `${Math.max(1, (value / most) * 100)}%`;
+      return element("tr", {}, element("td", { text: name }), element("td", { class: "num", text: value.toFixed(3) }), element("td", { class: "meters" }, meter));
     });
     byId("importance-rows").tBodies[0].replaceChildren(...(rows.length ? rows : [element("tr", {}, element("td", { class: "soft", text: "Four results are needed at least." }))]));
   }
