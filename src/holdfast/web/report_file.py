@@ -56,18 +56,16 @@ def _search_report(stored: StoredExperiment) -> str:
 
 
 def _page(template: str, data: dict[str, Any], scripts: list[str], **values: Any) -> str:
-    page: str = (
-        environment()
-        .get_template(template)
-        .render(
-            styles=Markup(picture_styles() + (_STATIC / "holdfast.css").read_text()),
-            plotly=Markup(plotly_script().decode()),
-            scripts=[Markup((_STATIC / name).read_text()) for name in scripts],
-            data=Markup(_script_json(data)),
-            release=holdfast.__version__,
-            written=time.time(),
-            **values,
-        )
+    templates = environment()
+    templates.filters["ago"] = wording.moment  # a file is read at any time
+    page: str = templates.get_template(template).render(
+        styles=Markup(picture_styles() + (_STATIC / "holdfast.css").read_text()),
+        plotly=Markup(plotly_script().decode()),
+        scripts=[Markup((_STATIC / name).read_text()) for name in scripts],
+        data=Markup(_script_json(data)),
+        release=holdfast.__version__,
+        written=time.time(),
+        **values,
     )
     return page
 
