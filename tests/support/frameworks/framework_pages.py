@@ -27,6 +27,7 @@ def _run(command: list[str], home: Path) -> None:
     directory, temp = home / "page", home / "temp"
     directory.mkdir()
     temp.mkdir()
-    env = {**os.environ, "TMPDIR": str(temp), "PYTHONWARNINGS": "ignore"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # for torchrun and holdfast
+    env = {**os.environ, "PATH": path, "TMPDIR": str(temp), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
