@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 
+from holdfast.errors import StorageError
 from holdfast.tune.logger import (
     CSVLoggerCallback,
     JsonLoggerCallback,
@@ -174,3 +175,31 @@ def test_every_trial_has_its_own_files_and_a_failed_one_closes_them(tmp_path: Pa
 
 def test_by_default_everything_goes_to_json_csv_and_tensorboard() -> None:
     assert [type(logger) for logger in default_loggers()] == [JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback]
+
+
+@pytest.mark.parametrize("kind", [JsonLoggerCallback, CSVLoggerCallback])
+@pytest.mark.parametrize("hook", ["on_step_end", "on_trial_complete", "on_experiment_end"])
+def test_a_driver_that_was_stopped_and_lost_its_experiment_adds_nothing(
+    kind: type[LoggerCallback], hook: str, trial: LoggedTrial
+) -> None:
+    """It was told of a result, and another driver took over before the result was in the file."""
+    held = [True]
+
+    def check_owner() -> None:
+        if not held[0]:
+            raise StorageError("taken over")
+
+    logger: Any = kind()
+    logger.check_owner = check_owner
+    logger.on_trial_start(iteration=0, trials=[trial], trial=trial)
+    logger.on_trial_result(iteration=0, trials=[trial], trial=trial, result=RESULTS[0])
+    logger.on_step_end(iteration=0, trials=[trial])
+    files = sorted(Path(trial.local_path).iterdir())
+    before = [file.read_bytes() for file in files]
+    logger.on_trial_result(iteration=1, trials=[trial], trial=trial, result=RESULTS[1])
+    held[0] = False
+    trial.config = {"lr": 0.2}
+    logger.on_trial_start(iteration=1, trials=[trial], trial=trial)
+    getattr(logger, hook)(iteration=1, trials=[trial], trial=trial)
+    logger.on_experiment_end(trials=[trial])
+    assert [file.read_bytes() for file in files] == before

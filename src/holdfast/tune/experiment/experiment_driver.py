@@ -118,7 +118,7 @@ class ExperimentDriver:
                 self._delivery.reported_late(trial)
 
     def start(self) -> None:
-        self._listeners.began(self._experiment)
+        self._listeners.began(self._experiment, self._storage.check_lease)
         if self._nothing_is_left():
             self._happen(ev.Over())
         else:

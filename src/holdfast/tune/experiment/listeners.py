@@ -7,7 +7,7 @@ import copy
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
 from holdfast.trackers.trial_callback import Callback
+from holdfast.trackers.trial_files import TrialFileLogger
 from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.callback_trial import TrialForCallbacks
 from holdfast.tune.experiment.live_experiment import LiveExperiment
@@ -64,12 +65,14 @@ class Listeners:
         self._artifacts = artifacts
         self._is_over = False  # no trial runs any more
 
-    def began(self, experiment: LiveExperiment) -> None:
+    def began(self, experiment: LiveExperiment, check_lease: Callable[[], None]) -> None:
         if self._artifacts is not None:
             self._artifacts.open()
         self._experiment = experiment
         total = None if self._total_samples in (None, math.inf) else int(self._total_samples or 0)
         for callback in self._callbacks:
+            if isinstance(callback, TrialFileLogger):
+                callback.check_owner = check_lease
             with _named(callback, "setup"):
                 callback.setup(stop=experiment.stopper, num_samples=self._num_samples, total_num_samples=total)
         for place, callback in self._keepers:

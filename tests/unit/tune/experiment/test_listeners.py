@@ -15,7 +15,7 @@ from support.ui.toy_trials import ToyExperiment, trial
 
 def listeners(experiment: ToyExperiment, *callbacks: Callback, reporter: ProgressReporter | None = None) -> Listeners:
     made = Listeners(callbacks, reporter, "/local")
-    made.began(experiment)  # type: ignore[arg-type]
+    made.began(experiment, lambda: None)  # type: ignore[arg-type]
     return made
 
 
@@ -109,7 +109,7 @@ def test_all_are_told_of_the_end_and_what_is_open_is_closed_whoever_raises() -> 
     made = Listeners([Broken(), Last()], None, "/local", artifacts=Far())  # type: ignore[arg-type]
     made.finished("failed", "it could not begin")
     assert told == []
-    made.began(ToyExperiment([]))  # type: ignore[arg-type]
+    made.began(ToyExperiment([]), lambda: None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match=r"Broken.on_experiment_end raised OSError: no room"):
         made.finished("finished", "")
     assert told == ["open", "last", "closed"]
