@@ -77,6 +77,7 @@ class Attempts:
         if node is None:
             return False
         self._standbys[number] = node
+        self._busy.add(node)  # it ends with the attempt
         self._moving |= {number} if moves else set()
         what = (attempt_number, number, command.world_size, command.base, self._places[0].cpus)
         self._outbox.send(node, wire.StartStandby(*what, self._nodes.address(node)))

@@ -97,8 +97,9 @@ class WorkerProcesses:
         process = self._launch(order.attempt_number, -order.number, log, self._payload, standby=order.number)
         if process is not None:
             assignment = self._assignment(process, order.world_size, Place(-1, 0, 1, 0, order.cpus), order.base, None)
-            own = {"address": order.address, "memory": memory, "standby": order.number}
-            process.send(structs.replace(assignment, lockstep=self._session.lockstep, **own))
+            own = {"lockstep": self._session.lockstep, "rank_zero_only": self._session.rank_zero_only}
+            of_the_standby = {"address": order.address, "memory": memory, "standby": order.number}
+            process.send(structs.replace(assignment, **own, **of_the_standby))
 
     def promote(self, order: wire.PromoteStandby, offer: Offer | None, memory: Memory | None) -> None:
         """If it has ended, the driver has been told."""

@@ -64,3 +64,24 @@ def test_where_nodes_do_not_come_and_go_an_attempt_waits_for_its_node() -> None:
     given.node("b")
     given.attempts.node_ready()
     assert given.started == {"a": [0, 1], "b": [2]}
+
+
+def test_a_rank_moves_to_a_node_with_room_and_what_waits_there_ends_with_the_attempt() -> None:
+    given = Given(grows=True)
+    for node in ("a", "b", "c"):
+        given.node(node)
+    assert given.attempts.start(START)
+    given.nodes.drain("b")
+    assert given.attempts.free_elsewhere() == 2
+    assert given.attempts.start_standby(1, 1, moves=True)
+    assert given.attempts.start_standby(1, 2, moves=True)
+    assert not given.attempts.start_standby(1, 3, moves=True), "there is no more room"
+    given.attempts.replace(1, 2, number=1, standby=1)
+    sent = [(e.node, e.message) for e in given.effects if isinstance(e, Send)]
+    assert ("b", wire.EndRank(1, 2)) in sent
+    promoted = [(node, m.place) for node, m in sent if isinstance(m, wire.PromoteStandby)]
+    assert [(node, place.rank, place.node_rank) for node, place in promoted] == [("c", 2, 2)]
+    assert given.attempts.node_of(1, 2) == "c"
+    assert not given.attempts.stop(1, graceful=False)
+    stopped = [e.node for e in given.effects if isinstance(e, Send) and isinstance(e.message, wire.StopWorkers)]
+    assert stopped == ["a", "b", "c"]
