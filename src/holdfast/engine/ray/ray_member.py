@@ -68,7 +68,7 @@ class RayMember(Member):
         return {"cpus": math.inf, "gpus": 0.0, "address": self._address, "seats": self._seats}
 
     def _send(self, agent: AgentHandle, message: wire.Message) -> None:
-        if isinstance(message, wire.StartWorkers):
+        if isinstance(message, wire.StartWorkers | wire.StartStandby):
             self.is_busy = True
         super()._send(agent, message)
 
