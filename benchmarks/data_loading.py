@@ -1,11 +1,13 @@
 """``read_parquet`` + ``map_batches`` + ``iter_torch_batches`` of holdfast.data, beside Ray Data and beside a bare loop
 over ``pyarrow.dataset``, on one machine in one run.
 
-    python benchmarks/data_loading.py [--gigabytes 1] [--rounds 1] [--directory DIR]
+    python benchmarks/data_loading.py [--gigabytes 1] [--rounds 3] [--ray-rounds 1] [--directory DIR]
 
-Each contestant runs in a process of its own. ``first`` is from the call of read_parquet to the first batch of tensors,
-with the library imported and, for Ray, the cluster started; ``whole`` is from there to the last batch. Memory is the
-highest sum of what the process and its children had to themselves (proportional set size), sampled.
+Each contestant runs in a process of its own; they take turns. ``first`` is from the call of read_parquet to the first
+batch of tensors, with the library imported and, for Ray, the cluster started; ``whole`` goes to the last batch.
+``cpu`` is the time of the process and its children on all cores, and counts beside other load. Memory is the highest
+sum of what the process and its children had to themselves (proportional set size), sampled. The last lines compare
+medians. The files are in the page cache: they have just been written.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -67,7 +70,8 @@ def bare(directory: str) -> Iterable[Any]:
             yield {name: torch.as_tensor(array[at : at + BATCH].copy()) for name, array in made.items()}
 
 
-CONTESTANTS = {"holdfast.data": ours, "ray.data": rays, "pyarrow.dataset": bare}
+CONTESTANTS = {"holdfast.data": ours, "pyarrow.dataset": bare, "ray.data": rays}
+ENDS_WITHIN_S = 240.0
 
 
 def measure(name: str, directory: str) -> dict[str, float]:
@@ -84,7 +88,7 @@ def measure(name: str, directory: str) -> dict[str, float]:
         import holdfast.data.data_iterator
         import holdfast.data.tensors  # noqa: F401
     peak = Peak()
-    began = time.perf_counter()
+    used, began = _cpu_time(), time.perf_counter()
     first, rows, total = 0.0, 0, 0
     for batch in CONTESTANTS[name](directory):
         first = first or time.perf_counter() - began
@@ -92,7 +96,9 @@ def measure(name: str, directory: str) -> dict[str, float]:
         total += int(batch["id"].sum())
     whole = time.perf_counter() - began
     assert total == rows * (rows - 1) // 2, "rows are missing"
-    return {"first_s": first, "whole_s": whole, "rows_per_s": rows / whole, "memory_mb": peak.stop() / 1e6}
+    cpu = _cpu_time() - used
+    memory = peak.stop() / 1e6
+    return {"first_s": first, "whole_s": whole, "cpu_s": cpu, "rows_per_s": rows / whole, "memory_mb": memory}
 
 
 class Peak:
@@ -126,6 +132,17 @@ def _family(pid: int) -> list[int]:
     return found
 
 
+def _cpu_time() -> float:
+    """Of the process, of its children, and of those of them that have ended."""
+    ticks = 0
+    for pid in _family(os.getpid()):
+        try:
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _own_memory(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -137,26 +154,49 @@ def _own_memory(pid: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ray-rounds", type=int, default=1, help="0 leaves Ray Data out")
     parser.add_argument("--directory", default=None)
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         print(json.dumps(measure(given.one, given.directory)))
         return
+    found: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory(dir=given.directory) as directory:
         rows = write(Path(directory), given.gigabytes)
-        print(f"{rows} rows of {COLUMNS} columns, {given.gigabytes:g} GB, {os.cpu_count()} cores")
-        for _ in range(given.rounds):
+        print(f"{rows} rows of {COLUMNS} columns, {given.gigabytes:g} GB, {os.cpu_count()} cores", flush=True)
+        for number in range(max(given.rounds, given.ray_rounds)):
             for name in CONTESTANTS:
-                command = [sys.executable, "-W", "ignore", __file__, "--one", name, "--directory", directory]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                found = json.loads(done.stdout.splitlines()[-1])
-                print(
-                    f"{name:16} first {found['first_s']:7.3f} s  whole {found['whole_s']:6.1f} s  "
-                    f"{found['rows_per_s']:9.0f} rows/s  {found['memory_mb']:6.0f} MB",
-                    flush=True,
-                )
+                if number < (given.ray_rounds if name == "ray.data" else given.rounds):
+                    found.setdefault(name, []).append(_in_a_process(name, directory))
+    _compare(found)
+
+
+def _in_a_process(name: str, directory: str) -> dict[str, float]:
+    command = [sys.executable, "-W", "ignore", __file__, "--one", name, "--directory", directory]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S)
+    if done.returncode:
+        sys.exit(f"{name} failed:\n{done.stderr[-4000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(
+        f"{name:16} first {found['first_s']:7.3f} s  whole {found['whole_s']:6.1f} s  cpu {found['cpu_s']:6.1f} s  "
+        f"{found['rows_per_s']:9.0f} rows/s  {found['memory_mb']:6.0f} MB",
+        flush=True,
+    )
+    return found
+
+
+def _compare(found: dict[str, list[dict[str, float]]]) -> None:
+    def median(name: str, what: str) -> float:
+        return statistics.median(each[what] for each in found[name])
+
+    for other in list(found)[1:]:
+        ratios = {what: median("holdfast.data", what) / median(other, what) for what in found[other][0]}
+        print(
+            f"holdfast.data / {other}: first {ratios['first_s']:.3f}, whole {ratios['whole_s']:.2f}, "
+            f"cpu {ratios['cpu_s']:.2f}, rows/s {ratios['rows_per_s']:.2f}, memory {ratios['memory_mb']:.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -30,6 +30,43 @@ class PythonObjectType(pa.ExtensionType):  # type: ignore[misc]
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> PythonObjectType:
         return cls()
+
+
+class TablePart(NamedTuple):
+    """Some rows of a table, whose columns are not sliced before they are needed."""
+
+    table: pa.Table
+    start: int
+    rows: int
+
+    def sliced(self) -> pa.Table:
+        return self.table if self.rows == self.table.num_rows else self.table.slice(self.start, self.rows)
+
+
+class ArrayCutter:
+    """Parts of tables as dicts of numpy arrays. Columns of plain numbers are converted once for each table."""
+
+    def __init__(self) -> None:
+        self._table: pa.Table | None = None
+        self._columns: list[tuple[str, Any, bool]] = []
+
+    def __call__(self, part: TablePart) -> dict[str, Any]:
+        if part.table is not self._table:
+            self._table = part.table
+            self._columns = [_convertible(name, part.table.column(name)) for name in part.table.column_names]
+        start, rows = part.start, part.rows
+        return {
+            name: column[start : start + rows] if is_array else from_column(column.slice(start, rows))
+            for name, column, is_array in self._columns
+        }
+
+
+def _convertible(name: str, column: Any) -> tuple[str, Any, bool]:
+    """The column as an array, if its parts are the same as parts of that array."""
+    kind = column.type
+    if column.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return name, from_column(column), True
+    return name, column, False
 
 
 def to_column(values: Any) -> Any:
@@ -198,6 +235,6 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def rows_per_chunk(nbytes: int, rows: int, target: int, most: int) -> int:
-    """How many rows of this width are about ``target`` bytes."""
-    width = max(1, nbytes // max(1, rows))
-    return max(1, min(most, target // width))
+    """How many rows are about ``target`` bytes, so that the chunks of ``rows`` rows are of one size."""
+    chunks = max(1, round(nbytes / target), -(-rows // most))
+    return max(1, -(-rows // chunks))

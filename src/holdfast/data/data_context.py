@@ -43,7 +43,7 @@ class DataContext:
 
     _current: ClassVar[DataContext | None] = None
 
-    target_chunk_bytes: int = 8 << 20
+    target_chunk_bytes: int = 16 << 20
     target_chunk_rows: int = 65_536
     read_ahead: int = 2
     shuffle_window_bytes: int = 256 << 20

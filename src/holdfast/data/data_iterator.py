@@ -13,10 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from holdfast.data.batch_iterables import Repeatable, format_for
-from holdfast.data.columns import check_format, to_batch, to_rows
+from holdfast.data.columns import ArrayCutter, TablePart, check_format, to_batch, to_rows
 from holdfast.data.data_context import DataContext
 from holdfast.data.execution import ahead_of_use
 from holdfast.data.logical_plan import PlanNode, is_counted, total_rows
@@ -99,15 +98,16 @@ class DataIterator:
         check_format("iter_batches", batch_format)
         shuffle = _local_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         rule = BatchRule(self._batch_size(batch_size), drop_last)
-        make = _formatted(batch_format)
-        return Repeatable(lambda: self._batches(rule, shuffle, make, prefetch_batches))
+        ahead = 0 if batch_format != "pandas" and _is_light(shuffle, prefetch_batches) else prefetch_batches
+        return Repeatable(lambda: self._batches(rule, shuffle, _formatted(batch_format), ahead))
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Dicts. Ranks may differ by one in how many they get."""
 
         def rows() -> Iterator[dict[str, Any]]:
             size = _ROWS_AHEAD if can_be_split(self._plan.pieces(0), self._world) else 1
-            for some, after in self._epoch_of(BatchRule(size, even=False), None, to_rows, 1):
+            made = self._epoch_of(BatchRule(size, even=False), None, lambda part: to_rows(part.sliced()), 1)
+            for some, after in made:
                 for number, row in enumerate(some, 1):
                     self._cursor = partial(after, number if number < len(some) else None)
                     yield row
@@ -134,14 +134,15 @@ class DataIterator:
         tensors = tensor_maker(dtypes, collate_fn, pin_memory)
         shuffle = _local_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         rule = BatchRule(self._batch_size(batch_size), drop_last)
-        arrays = _formatted(format_for(collate_fn))
-
-        def make(table: pa.Table) -> Any:
-            return tensors(_writable(arrays(table)))
+        is_light = collate_fn is None and not pin_memory and _is_light(shuffle, prefetch_batches)
 
         def batches() -> Iterator[Any]:
             target = (self._device() if self._device is not None else None) if device == "auto" else device
-            for batch in self._batches(rule, shuffle, make, prefetch_batches):
+            arrays = _formatted(format_for(collate_fn))
+            made = self._batches(
+                rule, shuffle, lambda part: tensors(_writable(arrays(part))), 0 if is_light else prefetch_batches
+            )
+            for batch in made:
                 yield batch if target is None else to_device(batch, target, non_blocking=pin_memory)
 
         return Repeatable(batches)
@@ -164,7 +165,7 @@ class DataIterator:
         from holdfast.data.logical_plan import InMemory
 
         steps = steps_of(self._pieces(0), RowCursor(), self._world, BatchRule(65_536), self._context_here())
-        tables = [table for table, _ in steps]
+        tables = [part.sliced() for part, _ in steps]
         return MaterializedDataset(InMemory(tuple(tables), self._plan.text()))
 
     def schema(self) -> Schema:
@@ -194,14 +195,14 @@ class DataIterator:
         return batch_size
 
     def _batches(
-        self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[pa.Table], Any], ahead: int
+        self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[TablePart], Any], ahead: int
     ) -> Iterator[Any]:
         for batch, after in self._epoch_of(rule, shuffle, make, ahead):
             self._cursor = partial(after, None)
             yield batch
 
     def _epoch_of(
-        self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[pa.Table], Any], ahead: int
+        self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[TablePart], Any], ahead: int
     ) -> Generator[tuple[Any, After], None, None]:
         """One pass, or the rest of one. What is made ahead of use is made in a thread; the cursor moves when the loop
         takes a batch."""
@@ -213,8 +214,8 @@ class DataIterator:
             pieces = self._pieces(cursor.epoch)
             found = steps_of(pieces, cursor, self._world, rule, self._context_here())
             with closing(found):
-                for table, after in found:
-                    yield make(table), after
+                for part, after in found:
+                    yield make(part), after
 
         with closing(ahead_of_use(steps, ahead)) as given:
             yield from given
@@ -246,8 +247,17 @@ def _told(shuffle: LocalShuffle | None) -> str:
     return "not set" if shuffle is None else f"{shuffle.window} and {shuffle.seed}"
 
 
-def _formatted(batch_format: str | None) -> Callable[[pa.Table], Any]:
-    return lambda table: to_batch(table, batch_format)
+def _formatted(batch_format: str | None) -> Callable[[TablePart], Any]:
+    """For one pass."""
+    if batch_format in ("default", "numpy"):
+        return ArrayCutter()
+    return lambda part: to_batch(part.sliced(), batch_format)
+
+
+def _is_light(shuffle: LocalShuffle | None, ahead: int) -> bool:
+    """Whether the loop's own thread cuts the batches. The chunks that they are cut from are computed ahead in any case,
+    and to hand each small batch from thread to thread costs more than to cut it."""
+    return shuffle is None and ahead <= 1
 
 
 def _writable(batch: Any) -> Any:

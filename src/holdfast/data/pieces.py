@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from holdfast.data.columns import joined, rows_per_chunk
+from holdfast.data.columns import TablePart, joined, rows_per_chunk
 from holdfast.data.data_context import DataContext
 from holdfast.data.permutations import permutation
 from holdfast.errors import DataError
@@ -267,9 +267,19 @@ class Rows:
 
     def take(self, rows: int) -> pa.Table | None:
         """The next ``rows`` rows, or what there is; None at the end."""
+        part = self.cut(rows)
+        return None if part is None else part.sliced()
+
+    def cut(self, rows: int) -> TablePart | None:
+        """As ``take``, without slicing the columns."""
         rows = min(rows, self.fill(rows))
         if rows == 0:
             return None
+        head = self._tables[0]
+        if self._used + rows < head.num_rows:
+            self._used += rows
+            self.held -= rows
+            return TablePart(head, self._used - rows, rows)
         taken: list[pa.Table] = []
         lacking = rows
         while lacking:
@@ -281,7 +291,7 @@ class Rows:
                 self._tables.popleft()
                 self._used = 0
         self.held -= rows
-        return joined(taken)
+        return TablePart(joined(taken), 0, rows)
 
 
 def between(chunks: Iterator[Chunk], start: int, stop: int | None) -> Iterator[Chunk]:

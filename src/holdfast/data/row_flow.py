@@ -14,6 +14,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from holdfast.data.columns import TablePart
 from holdfast.data.data_context import DataContext
 from holdfast.data.execution import Span as PieceSpan
 from holdfast.data.execution import computed
@@ -121,9 +122,13 @@ class CountingRows:
         return self._rows.fill(rows)
 
     def take(self, rows: int) -> pa.Table | None:
-        table = self._rows.take(rows) if rows else None
-        self.at += table.num_rows if table is not None else 0
-        return table
+        part = self.cut(rows)
+        return None if part is None else part.sliced()
+
+    def cut(self, rows: int) -> TablePart | None:
+        part = self._rows.cut(rows) if rows else None
+        self.at += part.rows if part is not None else 0
+        return part
 
     def skip_to(self, position: int) -> None:
         while self.at < position and self.take(min(position - self.at, 65_536)) is not None:

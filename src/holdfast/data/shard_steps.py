@@ -1,4 +1,4 @@
-"""A rank's batches of an epoch, as tables, each with the cursor that holds when all ranks have taken theirs.
+"""A rank's batches of an epoch, as parts of tables, each with the cursor that holds when all ranks have taken theirs.
 
 Of a batch, any number of rows may be taken, one by one, if all ranks take as many of theirs.
 """
@@ -10,8 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-import pyarrow as pa
-
+from holdfast.data.columns import TablePart
 from holdfast.data.data_context import DataContext
 from holdfast.data.logical_plan import is_counted
 from holdfast.data.pieces import Piece, Rows
@@ -20,7 +19,7 @@ from holdfast.data.row_flow import CountedRows, CountingRows
 from holdfast.data.shard_split import Span, Steps, equal_part, left_after, part, total
 
 After = Callable[[int | None], RowCursor]  # of how many rows of the batch were taken, None for all
-Step = tuple[pa.Table, After]
+Step = tuple[TablePart, After]
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ def _steps(rows: Rows, left: list[Span], steps: Steps, cursor: RowCursor, world:
     """``rows`` are the rank's own, and all of them."""
     for done in range(1, steps.count + 1):
         size = steps.taken(world.rank, done) - steps.taken(world.rank, done - 1)
-        table = rows.take(size)
-        if table is not None:
-            yield table, partial(_after, left, steps, cursor, done)
+        taken = rows.cut(size)
+        if taken is not None:
+            yield taken, partial(_after, left, steps, cursor, done)
 
 
 def _after(left: list[Span], steps: Steps, cursor: RowCursor, done: int, rows: int | None) -> RowCursor:
@@ -87,9 +86,10 @@ def _counting(rows: CountingRows, cursor: RowCursor, world: ShardWorld, rule: Ba
         while rows.fill(2 * whole) >= 2 * whole:
             at = rows.at
             rows.take(world.rank * rule.size)
-            table = rows.take(rule.size)
+            taken = rows.cut(rule.size)
+            assert taken is not None
             rows.take((world.size - 1 - world.rank) * rule.size)
-            yield table, partial(_after_global, replace(cursor, mark=rows.mark(at)), at, whole)
+            yield taken, partial(_after_global, replace(cursor, mark=rows.mark(at)), at, whole)
         left = [(rows.at, rows.at + rows.fill(2 * whole))]
         if total(left):
             yield from _last(rows, left, replace(cursor, mark=rows.mark(rows.at)), world, rule)
