@@ -81,7 +81,7 @@ def measure(name: str, directory: str) -> dict[str, float]:
     if name == "ray.data":
         import ray
 
-        ray.init(log_to_driver=False, include_dashboard=False)
+        ray.init(address="local", log_to_driver=False, include_dashboard=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
     elif name == "holdfast.data":
         import holdfast.data.creation

@@ -15,6 +15,8 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
+from holdfast.errors import DataError
+
 FORMATS = ("default", "numpy", "pandas", "pyarrow")
 
 
@@ -108,8 +110,12 @@ def _of_items(items: list[Any]) -> Any:
     try:
         return pa.array(items)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        pickled = pa.array([cloudpickle.dumps(item) for item in items], pa.binary())
-        return pa.ExtensionArray.from_storage(PythonObjectType(), pickled)
+        return _of_objects(items)
+
+
+def _of_objects(items: Iterable[Any]) -> Any:
+    pickled = pa.array([cloudpickle.dumps(item) for item in items], pa.binary())
+    return pa.ExtensionArray.from_storage(PythonObjectType(), pickled)
 
 
 def from_column(column: Any) -> Any:
@@ -231,7 +237,38 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     tables = [table for table in tables if table.num_columns] or list(tables[:1])
     if len(tables) == 1:
         return tables[0]
-    return pa.concat_tables(tables, promote_options="permissive")
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return pa.concat_tables(_alike(tables), promote_options="permissive")
+
+
+def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """With columns of objects in place of those whose types Arrow cannot bring together, as tensors of two shapes."""
+    made = list(tables)
+    for name in {name: None for table in tables for name in table.column_names}:
+        kinds = {table.schema.field(name).type for table in made if name in table.column_names}
+        if any(isinstance(kind, pa.BaseExtensionType) for kind in kinds) and len(kinds) > 1:
+            made = [_with_objects(table, name) if name in table.column_names else table for table in made]
+        elif not _fit_together(kinds):
+            types = " and ".join(sorted(map(str, kinds)))
+            raise DataError(f"the column {name!r} has values of {types}. Give it one type, with map_batches.")
+    return made
+
+
+def _fit_together(kinds: Iterable[Any]) -> bool:
+    try:
+        pa.unify_schemas([pa.schema([("column", kind)]) for kind in kinds], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _with_objects(table: pa.Table, name: str) -> pa.Table:
+    column = table.column(name)
+    if isinstance(column.type, PythonObjectType):
+        return table
+    return table.set_column(table.column_names.index(name), name, _of_objects(_items(column)))
 
 
 def rows_per_chunk(nbytes: int, rows: int, target: int, most: int) -> int:

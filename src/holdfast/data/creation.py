@@ -102,7 +102,7 @@ def from_huggingface(
     dataset: Any, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
     """A dataset of Hugging Face: its Arrow table as it is, or the rows of one that can only be iterated."""
-    if hasattr(dataset, "keys") and not hasattr(dataset, "column_names"):
+    if isinstance(dataset, dict):  # of splits
         raise TypeError(f"from_huggingface: pass one of its splits, as in dataset[{next(iter(dataset.keys()))!r}]")
     if hasattr(dataset, "with_format") and hasattr(dataset, "__len__"):
         table = dataset.with_format("arrow")[:]
@@ -122,13 +122,19 @@ def read_parquet(
     ignore_missing_paths: bool = False,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
+    filter: Any = None,
     **options: Any,
 ) -> Dataset:
-    """Files, directories and patterns, also in object stores. A block is a row group."""
+    """Files, directories and patterns, also in object stores. A block is a row group. ``filter`` is an expression of
+    pyarrow, as for ``Dataset.filter``; it may use columns that are not among ``columns``."""
     _check_options("read_parquet", options)
     files = listed("read_parquet", paths, filesystem, file_extensions, ignore_missing_paths)
-    pieces = row_groups(files, columns, include_paths)
-    return _of_files("read_parquet", files, pieces, shuffle, _blocks(parallelism, override_num_blocks))
+    pieces = row_groups(files, columns if filter is None else None, include_paths)
+    made = _of_files("read_parquet", files, pieces, shuffle, _blocks(parallelism, override_num_blocks))
+    if filter is None:
+        return made
+    made = made.filter(expr=filter)
+    return made if columns is None else made.select_columns([*columns, *(["path"] if include_paths else [])])
 
 
 def read_csv(paths: Any, *, file_extensions: Sequence[str] | None = None, **options: Any) -> Dataset:

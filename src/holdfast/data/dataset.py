@@ -18,6 +18,7 @@ from holdfast.data.left_out import missing
 from holdfast.data.logical_plan import (
     BlockOrder,
     Chain,
+    CountedBlocks,
     InMemory,
     PlanNode,
     Repartition,
@@ -25,6 +26,7 @@ from holdfast.data.logical_plan import (
     Shuffle,
     Sorted,
     Zip,
+    block_rows,
     is_counted,
     total_rows,
     whole_table,
@@ -301,6 +303,18 @@ class Dataset(Consumption):
         made = MaterializedDataset(InMemory((table,), f"materialized {self._plan.text()}"), self._files)
         made._context = self._context
         return made
+
+    def counted(self) -> Dataset:
+        """This dataset, with the number of rows of each block known: they are computed once, now, and counted.
+
+        Not of Ray's. After ``filter``, ``flat_map``, CSV, JSON and text it lets each worker compute its own rows alone,
+        where it would compute all of them. Call it before ``random_shuffle`` and ``randomize_block_order``."""
+        pieces = self._plan.pieces(0)
+        if is_counted(pieces):
+            return self
+        if pieces != self._plan.pieces(1):
+            raise ValueError("counted(): the blocks differ from epoch to epoch; call it before the dataset is shuffled")
+        return self._with(CountedBlocks(self._plan, block_rows(pieces)))
 
     def copy(self, *_: Any) -> Dataset:
         return self._with(self._plan)

@@ -90,6 +90,8 @@ def _cut(made: Iterator[tuple[int, Chunk]], spans: dict[int, Span], keeps: bool)
 
     for number, span in spans.items():
         chunks = of(number)
+        if isinstance(span.piece, MappedPiece):
+            chunks = span.piece.as_counted(chunks)
         yield from ((number, chunk) for chunk in between(chunks, span.start, span.stop))
         for _ in chunks:  # what follows the span's end
             pass

@@ -7,7 +7,7 @@ whether the number of rows of every piece is known before anything is read; then
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -93,6 +93,32 @@ class Rowwise:
 
     def text(self) -> str:
         return " | ".join([self.base.text(), *(op.name for op in self.ops)])
+
+
+@dataclass(frozen=True)
+class CountedBlocks:
+    """Blocks whose rows were counted: each is known by its number, so the base must not change with the epoch."""
+
+    base: PlanNode
+    counts: tuple[int, ...]
+
+    def pieces(self, epoch: int) -> Sequence[Piece]:
+        pairs = zip(self.base.pieces(0), self.counts, strict=True)
+        return [
+            replace(piece, counted=rows) if isinstance(piece, MappedPiece) else MappedPiece(piece, (), rows)
+            for piece, rows in pairs
+        ]
+
+    def text(self) -> str:
+        return f"{self.base.text()} | counted"
+
+
+def block_rows(pieces: Sequence[Piece]) -> tuple[int, ...]:
+    """Computes all rows, and keeps none."""
+    counts = [0] * len(pieces)
+    for number, chunk in computed(map(Span, pieces), DataContext.get_current()):
+        counts[number] += chunk.table.num_rows
+    return tuple(counts)
 
 
 def with_op(base: PlanNode, op: Op) -> PlanNode:
@@ -237,7 +263,8 @@ class Sorted:
                 table = table.sort_by(list(self.keys)) if table.num_rows else table
             except (KeyError, pa.ArrowException) as error:
                 has = ", ".join(table.column_names)
-                raise DataError(f"sort({list(self.keys)}): {error}. The dataset has the columns {has}.") from error
+                keys, reason = ", ".join(key for key, _ in self.keys), str(error).splitlines()[0]
+                raise DataError(f"sort({keys}): {reason}. The dataset has the columns {has}.") from error
             self._made.clear()
             self._made[epoch] = [TablePiece(table, f"sorted {self.base.text()}")]
         return self._made[epoch]

@@ -100,10 +100,11 @@ class ComputedPiece:
 
 @dataclass(frozen=True)
 class MappedPiece:
-    """A piece, with what is done to its rows."""
+    """A piece, with what is done to its rows. ``counted`` is how many it gave when they were counted."""
 
     base: Piece
     ops: tuple[Op, ...]
+    counted: int | None = None
 
     @property
     def keeps_rows(self) -> bool:
@@ -111,7 +112,23 @@ class MappedPiece:
 
     @property
     def rows(self) -> int | None:
+        if self.counted is not None:
+            return self.counted
         return self.base.rows if self.keeps_rows else None
+
+    def as_counted(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """All that the ops gave for this piece. If it is not as many rows as were counted, positions mean nothing."""
+        found, where = 0, "it"
+        for chunk in chunks:
+            found, where = found + chunk.table.num_rows, chunk.where
+            if self.counted is not None and found > self.counted:
+                break
+            yield chunk
+        if self.counted is not None and found != self.counted:
+            raise DataError(
+                f"{where}: a block that had {self.counted} rows when they were counted gives {found} now. The "
+                "functions of the dataset must give the same rows each time, and its files must not change."
+            )
 
     @property
     def nbytes(self) -> int:
@@ -128,7 +145,7 @@ class MappedPiece:
 
         with Calls.of(self.ops) as calls:
             made = (calls.apply(chunk) for chunk in self.source(start, stop))
-            yield from made if self.keeps_rows else between(made, start, stop)
+            yield from made if self.keeps_rows else between(self.as_counted(made), start, stop)
 
 
 @dataclass(frozen=True)

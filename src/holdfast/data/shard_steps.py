@@ -17,6 +17,7 @@ from holdfast.data.pieces import Piece, Rows
 from holdfast.data.row_cursor import RowCursor
 from holdfast.data.row_flow import CountedRows, CountingRows
 from holdfast.data.shard_split import Span, Steps, equal_part, left_after, part, total
+from holdfast.errors import DataError
 
 After = Callable[[int | None], RowCursor]  # of how many rows of the batch were taken, None for all
 Step = tuple[TablePart, After]
@@ -65,6 +66,8 @@ def _steps(rows: Rows, left: list[Span], steps: Steps, cursor: RowCursor, world:
     for done in range(1, steps.count + 1):
         size = steps.taken(world.rank, done) - steps.taken(world.rank, done - 1)
         taken = rows.cut(size)
+        if size > (0 if taken is None else taken.rows):
+            raise DataError("the dataset has fewer rows than were counted: its files have changed. Read it again.")
         if taken is not None:
             yield taken, partial(_after, left, steps, cursor, done)
 

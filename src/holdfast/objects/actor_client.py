@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import HoldfastError, ObjectLostError
 from holdfast.objects.object_session import ObjectSession, ancestral_session
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 NAME = "door"
 LOST = "lost"  # the answer to who wants batches of a dataset that is to be split again
 _found: tuple[int, Path | None] = (0, None)  # of which process, and what it found
+
+
+class SentByActor(NamedTuple):
+    """An object that only the cluster's processes can use, pickled by the cluster's own pickle."""
+
+    pickled: bytes
 
 
 def path_in(session: ObjectSession) -> Path:

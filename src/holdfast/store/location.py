@@ -118,7 +118,7 @@ class Location:
         try:
             from holdfast.store.objects.arrow_view import arrow_filesystem
         except ImportError as error:
-            raise ImportError(f"filesystem needs pyarrow: run pip install 'holdfast[arrow]' ({error})") from error
+            raise ImportError(f"filesystem needs pyarrow: run pip install 'holdfast[data]' ({error})") from error
         return arrow_filesystem(self)
 
     @property

@@ -36,6 +36,7 @@ from holdfast.train.integrations import imported_integrations
 from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
 from holdfast.train.payload import Payload, TrainEntry, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
+from holdfast.train.ray_datasets import pickled_for_workers
 from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.unused import warn_unused_in_training
@@ -332,7 +333,7 @@ def _pickled(what: str, payload: Any, **parts: Any) -> bytes:
     if "__mp_main__" in sys.modules:  # the script's own module in a child of multiprocessing: no worker can import it
         cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
     try:
-        return bytes(cloudpickle.dumps(payload))
+        return pickled_for_workers(payload)
     except Exception as error:
         blamed = next((name for name, part in parts.items() if not _can_be_sent(part)), what)
         raise TypeError(
@@ -343,7 +344,7 @@ def _pickled(what: str, payload: Any, **parts: Any) -> bytes:
 
 def _can_be_sent(part: Any) -> bool:
     try:
-        cloudpickle.dumps(part)
+        pickled_for_workers(part)
     except Exception:
         return False
     return True

@@ -90,6 +90,32 @@ def read_tensors(config: dict[str, Any]) -> None:
     tune.report({"seen": seen, "frame": list(first.columns), "names": shard.schema().names, "broken": broken, **told})
 
 
+def read_from_config(config: dict[str, Any], other: Any) -> None:
+    """What guides call on a dataset, in a trial that is not a process of Ray's."""
+    data = config["nested"][0]["data"]
+    assert not ray.is_initialized()
+    shown = data.map_batches(lambda batch: {"id": batch["id"] * 2}).filter(lambda row: row["id"] < 10)
+    parts = data.train_test_split(test_size=0.25)
+    whole = data.materialize()
+    broken = ""
+    try:
+        data.map_batches(lambda batch: {"id": batch["nonsense"]}).count()
+    except holdfast.errors.HoldfastError as error:
+        broken = str(error)
+    told = {
+        "tensors": [batch["id"].tolist() for batch in data.iter_torch_batches(batch_size=6)],
+        "rows": [row["id"] for row in shown.iter_rows()],
+        "parts": [part.count() for part in parts],
+        "take": whole.take(2),
+        "frame": whole.to_pandas()["id"].tolist(),
+        "names": data.schema().names,
+        "other": other.sum("id"),
+        "context": data.get_context().target_max_block_size,
+        "broken": broken,
+    }
+    tune.report(told)
+
+
 if __name__ == "__main__":
     holdfast.init(engine="ray")
     pickled = pickle.dumps(holdfast.put([1, 2, 3]))

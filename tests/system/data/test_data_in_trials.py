@@ -49,6 +49,9 @@ def sums(config: dict[str, Any]) -> None:
     tune.report({"sum": data.sum("id"), "kind": type(data).__name__})
 
 
+def with_data(config: dict[str, Any], data: Any) -> None: ...
+
+
 def run_config(tmp_path: Path, **options: Any) -> tune.RunConfig:
     return tune.RunConfig(name="tuned", storage_path=str(tmp_path), verbose=0, **options)
 
@@ -72,8 +75,10 @@ def test_datasets_of_ray_are_refused_before_a_trial_starts(tmp_path: Path) -> No
 
     theirs = ray.data.Dataset.__new__(ray.data.Dataset)  # to make a real one would start a cluster
     space = {"nested": [{"data": tune.grid_search([theirs])}]}
-    with pytest.raises(ValueError, match=r"nested/0/data/grid_search/0.*holdfast\.data"):
+    with pytest.raises(ValueError, match=r"nested/0/data/grid_search/0.*engine=\"ray\".*holdfast\.data"):
         tune.Tuner(sums, param_space=space, run_config=run_config(tmp_path)).fit()
+    with pytest.raises(ValueError, match=r"^data .*engine=\"ray\""):
+        tune.Tuner(tune.with_parameters(with_data, data=theirs), run_config=run_config(tmp_path)).fit()
     assert not (tmp_path / "tuned").exists()
     trainer = train.DataParallelTrainer(sums, datasets={"train": theirs})
     with pytest.raises(ValueError, match=r"datasets.*train.*holdfast\.data"):

@@ -70,7 +70,11 @@ EXTRAS = [
     ),
     Extra("sklearn", "", "frameworks/sklearn_training.py"),  # there is nothing of it in Holdfast to import
     Extra("dataframe", f"{ONE_RUN}assert list(result.metrics_dataframe['step']) == [1]"),
-    Extra("arrow", f"{ONE_RUN}assert result.filesystem.get_file_info(result.path).type.name == 'Directory'"),
+    Extra(
+        "data",
+        "import holdfast.data; assert holdfast.data.range(3).to_pandas()['id'].sum() == 3\n"
+        f"{ONE_RUN}assert result.filesystem.get_file_info(result.path).type.name == 'Directory'",
+    ),
     Extra("optuna", "from holdfast.tune.search.optuna import OptunaSearch; OptunaSearch(metric='a', mode='min')"),
     Extra("prometheus", f"{FREE_PORT}{ONE_RUN}"),
     Extra("completion", "import sys; from holdfast.cli.main import main; sys.exit(main(['completion', 'bash']))"),

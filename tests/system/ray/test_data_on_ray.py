@@ -58,6 +58,35 @@ def test_a_trainer_as_a_trial_reads_tensors(machines: Machines, tmp_path: Path) 
     wait_until(lambda: not coordinators(), "the end of what splits the dataset")
 
 
+def test_datasets_in_the_config_of_a_function(machines: Machines, tmp_path: Path) -> None:
+    """Nested, in a grid, and as an argument: lazy ones, and one in Ray's memory."""
+    machines.top_up(3)  # two for the trials, and one for Ray Data
+    lazy = ray.data.range(8, override_num_blocks=1)
+    lazy.context.target_max_block_size = 54321
+    held = ray.data.from_items([{"id": number} for number in range(8)], override_num_blocks=1)
+    grid = tune.Tuner(
+        tune.with_parameters(cluster_objects.read_from_config, other=ray.data.range(5)),
+        param_space={"nested": [{"data": tune.grid_search([lazy, held])}]},
+        run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0),
+    ).fit()
+    assert not grid.errors, grid.errors
+    for result in grid:
+        found = result.metrics
+        assert [sorted(sum(found["tensors"], [])), [len(batch) for batch in found["tensors"]]] == [
+            list(range(8)),
+            [6, 2],
+        ]
+        assert sorted(found["rows"]) == [0, 2, 4, 6, 8]
+        assert found["parts"] == [6, 2]
+        assert found["take"] == [{"id": 0}, {"id": 1}]
+        assert found["frame"] == list(range(8))
+        assert found["names"] == ["id"]
+        assert found["other"] == 10
+        assert "KeyError" in found["broken"]
+        assert "nonsense" in found["broken"]
+    assert grid[0].metrics["context"] == 54321
+
+
 def test_a_dataset_whose_split_is_lost_before_it_begins_is_split_anew(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,12 +42,17 @@ def twice(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [row] * (row["id"] % 3)
 
 
+def counted(ds: Dataset) -> Dataset:
+    return ds if ds._plan.pieces(0) != ds._plan.pieces(1) else ds.counted()
+
+
 CHANGES: dict[str, Callable[[Dataset], Dataset]] = {
     "as it is": lambda ds: ds,
     "map": lambda ds: ds.map(lambda row: {"id": row["id"]}),
     "map_batches": lambda ds: ds.map_batches(lambda batch: {"id": batch["id"] + 0}, batch_size=5),
     "filter": lambda ds: ds.filter(lambda row: row["id"] % 7 != 2),
     "flat_map": lambda ds: ds.flat_map(twice),
+    "counted": counted,
     "random_shuffle": lambda ds: ds.random_shuffle(seed=4),
     "randomize_block_order": lambda ds: ds.randomize_block_order(seed=1),
     "limit": lambda ds: ds.limit(61),
@@ -205,6 +210,43 @@ def test_seeking_reads_no_row_group_before(parquet: Path, monkeypatch: pytest.Mo
     rest = [value for batch in resumed.iter_batches(batch_size=10) for value in batch["id"]]
     assert seen + rest == list(range(ROWS))
     assert opened == [(str(parquet / "2.parquet"), 2)], "the row groups before are not read"
+
+
+def test_a_rank_computes_its_own_blocks_alone_once_they_are_counted() -> None:
+    called: list[int] = []
+
+    def odd(row: dict[str, Any]) -> bool:
+        called.append(row["id"])
+        return row["id"] % 2 == 1
+
+    plan = holdfast.data.range(80, override_num_blocks=8).filter(odd).counted()
+    assert plan.count() == 40
+    called.clear()
+    first, second = ([row["id"] for row in each.iter_rows()] for each in ranks(plan, 2, None))
+    assert first + second == list(range(1, 80, 2))
+    assert sorted(called) == list(range(80)), "each rank reads half of the blocks"
+    shuffled = plan.random_shuffle(seed=2)
+    assert sorted(row["id"] for each in ranks(shuffled, 3, None) for row in each.iter_rows()) == first + second
+    with pytest.raises(ValueError, match="before the dataset is shuffled"):
+        holdfast.data.range(80).random_shuffle().filter(odd).counted()
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_function_that_gives_other_rows_than_were_counted(change: int) -> None:
+    limit = [5]
+    plan = holdfast.data.range(10, override_num_blocks=1).filter(lambda row: row["id"] < limit[0]).counted()
+    limit[0] += change
+    for give in (lambda: list(plan.iter_rows()), lambda: list(plan.random_shuffle().iter_rows())):
+        with pytest.raises(holdfast.errors.DataError, match=f"had 5 rows when .* gives {5 + change} now"):
+            give()
+
+
+def test_a_file_that_lost_rows_after_they_were_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n2\n3\n")
+    plan = holdfast.data.read_csv(str(tmp_path)).counted()
+    (tmp_path / "a.csv").write_text("id\n1\n2\n")
+    with pytest.raises(holdfast.errors.DataError, match="fewer rows than were counted"):
+        list(plan.iter_batches(batch_size=3))
 
 
 def test_the_state_of_another_dataset_is_refused() -> None:

@@ -1,7 +1,8 @@
 """Ray Data for workers, which are no processes of Ray's.
 
 The driver splits a dataset again for each group of workers. The actor of a node runs the iterators of its ranks, with
-all that Ray Data can do, and hands the batches to the workers.
+all that Ray Data can do, and hands the batches to the workers. It also calls the methods of datasets that are in a
+config.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 
+import cloudpickle
+
 from holdfast.engine.ray.connection import connected_ray
 from holdfast.engine.ray.ray_nodes import look
-from holdfast.objects.actor_client import LOST
+from holdfast.objects.actor_client import LOST, SentByActor
 
 _ROWS_AT_ONCE = 256
 _NEVER_BEGAN = ("class_name: SplitCoordinator", "The actor never ran")  # so Ray says it, and no rank has got anything
@@ -109,7 +112,27 @@ def _parts(iterator: Any, how: str, options: dict[str, Any]) -> Iterable[Any]:
     if how == "iter_batches":
         batches: Iterable[Any] = iterator.iter_batches(**options)
         return batches
+    if how == "call":
+        return [_called(iterator, options["sent"])]
     return [getattr(iterator, how)(**options)]
+
+
+def _called(data: Any, sent: bytes) -> Any:
+    """What a method of a dataset returns, for a worker that sent its name and arguments."""
+    name, args, options = cloudpickle.loads(sent)
+    found = getattr(data, name)
+    return _sendable(found(*args, **options) if callable(found) else found)
+
+
+def _sendable(value: Any) -> Any:
+    """Datasets, their iterators and groups stay with Ray; a worker can ask for more of them."""
+    import ray.data.grouped_data
+
+    if isinstance(value, (ray.data.Dataset, ray.data.DataIterator, ray.data.grouped_data.GroupedData)):
+        return SentByActor(ray.cloudpickle.dumps(value))
+    if type(value) in (list, tuple):
+        return type(value)(_sendable(item) for item in value)
+    return value
 
 
 def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:

@@ -7,11 +7,13 @@ from typing import Any
 
 import cloudpickle
 
+from holdfast.train.ray_datasets import pickled_for_workers
+
 
 class PickledTrainable:
     def __init__(self, entry: Callable[[dict[str, Any]], Any]) -> None:
         try:
-            self._data = cloudpickle.dumps(entry)
+            self._data = pickled_for_workers(entry)
         except Exception as error:
             raise TypeError(
                 f"the trainable cannot be sent to trials: {error}. It must not hold locks, open files, sockets or "

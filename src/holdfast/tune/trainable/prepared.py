@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.objects.object_refs import ObjectRef, discard, get, put
 from holdfast.train.checks import WrongTypeError
+from holdfast.train.ray_data import is_ray_data
 from holdfast.tune.resources import DEFAULT_REQUEST, PlacementGroupFactory, request_of
 
 from .trainable import Trainable
@@ -22,20 +23,22 @@ Request = PlacementGroupFactory | RequestFunction | None
 
 
 class Parameters:
-    """Arguments of a trainable, by reference. They are put once, and let go with this object."""
+    """Arguments of a trainable, by reference. They are put once, and let go with this object. A dataset of Ray Data is
+    small, and sent as it is: only what is sent to workers is made readable there."""
 
-    def __init__(self, refs: dict[str, ObjectRef]) -> None:
+    def __init__(self, refs: dict[str, Any]) -> None:
         self.refs = refs
 
     @classmethod
     def put(cls, values: dict[str, Any]) -> Parameters:
-        ours = {name: _put(name, value) for name, value in values.items() if not isinstance(value, ObjectRef)}
+        kept = {name for name, value in values.items() if isinstance(value, ObjectRef) or is_ray_data(value)}
+        ours = {name: _put(name, value) for name, value in values.items() if name not in kept}
         parameters = cls({**values, **ours})
         weakref.finalize(parameters, _discard, list(ours.values()), os.getpid())
         return parameters
 
     def get(self) -> dict[str, Any]:
-        return {name: get(ref) for name, ref in self.refs.items()}
+        return {name: get(ref) if isinstance(ref, ObjectRef) else ref for name, ref in self.refs.items()}
 
 
 def _put(name: str, value: Any) -> ObjectRef:

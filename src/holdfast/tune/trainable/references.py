@@ -31,17 +31,17 @@ def check_refs(tree: Any, what: str = "param_space") -> None:
 
 
 def check_ray_data(trainable: Any, space: Any, on_ray: bool) -> None:
-    """Refuse datasets of Ray Data where no worker could read them: those of a trainer can be read on Ray."""
-    is_trainer = isinstance(trainable, DataParallelTrainer)
-    datasets = {"datasets": trainable.datasets} if is_trainer else {}
-    for path in [*_ray_data(space), *_ray_data(datasets)]:
-        if not on_ray or not is_trainer or path[0] != "datasets":
-            raise ValueError(
-                f"{slashed(path)} is a dataset of Ray Data, which a trial's process cannot read"
-                + (" on this engine" if is_trainer and path[0] == "datasets" else " from its config")
-                + ". Use holdfast.data, which reads the same files on both engines; or pass it as one of the datasets "
-                'of a trainer, with RunConfig(engine="ray").'
-            )
+    """Refuse datasets of Ray Data where no worker could read them."""
+    if on_ray:
+        return
+    datasets = {"datasets": trainable.datasets} if isinstance(trainable, DataParallelTrainer) else {}
+    own = getattr(trainable, "parameters", ())
+    given = {name: value for parameters in own for name, value in parameters.refs.items()}
+    for path in [*_ray_data(space), *_ray_data(datasets), *_ray_data(given)]:
+        raise ValueError(
+            f"{slashed(path)} is a dataset of Ray Data, which trials cannot read on this engine. Set "
+            'RunConfig(engine="ray"), or use holdfast.data, which reads the same files on both engines.'
+        )
 
 
 def _ray_data(tree: Any, path: Path = ()) -> list[Path]:
