@@ -7,7 +7,7 @@ OLDEST_VENV := .venv-oldest
 FRAMEWORKS_VENV := .venv-frameworks
 BROWSER_VENV := .venv-browser
 # The builds for CPUs, and not what the extras name: xgboost comes with gigabytes of CUDA.
-FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" xgboost-cpu lightgbm scikit-learn pandas
+FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" xgboost-cpu lightgbm scikit-learn pandas datasets
 HOROVOD_VENV := .venv-horovod
 HOROVOD := horovod==0.28.1
 SEARCHERS_VENV := .venv-searchers
@@ -140,7 +140,7 @@ $(OLDEST_VENV)/.ready: pyproject.toml
 	$(call install,$(OLDEST_VENV),-e ".[dev]" "ray==$(OLDEST_RAY)" "pandas~=2.0")
 
 $(FRAMEWORKS_VENV)/.ready: pyproject.toml
-	$(call install,$(FRAMEWORKS_VENV),-e ".[torch]" $(FRAMEWORKS) pytest pytest-timeout pytest-xdist)
+	$(call install,$(FRAMEWORKS_VENV),-e ".[torch$(comma)data]" $(FRAMEWORKS) pytest pytest-timeout pytest-xdist)
 
 $(HOROVOD_VENV)/.ready: pyproject.toml
 	$(call install,$(HOROVOD_VENV),-e ".[torch]" pandas pytest pytest-timeout pytest-xdist pip wheel "setuptools<81" packaging cffi psutil pyyaml)

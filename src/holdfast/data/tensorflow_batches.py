@@ -66,6 +66,8 @@ def _spec(schema: Any, names: Any) -> Any:
     import pyarrow as pa
 
     def one(name: str) -> Any:
+        if name not in schema.names:
+            raise ValueError(f"to_tf: there is no column {name!r}; the dataset has {', '.join(schema.names)}")
         kind = schema.base_schema.field(name).type
         if isinstance(kind, pa.FixedShapeTensorType):
             return tf.TensorSpec((None, *kind.shape), kind.value_type.to_pandas_dtype(), name)

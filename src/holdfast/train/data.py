@@ -53,6 +53,12 @@ def is_dataset(data: Any) -> bool:
     return module is not None and isinstance(data, module.Dataset)
 
 
+def is_shard(part: Any) -> bool:
+    """Whether it is a ``DataIterator`` of ``holdfast.data``, without importing that."""
+    module = sys.modules.get("holdfast.data.data_iterator")
+    return module is not None and isinstance(part, module.DataIterator)
+
+
 def _device_here() -> Any:
     from holdfast.train.torch.loop import get_device
 

@@ -42,7 +42,8 @@ def train_fn(config: dict[str, Any]) -> None:
                     made = train.Checkpoint.from_directory(directory)
                 train.report({"step": step}, checkpoint=made)
             note(config, "step", rank, world, step)
-            time.sleep(config["pause_s"])
+            if not Path(config["all_sizes_seen"]).exists():
+                time.sleep(config["pause_s"])
 
 
 def rows_by_epoch(scene: Scene) -> dict[int, Counter[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ def dataset(bucket: str, kind: str) -> Any:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["counted", "not counted"])
-def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucket: str) -> None:
+def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucket: str, tmp_path: Path) -> None:
     """4 -> 2 -> 3 workers in the middle of an epoch, and a rank that is killed."""
     data = dataset(bucket, kind)
     nodes = [scene.cluster.add_node(cpus=1) for _ in range(4)]
@@ -39,8 +40,11 @@ def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucke
         scene.await_steps(4, world=2)
         scene.cluster.add_node(cpus=1)
         scene.await_steps(4, world=3)
+        seen.touch()  # the rest of the rows need no pauses
 
-    config = {"epochs": EPOCHS, "shuffle": 20, "pause_s": 0.03, "fault": {"kind": "SIGKILL", "at": 2, "rank": 1}}
+    seen = tmp_path / "seen"
+    fault = {"kind": "SIGKILL", "at": 2, "rank": 1}
+    config = {"epochs": EPOCHS, "shuffle": 20, "pause_s": 0.05, "all_sizes_seen": str(seen), "fault": fault}
     trainer = scene.trainer((2, 4), fn=train_fn, config=config, max_failures=10)
     trainer.datasets = {"train": data}
     with scene.meanwhile(act):

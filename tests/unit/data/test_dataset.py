@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 
 import holdfast.data as data
 from holdfast.errors import DataError
@@ -66,22 +67,28 @@ def test_where_datasets_come_from() -> None:
 
 
 def test_images(tmp_path: Path) -> None:
-    images = pytest.importorskip("PIL.Image") if _has_pillow() else None
-    if images is None:
-        with pytest.raises(ImportError, match="pip install pillow"):
-            data.read_images(str(tmp_path))
-        return
     for number in range(3):
-        images.fromarray(np.full((4, 6, 3), number, np.uint8)).save(tmp_path / f"{number}.png")
+        Image.fromarray(np.full((4, 6, 3), number, np.uint8)).save(tmp_path / f"{number}.png")
     read = data.read_images(str(tmp_path), size=(2, 3), mode="RGB")
     assert read.count() == 3
     assert [batch["image"].shape for batch in read.iter_batches(batch_size=2)] == [(2, 2, 3, 3), (1, 2, 3, 3)]
+    grey = data.read_images(str(tmp_path), mode="L", include_paths=True).take(2)
+    assert [(row["image"].shape, Path(row["path"]).name) for row in grey] == [((4, 6), "0.png"), ((4, 6), "1.png")]
+    Image.fromarray(np.zeros((5, 6, 3), np.uint8)).save(tmp_path / "taller.png")
+    batch = data.read_images(str(tmp_path)).take_batch(4)["image"]
+    assert [image.shape for image in batch] == [(4, 6, 3)] * 3 + [(5, 6, 3)]
+    resized = data.read_images(str(tmp_path)).map(lambda row: {"image": row["image"][:4]})
+    assert next(iter(resized.iter_torch_batches(batch_size=4)))["image"].shape == (4, 4, 6, 3)
+    (tmp_path / "3.png").write_bytes(b"not an image")
+    with pytest.raises(DataError, match=r"3\.png cannot be read"):
+        data.read_images(str(tmp_path)).take_all()
 
 
-def _has_pillow() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("PIL") is not None
+def test_columns_of_types_that_do_not_fit() -> None:
+    numbers, words = data.from_items([{"a": 1}]), data.from_items([{"a": "x"}])
+    with pytest.raises(DataError, match="column 'a' has values of int64 and string"):
+        numbers.union(words).to_pandas()
+    assert numbers.union(data.from_items([{"a": 1.5}])).to_pandas()["a"].tolist() == [1.0, 1.5]
 
 
 class AddN:

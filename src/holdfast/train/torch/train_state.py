@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.train import api
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.data import is_shard
 from holdfast.train.torch import state_files, state_parts, state_snapshots
 from holdfast.train.torch.elastic import ElasticLoader
 from holdfast.train.torch.order import derive
@@ -189,12 +190,15 @@ class TrainState:
 
     def _loaders(self) -> list[Any]:
         return [
-            part for part in self._parts.values() if not state_parts.is_replicated(part) and hasattr(part, "__iter__")
+            part
+            for part in self._parts.values()
+            if is_shard(part) or (not state_parts.is_replicated(part) and hasattr(part, "__iter__"))
         ]
 
 
 def ended(loader: Any, epoch: int) -> bool:
-    """Whether a data loader has given all batches of the epoch. Torchdata's says so in its state."""
-    if isinstance(loader, ElasticLoader):
+    """Whether a data loader, or the shard of a dataset, has given all batches of the epoch. Torchdata's says so in its
+    state."""
+    if isinstance(loader, ElasticLoader) or is_shard(loader):
         return loader.epoch > epoch
     return bool(loader.state_dict().get("_iterator_finished", False))

@@ -226,3 +226,30 @@ def test_an_elastic_loader_goes_to_any_number_of_ranks(become: Become, tmp_path:
         state = TrainState(loader=prepare_data_loader(DataLoader(DATA, batch_size=4, shuffle=True)))
         state._load(tmp_path, rank, 3)
         assert (state.loader.consumed, state.loader.global_batch_size) == (8, 8)
+
+
+def test_the_shard_of_a_dataset_says_how_far_an_epoch_has_come() -> None:
+    """A state captured in the middle of an epoch continues there, and one behind the last batch with the next epoch."""
+    data = pytest.importorskip("holdfast.data")
+    for taken in (1, 3, 5):
+        shard = data.range(10).random_shuffle(seed=3).iterator()
+        state = TrainState(shard=shard)
+        seen: list[list[int]] = [[], []]
+        captured: dict[str, Any] = {}
+        for epoch in state.epochs(2):
+            for number, batch in enumerate(shard.iter_batches(batch_size=2), 1):
+                seen[epoch] += batch["id"].tolist()
+                if number == taken:
+                    captured = state.capture()
+                    break
+            if captured:
+                break
+        assert captured["values"]["epoch"] == 0
+        again = data.range(10).random_shuffle(seed=3).iterator()
+        resumed = TrainState(shard=again)
+        resumed.apply(captured)
+        for epoch in resumed.epochs(2):
+            for batch in again.iter_batches(batch_size=2):
+                seen[epoch] += batch["id"].tolist()
+            assert resumed.capture()["values"]["epoch"] == epoch + 1
+        assert [sorted(rows) for rows in seen] == [list(range(10))] * 2, taken
