@@ -200,5 +200,5 @@ def ended(loader: Any, epoch: int) -> bool:
     """Whether a data loader, or the shard of a dataset, has given all batches of the epoch. Torchdata's says so in its
     state."""
     if isinstance(loader, ElasticLoader) or is_shard(loader):
-        return loader.epoch > epoch
+        return int(loader.epoch) > epoch
     return bool(loader.state_dict().get("_iterator_finished", False))
