@@ -28,7 +28,7 @@ WITHIN_S = 0.5
 def measure(system: str, framework: str, repeats: int, seed: int, work: Path) -> list[Recovery]:
     chance = random.Random(seed)
     found = []
-    with Job(system, "framework_steps", work, framework=framework, step_s=STEP_S) as job:
+    with Job(system, "framework_steps", work, framework=framework, step_s=STEP_S, kills=repeats) as job:
         for number in range(repeats):
             found.append(kill_once(job, chance))
             last, what = found[-1], f"{FRAMEWORKS[framework]} with {NAMES[system]}, kill {number + 1}"

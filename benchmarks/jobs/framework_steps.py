@@ -124,7 +124,7 @@ def with_tensorflow(config):
 
     from holdfast.train.tensorflow.keras import ReportCheckpointCallback
 
-    strategy, log = tf.distribute.MultiWorkerMirroredStrategy(), Log(config)
+    log, strategy = Log(config), tf.distribute.MultiWorkerMirroredStrategy()
 
     class Steps(tf.keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -237,7 +237,7 @@ if __name__ == "__main__":
         run_config=holdfast.train.RunConfig(
             name="steps",
             storage_path=arguments["storage"],
-            failure_config=holdfast.train.FailureConfig(max_failures=-1),
+            failure_config=holdfast.train.FailureConfig(max_failures=arguments["kills"] + 1),
             checkpoint_config=holdfast.train.CheckpointConfig(num_to_keep=2),
         ),
     ).fit()

@@ -17,7 +17,7 @@ def build():
 
 def train_fn():
     context = train.get_context()
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # first of all: it must come before other operations
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other operation of TensorFlow
     x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
     y = x.sum(1, keepdims=True)
     mine = slice(context.get_world_rank(), None, context.get_world_size())

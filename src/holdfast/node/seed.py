@@ -103,7 +103,7 @@ def plant(modules: Sequence[str], slow: Sequence[str] = ()) -> None:
     """Take the snapshot, once, if that is safe here and now; the modules are imported in it. Before a person, where it
     is not, start a process that imports the slow ones too."""
     global _seed
-    if _seed is not None or _inside or not process_control.LINUX or parent_process() is not None:
+    if _seed is not None or _inside or zygote.serving or not process_control.LINUX or parent_process() is not None:
         return
     if threading.current_thread() is not threading.main_thread():
         return

@@ -34,6 +34,7 @@ _GONE_WITHIN_S = 0.5
 _LOOK_EVERY_S = 1.0  # at the lease
 _KEPT = (signal.SIGTERM,)
 END = signal.SIGCONT  # that the parent has ended: the one signal that also wakes a zygote that was stopped
+serving = False  # this process is a zygote, or a worker that one has forked
 _inherited: list[int] = []  # the descriptors that this process was started with
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Fork | Preload] = msgspec.msgpack.Decoder(TO_ZYGOTE)
@@ -45,6 +46,8 @@ def serve(
 ) -> NoReturn:
     """Import the modules, and those that the script has imported; then fork when told and report what ends, until the
     agent is gone, or its lease is over."""
+    global serving
+    serving = True
     zygote = _Zygote(control, lease)
     try:
         zygote.warm_up(modules)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 _imported: list[str] = []
@@ -34,6 +35,19 @@ def import_first(*modules: str) -> str:
     name = next(module for module in modules if find_spec(module.partition(".")[0]) is not None)
     importlib.import_module(name)
     return name
+
+
+def present(*modules: str) -> tuple[str, ...]:
+    """Those modules that the installed release has; found by their files, because asking importlib would import their
+    packages."""
+    return tuple(module for module in modules if _has_file(module))
+
+
+def _has_file(module: str) -> bool:
+    package, _, rest = module.partition(".")
+    spec = find_spec(package)
+    places = [Path(root, rest.replace(".", "/")) for root in (spec.submodule_search_locations if spec else None) or ()]
+    return any(place.with_suffix(".py").exists() or (place / "__init__.py").exists() for place in places)
 
 
 C = TypeVar("C")

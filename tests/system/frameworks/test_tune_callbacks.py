@@ -27,6 +27,15 @@ def test_each_framework_reports_its_rounds_and_its_model(tmp_path: Path) -> None
     assert (tmp_path / "struck").exists()
 
 
+def test_each_framework_reports_metrics_alone(tmp_path: Path) -> None:
+    command = [sys.executable, str(HERE / "tune_metrics_job.py"), str(tmp_path)]
+    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {name: [3, True, True] for name in ("keras", "xgboost", "lightgbm")}
+
+
 @pytest.mark.parametrize(
     ("framework", "file"),
     [("xgboost", "model.ubj"), ("lightgbm", "model.txt"), ("tensorflow", "model.keras"), ("jax", "w.npy")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.engine.prefork import prefork
-from holdfast.train.integrations import require
+from holdfast.train.integrations import preload_in_workers, require
 
 require(__name__, "horovod", "horovod")
 
@@ -12,4 +12,5 @@ from holdfast.train.horovod.horovod_trainer import HorovodTrainer  # noqa: E402
 
 __all__ = ["HorovodConfig", "HorovodTrainer"]
 
+preload_in_workers(__name__)
 prefork(HorovodConfig.essential, ["holdfast.train.payload", "holdfast.train.api", __name__], slow=HorovodConfig.preload)

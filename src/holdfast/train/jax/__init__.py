@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.engine.prefork import prefork
-from holdfast.train.integrations import require
+from holdfast.train.integrations import preload_in_workers, require
 
 require(__name__, "jax", "jax")
 
@@ -12,4 +12,5 @@ from holdfast.train.jax.jax_trainer import JaxTrainer  # noqa: E402
 
 __all__ = ["JaxConfig", "JaxTrainer"]
 
-prefork(JaxConfig.essential, [*JaxConfig.preload, "holdfast.train.payload", "holdfast.train.api"])
+preload_in_workers(__name__)
+prefork(JaxConfig.essential, [*JaxConfig.preload, "holdfast.train.payload", "holdfast.train.api", __name__])

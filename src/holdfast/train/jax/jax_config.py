@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.train import rendezvous
 from holdfast.train.config import BackendConfig
+from holdfast.train.integrations import present
 
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
+
+# What JAX imports only when it compiles for the first time.
+_OF_COMPILER = present("jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin")
 
 
 @dataclass
@@ -26,7 +30,7 @@ class JaxConfig(BackendConfig):
     use_gpu: bool = False
 
     essential: ClassVar[tuple[str, ...]] = ("jax",)
-    preload: ClassVar[tuple[str, ...]] = ("jax.numpy", "jax.experimental.multihost_utils")
+    preload: ClassVar[tuple[str, ...]] = ("jax.numpy", "jax.experimental.multihost_utils", *_OF_COMPILER)
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         return _InProgram(self, train_fn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.engine.prefork import prefork
-from holdfast.train.integrations import require
+from holdfast.train.integrations import preload_in_workers, require
 
 require(__name__, "lightgbm", "lightgbm")
 
@@ -28,4 +28,5 @@ __all__ = [
     "remaining_rounds",
 ]
 
-prefork(LightGBMConfig.essential, ["holdfast.train.payload", "holdfast.train.api"])
+preload_in_workers(__name__)
+prefork(LightGBMConfig.essential, ["holdfast.train.payload", "holdfast.train.api", __name__])

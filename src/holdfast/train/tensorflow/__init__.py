@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.engine.prefork import prefork
-from holdfast.train.integrations import require
+from holdfast.train.integrations import preload_in_workers, require
 
 require(__name__, "tensorflow", "tensorflow")
 
@@ -14,4 +14,7 @@ from holdfast.train.tensorflow.tensorflow_trainer import TensorflowTrainer  # no
 
 __all__ = ["TensorflowCheckpoint", "TensorflowConfig", "TensorflowTrainer", "prepare_dataset_shard"]
 
-prefork(TensorflowConfig.essential, [*TensorflowConfig.preload, "holdfast.train.payload", "holdfast.train.api"])
+preload_in_workers(__name__, f"{__name__}.keras")
+prefork(
+    TensorflowConfig.essential, [*TensorflowConfig.preload, "holdfast.train.payload", "holdfast.train.api", __name__]
+)

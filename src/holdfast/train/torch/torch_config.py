@@ -11,12 +11,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.train.checks import check_number
 from holdfast.train.config import BackendConfig
+from holdfast.train.integrations import present
 from holdfast.train.rendezvous import environment
 from holdfast.train.standby_variables import variables_of
 
@@ -24,24 +23,13 @@ if TYPE_CHECKING:
     from holdfast.worker.session import Session
 
 
-def _present(*names: str) -> tuple[str, ...]:
-    """Those modules that the installed torch has; found by their files, because asking importlib would import torch."""
-    spec = find_spec("torch")
-    roots = [Path(place).parent for place in (spec.submodule_search_locations if spec else None) or ()]
-    files = {name: name.replace(".", "/") for name in names}
-    return tuple(
-        name
-        for name, file in files.items()
-        if any((root / f"{file}.py").exists() or (root / file / "__init__.py").exists() for root in roots)
-    )
-
-
 # What torch imports only on the first use of DDP, an optimizer or torch.save, the slowest last. Importing these starts
 # no thread and does not touch CUDA, so a process that has imported them can still be forked.
-PRELOAD = _present(
+PRELOAD = present(
     "torch",
     "torch.distributed",
     "torch.nn.parallel",
+    "torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks",  # for Lightning and Accelerate
     "torch.optim",
     "torch.utils.data",
     "torch.utils.serialization.config",

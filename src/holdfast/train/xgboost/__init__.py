@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.engine.prefork import prefork
-from holdfast.train.integrations import require
+from holdfast.train.integrations import preload_in_workers, require
 
 require(__name__, "xgboost", "xgboost")
 
@@ -25,4 +25,5 @@ __all__ = [
     "remaining_rounds",
 ]
 
-prefork(XGBoostConfig.essential, ["holdfast.train.payload", "holdfast.train.api"])
+preload_in_workers(__name__)
+prefork(XGBoostConfig.essential, ["holdfast.train.payload", "holdfast.train.api", __name__])
