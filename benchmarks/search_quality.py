@@ -163,14 +163,20 @@ def scheduled(root: str, name: str, seed: int, trials: int, table: Table, losses
 
 
 def compared(label: str, run: Callable[[str, int], float], seeds: int, best: float, at_random: float) -> None:
-    regrets = {root: [run(root, seed) - best for seed in range(seeds)] for root in ("holdfast", "ray")}
-    ours, rays = (statistics.fmean(regrets[root]) for root in ("holdfast", "ray"))
-    ratio = ours / rays if rays else math.inf if ours else 1.0
-    spread = " ".join(f"{value:.2e}" for value in regrets["holdfast"])
-    print(
-        f"{label:10} holdfast {ours:.3e}  ray {rays:.3e}  ratio {ratio:.2f}  random {at_random:.3e}  ({spread})",
-        flush=True,
-    )
+    regrets: dict[str, list[float]] = {}
+    said: list[str] = []
+    for root in ("holdfast", "ray"):
+        try:
+            regrets[root] = [run(root, seed) - best for seed in range(seeds)]
+        except Exception as error:  # Ray's AxSearch does not work with Ax 1.3
+            said.append(f"{root} failed: {type(error).__name__}: {error}")
+    means = {root: statistics.fmean(found) for root, found in regrets.items()}
+    figures = "  ".join(f"{root} {mean:.3e}" for root, mean in means.items())
+    if len(means) == 2:
+        ours, rays = means["holdfast"], means["ray"]
+        figures += f"  ratio {ours / rays if rays else math.inf if ours else 1.0:.2f}"
+    spread = "; ".join(f"{root}: " + " ".join(f"{value:.2e}" for value in found) for root, found in regrets.items())
+    print(f"{label:10} {figures}  random {at_random:.3e}  ({'; '.join([spread, *said])})", flush=True)
 
 
 def main() -> None:

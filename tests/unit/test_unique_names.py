@@ -12,6 +12,7 @@ SRC = Path(holdfast.__file__).parent
 # Names that users know.
 PUBLIC_MODULES = {
     **dict.fromkeys(("config", "context", "error", "result"), "paths of Ray's scripts, in train and tune"),
+    **dict.fromkeys(("callback", "data_parallel_trainer", "trial"), "paths of Ray's scripts"),
     **dict.fromkeys(("comet", "keras", "mlflow", "wandb"), "integrations are named for what they integrate"),
 }
 PUBLIC_CLASSES = {

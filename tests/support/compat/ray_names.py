@@ -31,12 +31,8 @@ MODULES = (
 NOT_HERE = {
     "train.torch.config.TorchConfigContextManager": "internal to Ray",
     "train.tensorflow.keras.RayReportCallback": "internal to Ray: ReportCheckpointCallback is its public subclass",
-    "train.lightgbm.normalize_pandas_for_lightgbm": "internal to Ray Data's frames",
     "tune.callback.CallbackList": "internal to Ray: callbacks are passed as a list",
     "tune.experiment._convert_to_experiment_list": "internal to Ray",
-    "tune.integration.keras.TuneReportCallback": "Ray's raises: TuneReportCheckpointCallback took its place",
-    "tune.integration.lightgbm.TuneReportCallback": "Ray's raises: TuneReportCheckpointCallback took its place",
-    "tune.integration.xgboost.TuneReportCallback": "Ray's raises: TuneReportCheckpointCallback took its place",
     "tune.logger.pretty_print": "prints RLlib's results",
     "tune.progress_reporter.RemoteReporterMixin": "the reporter runs in the script's own process",
     "tune.progress_reporter.TrialProgressCallback": "internal to Ray",

@@ -1,0 +1,5 @@
+"""``DataParallelTrainer``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.train.trainer import DataParallelTrainer as DataParallelTrainer

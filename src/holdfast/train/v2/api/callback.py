@@ -1,0 +1,5 @@
+"""``UserCallback``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.train.user_callback import UserCallback as UserCallback

@@ -1,0 +1,5 @@
+"""``TrainContext``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.train.context import TrainContext as TrainContext

@@ -1,0 +1,5 @@
+"""``PreemptionInfo``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.errors import PreemptionInfo as PreemptionInfo

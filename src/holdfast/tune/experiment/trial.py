@@ -1,0 +1,5 @@
+"""``Trial``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.tune.experiment import Trial as Trial

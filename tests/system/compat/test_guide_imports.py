@@ -1,0 +1,41 @@
+"""The import lines of Ray's guides work with the root changed, or say which extra to install."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from support.compat import guide_imports
+from support.compat.ray_names import source_of
+
+LINES = guide_imports.lines(guide_imports.TRAIN) + guide_imports.lines(guide_imports.TUNE)
+
+
+def problem(line: str) -> str:
+    """Why the line does not work; empty if it does, or names the extra to install."""
+    try:
+        exec(guide_imports.changed(line), {})
+    except ImportError as error:
+        return "" if "pip install 'holdfast[" in str(error) else str(error)
+    return ""
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line not in guide_imports.NOT_HERE])
+def test_a_line_works_or_names_its_extra(line: str) -> None:
+    assert problem(line) == ""
+
+
+@pytest.mark.parametrize("line", guide_imports.NOT_HERE)
+def test_a_line_that_is_left_out_fails(line: str) -> None:
+    assert "No module named" in problem(line)
+
+
+def test_the_lines_are_rays() -> None:
+    """Each module of the table exists in the Ray that is installed; it is found without an import."""
+    assert len(guide_imports.lines(guide_imports.TRAIN)) == 61
+    assert len(set(LINES)) >= 120
+    for line in LINES:
+        node = ast.parse(line).body[0]
+        module = node.module if isinstance(node, ast.ImportFrom) else line.split()[1]
+        assert module == "ray" or source_of("ray", str(module).partition(".")[2]), line
