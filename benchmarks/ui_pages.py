@@ -57,12 +57,9 @@ def cpu_s(process: subprocess.Popen[str]) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def page_cpu_s(tab: Tab) -> float:
-    """What the page's main thread has done so far."""
-    session = tab.page.context.new_cdp_session(tab.page)
-    session.send("Performance.enable")
+def page_cpu_s(session: Any) -> float:
+    """What the page's main thread has done since the session enabled its counters."""
     found = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
-    session.detach()
     return float(found["TaskDuration"])
 
 
@@ -88,11 +85,13 @@ def measure_page(storage: Path, path: str, drawn: str) -> PageTimes:
             tab.page.context.add_cookies(
                 [{"name": f"holdfast_ui_{server.port}", "value": server.token, "url": server.origin}]
             )
+            session = tab.page.context.new_cdp_session(tab.page)
+            session.send("Performance.enable")
             before, began = cpu_s(server.process), time.perf_counter()
             tab.page.goto(f"{server.origin}{path}", wait_until="commit")
             times.paint.append(first_paint(tab))
             times.server_cpu.append(cpu_s(server.process) - before)
-            times.page_cpu.append(page_cpu_s(tab))
+            times.page_cpu.append(page_cpu_s(session))
             tab.awaits(drawn)
             times.data.append(time.perf_counter() - began)
             tab.page.goto("about:blank")

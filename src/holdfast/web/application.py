@@ -38,6 +38,7 @@ from holdfast.web.storages import Storages, link
 
 _INDEXES = 12  # curves of the runs that were looked at last
 _SLICE_S = 0.25  # of reading reports, in one request
+_LATER_SLICE_S = 1.0  # when the page shows a sample already
 _FORM_BYTES = 10_000
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -101,7 +102,7 @@ class Application:
 
         def look() -> Any:
             stored = self._experiment(address)
-            found = self._searches.glance(stored)
+            found = self._searches.glance(stored, reads=False)
             return stored, found, [*stored.run_file_damage(), *(found.damage if found else ())]
 
         stored, found, damage = await run_in_threadpool(look)
@@ -145,10 +146,11 @@ class Application:
 
     async def curves(self, request: Request) -> Response:
         address = request.path_params["address"]
+        slice_s = _LATER_SLICE_S if "more" in request.query_params else _SLICE_S
 
         def look() -> dict[str, Any]:
             stored = self.storages.open(address)
-            return curves_json(stored.read(with_manifests=False), self._index(address, stored), _SLICE_S)
+            return curves_json(stored.read(with_manifests=False), self._index(address, stored), slice_s)
 
         return _json(await run_in_threadpool(look))
 

@@ -25,12 +25,13 @@ class Searches:
     def look(self, stored: StoredExperiment) -> SearchSnapshot:
         return self.index(stored).look()
 
-    def glance(self, stored: StoredExperiment) -> SearchSnapshot | None:
-        """What is known without waiting; None while a large one is read for the first time."""
+    def glance(self, stored: StoredExperiment, reads: bool = True) -> SearchSnapshot | None:
+        """What is known without waiting; None while a large one is read for the first time. ``reads``: have it read in
+        the background, for a page that does not ask for its data afterwards."""
         index, key = self.index(stored), str(stored.location)
         if index.is_quick:
             return index.look()
-        if key not in self._reading:
+        if reads and key not in self._reading:
             self._reading.add(key)
             timer = threading.Timer(_AFTER_PAINT_S, self._read, (index, key))
             timer.daemon = True

@@ -33,9 +33,9 @@ class Tab:
     def text(self, selector: str = "body") -> str:
         return str(self.page.inner_text(selector))
 
-    def awaits(self, condition: str) -> None:
+    def awaits(self, condition: str, within_s: float = PATIENCE_MS / 1000) -> None:
         """Until that JavaScript is true. (The pages' policy forbids the eval that playwright's own wait needs.)"""
-        deadline = time.monotonic() + PATIENCE_MS / 1000
+        deadline = time.monotonic() + within_s
         while not self.page.evaluate(f"() => Boolean({condition})"):
             assert time.monotonic() < deadline, condition
             self.page.wait_for_timeout(50)

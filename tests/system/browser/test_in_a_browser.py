@@ -248,9 +248,10 @@ def test_a_million_reports(tab: Tab, server: WebServer) -> None:
     tab.page.goto(server.url)
     tab.page.goto(f"{server.origin}/run/0/many-reports")
     tab.awaits(f"{DRAWN} >= 3")
-    tab.awaits("curves.data.share === 1")
-    assert tab.page.evaluate("Math.max(...curves.data.metrics[0].kept.flatMap((part) => part.y))") == 1_000_000
-    assert tab.page.evaluate("curves.data.metrics[0].kept.flatMap((part) => part.y).length") < 10_000
+    tab.awaits("curves.data.share === 1", within_s=400)  # seconds of CPU time, on a busy machine
+    steps = tab.page.evaluate("curves.data.metrics.find((one) => one.name === 'step').kept.flatMap((part) => part.y)")
+    assert max(steps) == 1_000_000
+    assert len(steps) < 10_000
 
 
 def test_a_hostile_run_runs_nothing(tab: Tab, server: WebServer) -> None:

@@ -29,14 +29,18 @@ function nextTheme() {
   document.dispatchEvent(new Event("recolour"));
 }
 byId("theme-button").addEventListener("click", nextTheme);
+let showsPlots;
+const plotlyLoaded = new Promise((resolve) => { showsPlots = resolve; });
 async function loadCurves() {
   const place = byId("curves");
   if (!place || !place.dataset.curves || curves.busy) return;
   curves.busy = true;
+  let drawn = 0;
   try {
     do {
-      curves.data = await getJson(place.dataset.curves);
-      drawCurves();
+      curves.data = await getJson(place.dataset.curves + (drawn ? "?more=1" : ""));
+      if (curves.data.share === 1 || performance.now() > drawn + 2000) { drawCurves(); drawn = performance.now(); }
+      if (curves.data.share < 1) await plotlyLoaded;  // the sample is shown before the rest is read
       const share = curves.data.share;
       if (document.querySelector("[data-pending]")) refresh().catch(() => {});
       byId("curve-note").textContent = share < 1 ? `a sample while reports are read: ${Math.floor(share * 100)} %` : "";
@@ -320,7 +324,7 @@ if (byId("stacks")) {
 // Plotly is large: the page is painted before it is loaded.
 if (page.plotly) afterPaint(() => {
   const script = element("script", { src: `/static/plotly.min.js?${page.assets}`, id: "plotly" });
-  script.addEventListener("load", () => document.dispatchEvent(new Event("recolour")));
+  script.addEventListener("load", () => { document.dispatchEvent(new Event("recolour")); showsPlots(); });
   document.head.append(script);
 });
 afterPaint(loadCurves);
