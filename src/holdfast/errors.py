@@ -60,7 +60,7 @@ class ObjectMissingError(StorageError):
 
 
 class ObjectExistsError(StorageError):
-    """An object that was to be created is there already."""
+    """An object that was to be created already exists."""
 
 
 class NewerFormatError(HoldfastError):

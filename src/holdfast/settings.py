@@ -46,7 +46,7 @@ def load() -> Settings:
         try:
             values[field.name] = _parse(text, type(field.default))
         except ValueError:
-            raise ValueError(f"{name}={text!r}: give {_WANTED[type(field.default)]}") from None
+            raise ValueError(f"{name}={text!r}: use {_WANTED[type(field.default)]}") from None
     return Settings(**values)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if len(arguments.run_paths) < 2:
-        raise ValueError("Give two or more runs to compare. To look at one run, use holdfast show.")
+        raise ValueError("Pass two or more runs to compare. To look at one run, use holdfast show.")
     found = in_parallel(_read, arguments.run_paths)
     settings = differing_settings([reading.run.known_identity() for reading in found])
     if arguments.json:

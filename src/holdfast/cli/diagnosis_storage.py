@@ -38,20 +38,20 @@ def _disk(path: Path) -> Iterator[DoctorFinding]:
     place = next(parent for parent in (path, *path.parents) if parent.exists())
     shown = str(path) if place == path else f"{path} (not there yet; {place} is)"
     if not place.is_dir():
-        yield bad("storage", f"{place} is a file", "give a directory")
+        yield bad("storage", f"{place} is a file", "choose a directory")
         return
     free = shutil.disk_usage(place).free
     try:
         with tempfile.TemporaryDirectory(prefix=".holdfast-doctor-", dir=place) as directory:
             if free < _LITTLE_SPACE:
-                yield warning("storage", f"{shown}: {size_text(free)} free", "checkpoints may not fit: make room")
+                yield warning("storage", f"{shown}: {size_text(free)} free", "checkpoints may not fit: free some space")
             else:
                 yield good("storage", f"{shown}: writable, {size_text(free)} free")
             yield _locks(Path(directory, "lock"))
             yield _syncs(Path(directory, "small"))
             yield _writes(Path(directory, "large"), free)
     except OSError as error:
-        yield bad("storage", f"{shown}: {error.strerror or error}", "make it writable for this user, or give another")
+        yield bad("storage", f"{shown}: {error.strerror or error}", "make it writable for this user, or choose another")
 
 
 def _locks(path: Path) -> DoctorFinding:
@@ -117,7 +117,7 @@ def _objects(location: Location) -> Iterator[DoctorFinding]:
             with contextlib.suppress(StorageError):
                 objects.delete([key])
     except StorageError as error:
-        yield bad("storage", str(error), "runs cannot be kept there as long as this is so")
+        yield bad("storage", str(error), "runs cannot be stored there until this is fixed")
     finally:
         objects.close()
 
@@ -127,7 +127,9 @@ def _reached(location: Location, times: list[float]) -> DoctorFinding:
         f"{name} {took * 1000:.0f} ms" for name, took in zip(("put", "get", "list"), times, strict=True)
     )
     if max(times) > _SLOW_REQUEST_S:
-        return warning("storage", f"{location}: {spelled}", "it is slow, or far away; training continues meanwhile")
+        return warning(
+            "storage", f"{location}: {spelled}", "it is slow. Training continues while checkpoints are uploaded"
+        )
     return good("storage", f"{location}: {spelled}")
 
 

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.print_json({"storage_path": str(location), "good": not bad, "findings": listed})
     else:
         warned = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
-        output.say(f"{f'{bad} failed' if bad else 'all that is needed is there'}{warned}")
+        output.say(f"{f'{bad} failed' if bad else 'all required checks passed'}{warned}")
     return 1 if bad else 0
 
 

@@ -26,7 +26,7 @@ def refuse(stored: StoredRun, command: str) -> None:
     """For commands that look at one run: an experiment has many."""
     if isinstance(stored, StoredExperiment):
         raise ValueError(
-            f"{stored.location} is an experiment. Give one of its trials: holdfast {command} "
+            f"{stored.location} is an experiment. Pass one of its trials: holdfast {command} "
             f"{stored.location}/<trial>; holdfast show {stored.location} lists them"
         )
 

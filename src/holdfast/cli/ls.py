@@ -49,7 +49,7 @@ def _runs(storage: Location, is_default: bool) -> list[Location]:
     if is_run(storage):
         return [storage]
     if storage.local_problem and not (is_default and storage.local_problem == MISSING):
-        raise ValueError(f"{storage} {storage.local_problem}. Give the storage_path of your runs.")
+        raise ValueError(f"{storage} {storage.local_problem}. Pass the storage_path of your runs.")
     return runs_below(storage, names)
 
 

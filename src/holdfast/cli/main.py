@@ -23,20 +23,20 @@ from holdfast.printable import printable
 
 # Each is a module of this package, imported when it is the one that was asked for, with what it needs.
 COMMANDS = {
-    "run": "run a script on several workers, and bring it back after failures",
+    "run": "run a script on several workers and restart it after failures",
     "ls": "list the runs below a storage path",
     "show": "show a run's state, history, failures and checkpoints",
     "compare": "compare runs or trials: progress, metrics, settings that differ",
     "ui": "show runs and searches in a browser",
     "report": "write the page of a run to one HTML file",
-    "watch": "watch a run as it goes",
+    "watch": "watch a run live",
     "logs": "print the workers' logs",
-    "stop": "ask the driver of a run to stop",
+    "stop": "stop a run",
     "checkpoints": "list, verify, export or delete the checkpoints of a run",
-    "verify": "check that all that is stored of a run is intact",
-    "doctor": "look whether this machine and a storage path are fit to train on",
-    "drill": "rehearse failures with a script of yours: kill, hang, break, compare",
-    "cluster": "look at the Ray cluster that runs would be on",
+    "verify": "check that everything stored of a run is intact",
+    "doctor": "check whether this machine and a storage path are ready for training",
+    "drill": "rehearse failures with your script: kill, hang, break, compare",
+    "cluster": "check a Ray cluster",
     "completion": "print a shell's completion script",
 }
 
@@ -78,9 +78,9 @@ def parser(known: Collection[str]) -> argparse.ArgumentParser:
     """Lists all commands, and knows the arguments of some."""
     top = _Parser(
         prog="holdfast",
-        description="Run scripts that survive failures, look at runs and what they left, stop them, clear them up.",
-        epilog="Exit codes: 0 all is well; 1 something is damaged, cannot be read, or has failed; 2 the command was "
-        "wrong, or the storage cannot be reached; 128 + N stopped by signal N.",
+        description="Run scripts that survive failures. Inspect, compare, stop and clean up runs.",
+        epilog="Exit codes: 0 success; 1 something is damaged, unreadable or has failed; 2 the command was wrong or "
+        "the storage is unreachable; 128 + N stopped by signal N.",
     )
     top.add_argument("--version", action="version", version=f"holdfast {holdfast.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)

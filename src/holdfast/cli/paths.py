@@ -27,13 +27,13 @@ def open_run(text: str) -> StoredRun:
         return found
     if not run_at(location, PATIENCE_S).is_there():
         raise NotARunError(
-            f"{location} does not exist. Give the directory of a run, or the name of one in {default}; holdfast ls "
-            "lists them."
+            f"{location} does not exist. Pass the directory of a run, or the name of a run in {default}. To list runs: "
+            "holdfast ls"
         )
     if runs_below(location):
-        raise NotARunError(f"{location} is no run, but holds some: holdfast ls {location} lists them.")
+        raise NotARunError(f"{location} is a directory of runs, not a run. Try: holdfast ls {location}")
     raise NotARunError(
-        f"{location} holds no run of Holdfast: it has no run.json. Give the directory of a run: <storage_path>/<name>."
+        f"{location} is not a Holdfast run: it has no run.json. Pass the directory of a run: <storage_path>/<name>."
     )
 
 
@@ -54,7 +54,7 @@ def storage_location(text: str | None) -> Location:
 
 def _parse(text: str) -> Location:
     if not text:
-        raise ValueError("the path is empty; give a directory or a URL")
+        raise ValueError("the path is empty. Pass a directory or a URL.")
     try:
         return Location.parse("(path", text)
     except ValueError as error:

@@ -1,7 +1,8 @@
-"""Run a script on several workers, and keep it going: each worker runs it as its main program, as with torchrun.
+"""Run a script on several workers and restart it after failures.
 
-The script may use holdfast.train (report, get_checkpoint, get_context, ...), or plain torch.distributed. What comes
-after the script's name is the script's. The same --storage and --name resume a run that was stopped or killed.
+Each worker runs the script as its main program, as torchrun does. It may use holdfast.train (report, get_checkpoint,
+get_context, ...), or plain torch.distributed. Arguments after SCRIPT go to the script. The same --storage and --name
+resume a run that was stopped or killed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fresh", action="store_true", help="start a new run, NAME-2 and so on, if a run with this name exists"
     )
     parser.add_argument("--storage", metavar="PATH", help=f"where the run is kept: {paths.STORAGE_HELP}")
-    parser.add_argument("--engine", metavar="NAME", help="where workers live (default: HOLDFAST_ENGINE, else local)")
+    parser.add_argument(
+        "--engine", metavar="NAME", help="where workers run: local or ray (default: HOLDFAST_ENGINE, else local)"
+    )
     parser.add_argument(
         "--max-failures", type=int, default=0, metavar="N", help="retries after failures; -1 without limit (default: 0)"
     )
@@ -47,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hang-timeout",
         type=_seconds,
         metavar="S|auto",
-        help="restart the workers when one of them has made no report for so long",
+        help="restart the workers when one makes no report for this many seconds",
     )
     parser.add_argument("--keep", type=int, metavar="N", help="how many checkpoints to keep (default: all)")
     parser.add_argument(
@@ -59,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--torch",
         action="store_true",
-        help="form a torch process group before the script begins, as holdfast.train.torch.prepare_model() wants it",
+        help="form a torch process group before the script starts; needed for holdfast.train.torch.prepare_model()",
     )
     parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as with python -m")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
@@ -71,8 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     script = _Reading(arguments)
     if script.has_trainer:
         raise ValueError(
-            f"{arguments.script} has a trainer of its own, so it is to be run once, not on each worker: "
-            f"python {arguments.script}"
+            f"{arguments.script} creates its own trainer, so run it once, with Python: python {arguments.script}"
         )
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a reader that leaves must not end a run
     sys.argv[:] = [arguments.script, *arguments.script_args]
@@ -180,11 +182,11 @@ def _check_script(arguments: argparse.Namespace) -> None:
             found = False
         del sys.path[0]
         if not found:
-            raise ValueError(f"there is no module {script!r}; give one that can be imported from {os.getcwd()}")
+            raise ValueError(f"module {script!r} cannot be imported from {os.getcwd()}. Check its name.")
         return
     if not os.path.isfile(script):
         what = "is a directory" if os.path.isdir(script) else "does not exist"
-        raise ValueError(f"the script {script} {what}; give a Python file, or -m and a module")
+        raise ValueError(f"script {script} {what}. Pass a Python file, or -m and a module.")
     with open(script, "rb"):  # a missing right is told before anything is started
         pass
 
@@ -222,7 +224,7 @@ def workers(text: str) -> int | tuple[int, int]:
     if found:
         return int(found[1]), int(found[2])
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number, as in 4, or a range, as in 1:4")
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number, as in 4, or a range, as in 1:4")
     return int(text)
 
 
@@ -232,4 +234,4 @@ def _seconds(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: give seconds, or auto") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number of seconds, or auto") from None

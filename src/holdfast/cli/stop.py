@@ -1,7 +1,7 @@
-"""Ask the driver of a run to stop, wherever it runs, and wait until it has.
+"""Stop a run, on whichever machine its driver is, and wait until it has stopped.
 
-It stops as at a SIGTERM: the workers may continue for FailureConfig(preemption_grace_s) for a last checkpoint, what is
-staged is made durable, and the same script resumes the run later. A run that nobody drives is left as it is.
+This is the same as SIGTERM: workers get FailureConfig(preemption_grace_s) for a last checkpoint, and pending
+checkpoints are saved. Run the same script again to resume. A run that has no driver is not changed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
     parser.add_argument("--now", action="store_true", help="end the workers immediately, without a last checkpoint")
     parser.add_argument(
-        "--timeout", type=_seconds, default=120.0, metavar="S", help="how long to wait for its end (default: 120)"
+        "--timeout", type=_seconds, default=120.0, metavar="S", help="how many seconds to wait (default: 120)"
     )
-    parser.add_argument("--no-wait", action="store_true", help="only ask: the driver hears of it within some seconds")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until the run has stopped")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,11 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
     if driver is None:
         state = stored.read(with_manifests=False).state
         return _tell(
-            arguments, stored, False, state, f"nothing to stop: nobody drives {stored.location}, it is {state}"
+            arguments, stored, False, state, f"nothing to stop: {stored.location} has no driver (state: {state})"
         )
     who = f"process {driver.pid} on {driver.host}"
     if driver.pid is None or driver.host is None or driver.since is None:
-        raise HoldfastError(f"{stored.location} has a driver, but its lease does not say who: stop it where it runs")
+        raise HoldfastError(
+            f"{stored.location} has a driver, but its lease does not say which process. Stop it on its machine."
+        )
     objects = stored.location.open(READ_PATIENCE_S)
     try:
         stop_requests.leave(objects, StopRequest(driver.host, driver.pid, driver.since, arguments.now))
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except StorageError as error:
         raise HoldfastError(
-            f"the request cannot be left in {stored.location}, so ask {who} another way: {error}"
+            f"the stop request cannot be written to {stored.location}: {error}. Stop {who} directly."
         ) from None
     if arguments.no_wait:
         return _tell(arguments, stored, True, "running", f"asked {who} to stop")
@@ -88,9 +90,9 @@ def _give_up(arguments: argparse.Namespace, stored: StoredRun, objects: ObjectSt
     unheard = stop_requests.is_waiting(objects)
     if unheard:
         stop_requests.withdraw(objects)
-        why = "did not hear of it (it hangs, or is of an older version), and the request is withdrawn"
+        why = "did not respond, so the request was withdrawn. The driver may hang, or be of an older version"
     else:
-        why = "is still stopping. Ask again with --now to end its workers at once"
+        why = "is still stopping. To end its workers immediately, use --now"
     return _tell(arguments, stored, not unheard, "running", f"after {arguments.timeout:g} s {who} {why}", code=1)
 
 
@@ -108,5 +110,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if seconds < 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: give seconds")
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number of seconds")
     return seconds

@@ -1,6 +1,6 @@
-"""Check all that is stored of a run, every byte of every checkpoint, and say what it would resume from.
+"""Check everything stored of a run, every byte of every checkpoint, and say what it would resume from.
 
-Exit code 1 if anything is damaged. What was set aside before is named, and is no new damage. Nothing is changed.
+Exit code 1 if anything is damaged. Damage that was found before is listed and does not count. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     for id, why in set_aside:
         output.say(f"quarantined  {id}: {headline(why)}")
     if not isinstance(stored, StoredExperiment):
-        since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: there is no good checkpoint"
-        output.say(f"a driver would resume from {since}")
+        since = f"{resume.id} (report {resume.report:,})" if resume else "the beginning: it has no intact checkpoint"
+        output.say(f"the run would resume from {since}")
     output.say(f"{damaged} of {len(checks)} damaged" if damaged else f"all {len(checks)} good")
     return 1 if damaged else 0
 

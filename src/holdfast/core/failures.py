@@ -79,7 +79,7 @@ def describe(rank: int, evidence: Evidence) -> str:
     if evidence.storage:
         return f"{who}: a checkpoint could not be stored: {evidence.message}"
     if evidence.preempted:
-        return f"{who} was preempted: {evidence.message or 'its node was taken away'}"
+        return f"{who} was preempted: {evidence.message or 'its node was preempted'}"
     if evidence.node_lost:
         return f"{who} was lost with its node{': ' if evidence.message else ''}{evidence.message}"
     if evidence.stalled_s is not None:

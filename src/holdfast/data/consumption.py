@@ -226,7 +226,7 @@ def _numbers(schema: pa.Schema) -> list[str]:
 
 def _column(chunk: Chunk, name: str) -> Any:
     if name not in chunk.table.column_names:
-        raise ValueError(f"there is no column {name!r}; the dataset has {', '.join(chunk.table.column_names)}")
+        raise ValueError(f"no column {name!r}; the dataset has {', '.join(chunk.table.column_names)}")
     return chunk.table.column(name)
 
 

@@ -143,7 +143,7 @@ class Dataset(Consumption):
     def filter(self, fn: Any = None, expr: Any = None, **options: Any) -> Dataset:
         """The rows for which ``fn`` is true, or those of an expression of ``pyarrow.compute``."""
         if (fn is None) == (expr is None):
-            raise ValueError("filter(fn=..., expr=...): give one of them")
+            raise ValueError("filter(fn=..., expr=...): pass one of them")
         if fn is not None:
             return self._with(with_op(self._plan, FilterRows(user_call("filter", fn, **_of_call(options)))))
         if not isinstance(expr, pa.compute.Expression):
@@ -235,7 +235,7 @@ class Dataset(Consumption):
     ) -> Dataset:
         """Into so many blocks, or blocks of so many rows. The order stays, unless it is to be shuffled."""
         if (num_blocks is None) == (target_num_rows_per_block is None):
-            raise ValueError("repartition(num_blocks=..., target_num_rows_per_block=...): give one of them")
+            raise ValueError("repartition(num_blocks=..., target_num_rows_per_block=...): pass one of them")
         if keys is not None or sort:
             raise missing("Dataset.repartition", "keys" if keys is not None else "sort")
         for name, value in (("num_blocks", num_blocks), ("target_num_rows_per_block", target_num_rows_per_block)):

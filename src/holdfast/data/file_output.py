@@ -29,9 +29,7 @@ def write_files(chunks: Iterator[Chunk], kind: str, path: Any, filesystem: Any, 
     location = Location.parse(f"write_{kind}(path", path, filesystem)
     mode = str(options.pop("mode", "append")).rpartition(".")[2].lower()
     if mode not in ("append", "savemode.append"):
-        raise ValueError(
-            f"write_{kind}(mode={mode!r}): only append is supported; give a directory that is new or empty"
-        )
+        raise ValueError(f"write_{kind}(mode={mode!r}): only append is supported. Choose an empty directory.")
     rows = options.pop("min_rows_per_file", None) or options.pop("num_rows_per_file", None)
     options = {name: value for name, value in options.items() if name not in _OF_RAY}
     stem = os.urandom(6).hex()

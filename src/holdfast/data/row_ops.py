@@ -31,7 +31,7 @@ def user_call(
     if not callable(fn):
         raise TypeError(f"{caller}(fn={fn!r}): pass a function, or a class whose instances can be called")
     if isinstance(fn, type) and "__call__" not in dir(fn):
-        raise TypeError(f"{caller}(fn={fn.__name__}): give the class a method __call__")
+        raise TypeError(f"{caller}(fn={fn.__name__}): add a method __call__ to the class")
     if not isinstance(fn, type) and (fn_constructor_args or fn_constructor_kwargs):
         raise ValueError(f"{caller}(fn_constructor_args=...): {fn!r} is not a class; pass fn_args and fn_kwargs")
     if inspect.iscoroutinefunction(fn):

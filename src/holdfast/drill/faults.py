@@ -97,4 +97,4 @@ def parse(text: str) -> Address:
 
 def check(name: str) -> None:
     if name not in KINDS:
-        raise ValueError(f"there is no fault {name!r}; there are: {', '.join(KINDS)}")
+        raise ValueError(f"unknown fault {name!r}. The faults are: {', '.join(KINDS)}")

@@ -118,7 +118,7 @@ class Inbound:
                 nodes.seat(node, seats)
             case wire.NodeDraining(_, deadline_s):
                 nodes.drain(node)
-                known.warn(f"{node} will be taken away in {deadline_s:.0f} s")
+                known.warn(f"{node} will be preempted in {deadline_s:.0f} s")
                 ranks = tuple(known.attempts.ranks_on(known.run.attempt_number, [node])[node])
                 known.queue.append(ev.NodeDrains(node, deadline_s, ranks, known.attempts.free_elsewhere()))
             case wire.NodeLost():

@@ -123,4 +123,4 @@ def _not_durable(asked: Asked, state: RunState) -> str:
     index = asked.request.index - 1
     missed, given_up = (state.attempt.missed, state.attempt.given_up) if state.attempt is not None else (None, ())
     lost = missed is not None and (missed.attempt_number, missed.index) == (asked.attempt_number, index)
-    return "the checkpoint could not be made durable" if lost or index in given_up else ""
+    return "the checkpoint could not be saved" if lost or index in given_up else ""

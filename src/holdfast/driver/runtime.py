@@ -106,7 +106,7 @@ class Driver:
         self._known_as = self._known_identity()
         if is_experiment(self._known_as or past.identity or {}):
             raise NotARunError(
-                f"{plan.location} is an experiment of a Tuner, not a training run: give another RunConfig(name=...)"
+                f"{plan.location} is an experiment, not a training run. Choose another RunConfig(name=...)."
             )
         self._identity = {**plan.identity, "id": id_of(self._known_as, past.identity)}
         storage.settle(self._identity["id"])

@@ -22,5 +22,5 @@ def choose(engine: Any, in_process: bool, demand: Demand | None = None) -> Any:
 
         return RayEngine(demand or Demand())
     if isinstance(engine, str):
-        raise ValueError(f'engine={engine!r}: this version has the engines "local" and "ray"')
+        raise ValueError(f'engine={engine!r}: use "local" or "ray"')
     return engine

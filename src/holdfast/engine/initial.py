@@ -40,7 +40,7 @@ def init(engine: str | None = None, *, address: str | None = None, **options: An
 
         connect(address, **options)
     elif chosen != "local":
-        raise ValueError(f'init(engine={chosen!r}): this version has the engines "local" and "ray"')
+        raise ValueError(f'init(engine={chosen!r}): use "local" or "ray"')
     else:
         _limit_this_machine(address, options)
     _before.append(os.environ.get(_ENGINE))

@@ -55,7 +55,9 @@ class ObjectSession:
         except OSError as error:
             os.unlink(path)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFullError(f"put(): no space for {size} bytes in {path.parent}; make room there") from error
+                raise StorageFullError(
+                    f"put(): no space for {size} bytes in {path.parent}. Free some space there."
+                ) from error
             raise
         finally:
             os.close(fd)

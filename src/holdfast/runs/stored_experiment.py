@@ -172,7 +172,7 @@ def load(path: Location | Path, patience_s: float = PATIENCE_S) -> Reading:
     stored = open_stored(location, patience_s)
     if isinstance(stored, StoredExperiment):
         raise NotARunError(
-            f"{location} is an experiment, which has a result for each trial: give a trial's directory, or use "
+            f"{location} is an experiment, with a result for each trial. Pass a trial's directory, or use "
             "Tuner.restore(path, trainable).get_results()"
         )
     return stored.read(with_driver=False)

@@ -19,9 +19,9 @@ from .comparison import changes_text
 from .past import IDENTITY
 
 _PLANNED = {
-    HandoverReason.RESIZE: "to continue with other nodes or another number of workers",
-    HandoverReason.PREEMPTION: "at a checkpoint, as nodes are about to be taken away",
-    HandoverReason.STOP: "at a checkpoint, as it was asked to stop",
+    HandoverReason.RESIZE: "to continue on other nodes or with another number of workers",
+    HandoverReason.PREEMPTION: "at a checkpoint, because nodes will be preempted",
+    HandoverReason.STOP: "at a checkpoint, because a stop was requested",
 }
 
 
@@ -74,7 +74,7 @@ def _tell_failure(told: list[Moment], time: float, failure: Failure, action: str
 def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
     match event:
         case ev.DriverStarted(epoch):
-            died = "" if has_ended else "; the one before it had died without a word"
+            died = "" if has_ended else f" (driver {epoch - 1} was killed)"
             return "driver", f"driver {epoch} started{died}"
         case ev.AttemptStarted(attempt_number, world_size):
             return "attempt", f"attempt {attempt_number} with {_workers(world_size)} {memory.told(event)}"
@@ -97,14 +97,14 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
         case ev.HandedOver(attempt_number, reason):
             return "hand-over", f"attempt {attempt_number} ended as planned, {_PLANNED[reason]}"
         case ev.CapacityLacking(least, room):
-            return "waiting", f"waits for nodes: the next attempt needs {_workers(least)}, and there is room for {room}"
+            return "waiting", f"waits for nodes: the next attempt needs {_workers(least)}, and {room} fit now"
         case ev.NodeRested(node):
             return "node", f"{node} may be used again"
         case ev.StacksTaken(attempt_number, rank):
-            cause = f"; rank {rank} seems to be what the others wait for" if rank >= 0 else ""
+            cause = f"; the others seem to wait for rank {rank}" if rank >= 0 else ""
             return (
                 "stacks",
-                f"attempt {attempt_number} made no progress, and what its ranks did was written down{cause}",
+                f"attempt {attempt_number} made no progress; the stacks of its ranks were saved{cause}",
             )
         case ev.Damaged(id, why):
             return "damage", f"{id} was found damaged and set aside: {why}"
@@ -122,10 +122,10 @@ def _workers(count: int) -> str:
 def _tell_of_storage(event: ev.StorageLags, was_stalled: bool) -> tuple[str, str]:
     behind = Behind(event.checkpoints, event.bytes, event.seconds)
     if event.stalled:
-        return "storage", f"training waits for storage, which is behind by {behind}"
+        return "storage", f"training waits for storage to catch up: {behind} not uploaded yet"
     if was_stalled:
         return "storage", f"storage has caught up, and training continues; left: {behind}"
-    return "storage", f"storage is behind by {behind}; training continues meanwhile"
+    return "storage", f"storage is slow: {behind} not uploaded yet; training continues meanwhile"
 
 
 def _rests(before: Durable, after: Durable) -> list[str]:

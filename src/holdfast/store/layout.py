@@ -121,7 +121,7 @@ def check_stored_name(name: str) -> None:
 def _refuse(name: str, argument: str, problem: str | None) -> None:
     if problem:
         raise ValueError(
-            f"{argument}={name[:60]!r} cannot be the name of a run or checkpoint: {problem}. "
+            f"{argument}={name[:60]!r}{')' if '(' in argument else ''}: not a valid name: {problem}. "
             "Use letters, digits, '-', '_' and '.', for example 'epoch-0005'."
         )
 

@@ -49,6 +49,8 @@ class Location:
         text = os.fspath(path)
         if not text:
             raise ValueError(f"{argument}={path!r}): the path is empty; pass a directory")
+        if "\0" in text:
+            raise ValueError(f"{argument}={text!r}): a path cannot contain a NUL character; remove it")
         if filesystem is not None:
             return _on_filesystem(argument, text, filesystem)
         scheme = _URL.match(text)
@@ -165,7 +167,7 @@ def _remote(argument: str, text: str, scheme: str) -> Location:
     parts = urlsplit(text)
     shown = f"{argument}={_without_secrets(text)!r})"
     if scheme not in _SCHEMES:
-        raise ValueError(f"{shown}: {scheme}:// is not known; write {_KNOWN}")
+        raise ValueError(f"{shown}: {scheme}:// is not supported. Use {_KNOWN}.")
     if not parts.netloc:
         raise ValueError(f"{shown}: name the bucket, as in {scheme}://bucket/runs")
     if "@" in parts.netloc and _SCHEMES[scheme] != "abfss":
@@ -189,7 +191,7 @@ def _on_filesystem(argument: str, text: str, filesystem: Any) -> Location:
             return Location("", os.path.abspath(str(filesystem._strip_protocol(text))))
         return Location(f"{protocol}:/", str(filesystem._strip_protocol(text)).rstrip("/"), filesystem=filesystem)
     if _URL.match(text):
-        raise ValueError(f"{shown}: with a storage_filesystem, give the path inside it, without a scheme")
+        raise ValueError(f"{shown}: with a storage_filesystem, pass the path inside it, without a scheme")
     if hasattr(filesystem, "type_name") and hasattr(filesystem, "get_file_info"):
         if filesystem.type_name == "local":
             return Location("", os.path.abspath(os.path.expanduser(text)))

@@ -105,7 +105,7 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
             if str(parent) in chosen:
                 raise StorageError(
                     f"Checkpoint {id} cannot be merged: one rank saved the file {str(parent)!r} and another saved "
-                    f"{path!r} below it. Give the ranks' files different names."
+                    f"{path!r} below it. Use different names for the ranks' files."
                 )
     return [chosen[path] for path in sorted(chosen)]
 

@@ -68,7 +68,7 @@ def id_of(*identities: Mapping[str, Any] | None) -> str:
 
 def missing(root: str) -> NotARunError:
     return NotARunError(
-        f"{root} holds no run of Holdfast: it has no run.json. Give the directory of a run: <storage_path>/<name>."
+        f"{root} is not a Holdfast run: it has no run.json. Pass the directory of a run: <storage_path>/<name>."
     )
 
 

@@ -197,7 +197,7 @@ def _check_tree(directory: Path, below: str, above: frozenset[tuple[int, int]], 
                     raise _unfit(entry.path, "it links to a directory above it")
                 movable &= _check_tree(Path(entry.path), f"{below}{entry.name}/", above, found)
             elif not stat.S_ISREG(status.st_mode):
-                raise _unfit(entry.path, "it is no regular file or directory")
+                raise _unfit(entry.path, "it is not a regular file or directory")
             else:
                 found.append(FileEntry(f"{below}{entry.name}", status.st_size, ""))
                 movable &= status.st_nlink == 1

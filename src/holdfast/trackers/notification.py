@@ -46,7 +46,7 @@ def _notify(target: str, kind: str, location: Location, outcome: str, reason: st
             _run(target, message)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         # The URL, or the command, may hold a secret.
-        logger.warning("HOLDFAST_NOTIFY failed (%s): nobody was told that %s", type(error).__name__, printable(text))
+        logger.warning("HOLDFAST_NOTIFY failed (%s), so this was not sent: %s", type(error).__name__, printable(text))
 
 
 def _post(url: str, body: bytes) -> None:

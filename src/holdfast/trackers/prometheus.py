@@ -23,7 +23,7 @@ _HIGHEST_PORT = 65535
 @contextlib.contextmanager
 def serving(source: Collector, host: str, port: int) -> Iterator[None]:
     if not 0 < port <= _HIGHEST_PORT:
-        raise ValueError(f"HOLDFAST_METRICS_PORT={port}: give a port from 1 to {_HIGHEST_PORT}, or 0 for no endpoint")
+        raise ValueError(f"HOLDFAST_METRICS_PORT={port}: use a port from 1 to {_HIGHEST_PORT}, or 0 for no endpoint")
     try:
         server = _Server((host, port), _handler(source))
     except OSError as error:

@@ -159,7 +159,9 @@ class Checkpoint:
         return {**self.__dict__, "_held": ""}  # elsewhere that directory may hold anything
 
     def __fspath__(self) -> str:
-        raise TypeError("A Checkpoint is no path: use checkpoint.as_directory(), checkpoint.to_directory() or .path")
+        raise TypeError(
+            "A Checkpoint is not a path. Use checkpoint.as_directory(), checkpoint.to_directory() or .path."
+        )
 
     def __repr__(self) -> str:
         return f"Checkpoint(filesystem={self.location.root.partition(':')[0] or 'local'}, path={self.path})"

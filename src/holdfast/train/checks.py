@@ -51,14 +51,16 @@ def check_plain(owner: str, argument: str, value: Mapping[Any, Any], remedy: str
     """That a message to workers can carry it. The error names the innermost part that cannot be carried."""
     odd = next((key for key in value if not isinstance(key, str)), None)
     if odd is not None:
-        raise TypeError(f"{owner}({argument}=…): its key {odd!r} is no str; {remedy}")
+        raise TypeError(f"{owner}({argument}=…): its key {odd!r} is not a str; {remedy}")
     if not _is_plain(value):
         try:
             where, part = _not_plain(value)
         except RecursionError:
             where, part = "", value
-        kind = f"{part!r}" if isinstance(part, int | float | str) else f"a {type(part).__name__}"
-        raise TypeError(f"{owner}({argument}=…): {argument}{where} is {kind}, which cannot be sent as it is; {remedy}")
+        kind = f"{part!r}" if isinstance(part, int | float | str) else f"of type {type(part).__name__}"
+        raise TypeError(
+            f"{owner}({argument}=…): {argument}{where} is {kind}, which cannot be sent to workers; {remedy}"
+        )
 
 
 def _not_plain(value: Any) -> tuple[str, Any]:

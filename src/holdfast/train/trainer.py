@@ -46,6 +46,7 @@ from holdfast.train.worker_demand import demand_of
 from holdfast.ui import run_display
 
 T = TypeVar("T", bound="DataParallelTrainer")
+_PLAIN: dict[type, str] = {Mapping: "dict"}  # as a user would say it
 
 
 class DataParallelTrainer:
@@ -293,7 +294,9 @@ class DataParallelTrainer:
             ("metadata", self.metadata, Mapping),
         ):
             if not isinstance(value, kind):
-                raise TypeError(f"{type(self).__name__}({argument}={value!r}): pass a {kind.__name__}")
+                raise TypeError(
+                    f"{type(self).__name__}({argument}={value!r}): pass a {_PLAIN.get(kind, kind.__name__)}"
+                )
         if self.train_loop_config is not None and not isinstance(self.train_loop_config, Mapping):
             raise TypeError(f"{type(self).__name__}(train_loop_config={self.train_loop_config!r}): pass a dict")
         remedy = "pass strings, numbers, lists and dicts, and other objects with train_loop_config"
@@ -303,7 +306,9 @@ class DataParallelTrainer:
         if source is not None and not isinstance(source, Checkpoint):
             raise TypeError(f"resume_from_checkpoint={source!r}: pass a holdfast.train.Checkpoint")
         if source is not None and not source.exists():
-            raise ValueError(f"resume_from_checkpoint={source!r}: there is no such directory")
+            raise ValueError(
+                f"resume_from_checkpoint={source!r}: the directory does not exist. Pass an existing checkpoint."
+            )
         if self.validation_config is not None and not isinstance(self.validation_config, ValidationConfig):
             raise TypeError("validation_config: pass a holdfast.train.ValidationConfig")
 

@@ -28,7 +28,7 @@ def check_resources(argument: str, resources: Any) -> None:
             raise ValueError(f"{argument}[{name!r}]={amount!r}): no node has that; pass a number")
         meant = name.upper().removeprefix("NUM_").removesuffix("S")
         if meant in _KNOWN and name != meant:
-            raise ValueError(f"{argument}={resources!r}): there is no {name!r}; did you mean {meant!r}?")
+            raise ValueError(f"{argument}={resources!r}): unknown resource {name!r}; did you mean {meant!r}?")
 
 
 def check_labels(argument: str, selector: Any) -> None:
@@ -43,10 +43,10 @@ def check_labels(argument: str, selector: Any) -> None:
             )
         for key, value in one.items():
             if not _KEY.fullmatch(key):
-                raise ValueError(f"{argument}={selector!r}): {key!r} is no key of a label; {_RULE}")
+                raise ValueError(f"{argument}={selector!r}): {key!r} is not a valid label key; {_RULE}")
             if not _VALUE.fullmatch(value):
                 raise ValueError(
-                    f"{argument}={selector!r}): {value!r} is no value of a label; {_RULE}; "
+                    f"{argument}={selector!r}): {value!r} is not a valid label value; {_RULE}; "
                     "before it may be a !, and several are written in(a, b)"
                 )
 

@@ -74,7 +74,7 @@ def of_any_run(run: RunConfig, on_ray: bool) -> list[Option]:
         (
             "FailureConfig(relax_collectives_on_preemption)",
             failure.relax_collectives_on_preemption,
-            "workers train on until their node is taken away",
+            "workers train until their node is preempted",
         ),
     ]
 

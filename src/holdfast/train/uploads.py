@@ -109,7 +109,7 @@ def _in_storage(session: Session, stored: Checkpoint, original: Checkpoint) -> F
     at = _place_in_run(session, stored)
     sizes = _sizes(stored)
     if not sizes:
-        raise ValueError(f"report(checkpoint={stored!r}): there is no file; upload the files before the report")
+        raise ValueError(f"report(checkpoint={stored!r}): it has no files. Upload them before you call report().")
     local: dict[str, FileEntry] = {}
     if stored.location.takes_uploads and not original.location.takes_uploads and os.path.isdir(original.path):
         local = {entry.path: entry for entry in describe(Path(original.path))}

@@ -326,7 +326,7 @@ def _headed(columns: Columns) -> dict[str, str]:
 
 def _with_column(columns: Mapping[str, str], name: str, heading: str | None) -> dict[str, str]:
     if name in columns:
-        raise ValueError(f"Column {name!r} is there already")
+        raise ValueError(f"Column {name!r} already exists")
     return {**columns, name: heading or name}
 
 

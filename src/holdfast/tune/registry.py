@@ -36,7 +36,7 @@ def get_env(name: str) -> Callable[..., Any]:
     """The function that ``register_env`` was given under that name."""
     if name not in _environments:
         known = ", ".join(map(repr, sorted(_environments))) or "none"
-        raise ValueError(f"there is no environment {name!r}: register it with tune.register_env; known are {known}")
+        raise ValueError(f"unknown environment {name!r}. Register it with tune.register_env(). Registered: {known}.")
     return _environments[name]
 
 
@@ -45,7 +45,7 @@ def get_trainable(name: str) -> Any:
     if name not in _registered:
         known = ", ".join(map(repr, sorted(_registered))) or "none"
         raise TrainableError(
-            f"there is no trainable {name!r}: register it with tune.register_trainable; known are {known}"
+            f"unknown trainable {name!r}. Register it with tune.register_trainable(). Registered: {known}."
         )
     return _registered[name]
 

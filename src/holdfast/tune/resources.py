@@ -95,7 +95,7 @@ def parse_bundle(argument: str, bundle: Any) -> dict[str, float]:
     parsed: dict[str, float] = {}
     for given, amount in bundle.items():
         if given.lower() in _MISSPELT:
-            raise ValueError(f"{argument}={bundle!r}): {given!r} is no resource; use {_MISSPELT[given.lower()]!r}")
+            raise ValueError(f"{argument}={bundle!r}): {given!r} is not a resource; use {_MISSPELT[given.lower()]!r}")
         name = given.upper() if given.lower() in ("cpu", "gpu") else given
         if name in parsed:
             raise ValueError(f"{argument}={bundle!r}): {name} is in it twice")

@@ -292,7 +292,7 @@ def _stopper(stop: Any) -> Stopper:
     if callable(stop) and not isinstance(stop, type):
         if hasattr(stop, "stop_all"):
             raise WrongTypeError(
-                f"RunConfig(stop={stop!r}): has stop_all but is no Stopper; subclass holdfast.tune.Stopper"
+                f"RunConfig(stop={stop!r}): has stop_all but is not a Stopper. Subclass holdfast.tune.Stopper."
             )
         return FunctionStopper(stop)
     raise WrongTypeError(f"RunConfig(stop={stop!r}): pass a dict of metrics and bounds, a function or a Stopper")

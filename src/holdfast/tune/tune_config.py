@@ -40,7 +40,7 @@ class TuneConfig:
             raise TypeError(f"TuneConfig(metric={self.metric!r}): pass the name of a metric")
         check_int("TuneConfig(num_samples", self.num_samples, least=-1, note="; -1 continues until something stops it")
         if self.num_samples == 0:
-            raise ValueError("TuneConfig(num_samples=0): there would be no trial; give 1 or more, or -1")
+            raise ValueError("TuneConfig(num_samples=0): must be at least 1, or -1 for no limit")
         if self.max_concurrent_trials is not None:
             check_int("TuneConfig(max_concurrent_trials", self.max_concurrent_trials, least=0, note=" (0: any number)")
         if self.time_budget_s is not None and not isinstance(self.time_budget_s, timedelta):

@@ -125,7 +125,9 @@ class Tuner:
         if self._results is not None:
             return self._results
         if not self._is_restored:
-            raise RuntimeError("Tuner.get_results(): there are none before fit(); Tuner.restore() reads earlier ones")
+            raise RuntimeError(
+                "Tuner.get_results(): call fit() first, or Tuner.restore(path, trainable) to read stored ones"
+            )
         location = self._definition.run_config.location
         session = ExperimentSession(self._trainable, self._definition, location, settings.load(), self._resumption)
         session.read()

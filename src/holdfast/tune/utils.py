@@ -130,7 +130,7 @@ def deep_update(
     """
     for key, value in new_dict.items():
         if key not in original and not new_keys_allowed:
-            raise ValueError(f"deep_update: there is no {key!r}; known are {', '.join(map(str, original))}")
+            raise ValueError(f"deep_update: unknown key {key!r}; known are {', '.join(map(str, original))}")
         below = original.get(key)
         changes_type = key in (override_all_if_type_changes or ()) and (
             isinstance(value, Mapping) and isinstance(below, Mapping) and value.get("type") != below.get("type")

@@ -42,7 +42,7 @@ def make(
     """A display of the kind that ``settings.display`` names; "auto" is rich in a notebook, live on a terminal and plain
     elsewhere, "off" is none. ``progress``: how far the run is with its last metrics and so many reports."""
     if kind not in KINDS:
-        raise ValueError(f"HOLDFAST_DISPLAY={kind!r} is not one of {', '.join(KINDS)}")
+        raise ValueError(f"HOLDFAST_DISPLAY={kind!r}: use one of {', '.join(KINDS)}")
     out, err = (stream or sys.stdout), (stream or sys.stderr)
     if kind == "off" or out is None or err is None:
         return None

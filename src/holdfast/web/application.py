@@ -74,7 +74,7 @@ class Application:
         handlers: dict[Any, Any] = {
             HoldfastError: self._trouble,
             OSError: self._trouble,
-            404: lambda request, _: self._pages.error(request, 404, "There is no such page."),
+            404: lambda request, _: self._pages.error(request, 404, "This page does not exist."),
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
         return Guard(app, token=self._token, host=host, refuse=self._pages.error)
@@ -246,7 +246,7 @@ class Application:
             return Response(await run_in_threadpool(plotly_script), media_type="text/javascript", headers=_FOREVER)
         path = _STATIC / name
         if path.suffix not in _TYPES or path.parent != _STATIC or not path.is_file():
-            return self._pages.error(request, 404, "There is no such file.")
+            return self._pages.error(request, 404, "The file does not exist.")
         content = path.read_bytes()
         if name == "holdfast.css":
             content = picture_styles().encode() + content

@@ -36,10 +36,10 @@ class Storages:
         head, _, rest = address.partition("/")
         parts = rest.split("/")
         if not head.isdecimal() or int(head) >= len(self.locations) or not 1 <= len(parts) <= 2:
-            raise NotARunError(f"There is no run at {address!r}.")
+            raise NotARunError(f"No run at {address!r}.")
         location = self.locations[int(head)]
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise NotARunError(f"There is no run at {address!r}.")
+            raise NotARunError(f"No run at {address!r}.")
         for part in parts:
             location = location if part == ITSELF else location / part
         return location

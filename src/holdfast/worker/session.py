@@ -63,8 +63,7 @@ class SessionMisuseError(RuntimeError):
 def current(what: str = "this function") -> Session:
     if _current is None:
         raise SessionMisuseError(
-            f"{what} works only inside a train function: call it in the function that you pass to a trainer, "
-            "in the process and at the time that Holdfast runs it."
+            f"{what} works only inside a train function. Call it in the function that you pass to a trainer."
         )
     return _current
 

@@ -108,7 +108,7 @@ def test_a_drill_that_is_ended_leaves_nothing(number: signal.Signals, code: int,
     [
         (["nowhere.py"], "does not exist"),
         ([], "no script given"),
-        (["--fault", "rain", str(JOB)], "there is no fault 'rain'; there are: worker-kill"),
+        (["--fault", "rain", str(JOB)], "unknown fault 'rain'. The faults are: worker-kill"),
         (["--fault", "worker-kill@rank=x", str(JOB)], "whole numbers"),
         (["--fault", "worker-kill@point=journalled", str(JOB)], "one of the points before, staged, after"),
         (["--timeout", "0", str(JOB)], "must be greater than 0"),

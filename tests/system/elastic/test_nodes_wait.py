@@ -33,7 +33,7 @@ def test_a_fixed_attempt_waits_for_a_replacement(
 
     with scene.meanwhile(replace):
         scene.check(scene.trainer(2, max_failures=1, verbose=None).fit())
-    assert "waiting for room for 2 workers: there is room for 1 now" in "".join(capfd.readouterr())
+    assert "waiting for nodes: 2 workers are needed, and 1 fit now" in "".join(capfd.readouterr())
     assert scene.worlds() == [2, 2]
     assert scene.kinds() == ["node lost"]
     assert used[0] < 0.2  # of a core

@@ -204,7 +204,7 @@ def test_reports_wait_when_storage_is_too_far_behind(
     assert stalled[0] is True, "no report had to wait"
     assert stalled[-1] is False
     shown = "".join(capfd.readouterr())
-    assert re.search(r"training waits for storage, which is behind by \d+ checkpoints?, \S+ GB, the oldest for", shown)
+    assert re.search(r"training waits for storage to catch up: \d+ checkpoints?, \S+ GB, the oldest for", shown)
 
 
 def test_uploads_wait_for_the_sync_period_but_not_beyond_the_end(bucket: str, proxy: FaultProxy, marks: str) -> None:

@@ -185,7 +185,7 @@ def test_nodes_of_which_the_launcher_asks_the_cloud_later_have_no_resources_yet(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "has no RayCluster, and is no configuration of Ray's launcher"),
+        ("", "is neither a RayCluster manifest nor a configuration of Ray's cluster launcher"),
         ("- a list", "has no RayCluster"),
         ("a: [", "cannot be read"),
         ("kind: RayCluster", "Ray does not understand .*metadata"),

@@ -92,5 +92,5 @@ def test_a_notification_that_fails_is_a_warning(
     with caplog.at_level(logging.WARNING, "holdfast"):
         fit(tmp_path)
     (warning,) = [record.getMessage() for record in caplog.records if "HOLDFAST_NOTIFY" in record.getMessage()]
-    assert "nobody was told that Holdfast run 'watched' finished" in warning
+    assert "so this was not sent: Holdfast run 'watched' finished" in warning
     assert "secret" not in warning

@@ -89,7 +89,7 @@ def test_a_port_that_is_taken_is_a_warning(tmp_path: Path, monkeypatch: pytest.M
 def test_wrong_ports_are_refused(tmp_path: Path) -> None:
     location = Location.parse("run", tmp_path)
     with (
-        pytest.raises(ValueError, match="give a port from 1 to 65535"),
+        pytest.raises(ValueError, match="use a port from 1 to 65535"),
         observing("run", location, port=70000, host="127.0.0.1", event_log=False),
     ):
         pass

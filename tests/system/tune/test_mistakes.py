@@ -110,5 +110,5 @@ def test_what_is_wrong_before_the_first_trial_leaves_nothing_open(
 
 @pytest.mark.parametrize(("given", "meant"), [("cpus", "cpu"), ("num_gpus", "gpu")])
 def test_names_of_resources_that_are_none_are_refused(given: str, meant: str) -> None:
-    with pytest.raises(ValueError, match=f"'{given}' is no resource; use '{meant}'"):
+    with pytest.raises(ValueError, match=f"'{given}' is not a resource; use '{meant}'"):
         tune.with_resources(once, {given: 1})

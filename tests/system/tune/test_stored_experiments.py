@@ -59,7 +59,7 @@ def test_a_trial_s_result_is_read_from_its_directory(grid: ResultGrid) -> None:
 
 
 def test_an_experiment_is_no_run_and_no_trial(grid: ResultGrid) -> None:
-    with pytest.raises(NotARunError, match="is an experiment, which has a result for each trial"):
+    with pytest.raises(NotARunError, match="is an experiment, with a result for each trial"):
         tune.Result.from_path(grid.experiment_path)
     with pytest.raises(NotARunError, match="has no trial 'nope'"):
         tune.Result.from_path(f"{grid.experiment_path}/nope")
@@ -109,7 +109,7 @@ def test_a_trial_is_shown_as_a_run_is(grid: ResultGrid) -> None:
 @pytest.mark.parametrize("command", ["logs", "checkpoints", "watch"])
 def test_commands_for_one_run_ask_for_a_trial(grid: ResultGrid, command: str) -> None:
     told = holdfast(command, grid.experiment_path, code=2).stderr
-    assert "is an experiment. Give one of its trials" in told
+    assert "is an experiment. Pass one of its trials" in told
     assert "has no trial 'nope'" in holdfast(command, f"{grid.experiment_path}/nope", code=2).stderr
 
 

@@ -85,8 +85,8 @@ def test_the_best_checkpoint_is_exported(finished: Path, tmp_path: Path) -> None
     for options, remedy in (
         (["--best"], "say what is best: --best --metric NAME"),
         (["--best", "--metric", "los"], "has a number for 'los'. Their metrics: loss, step."),
-        (["--best", "checkpoint_000003"], "give a checkpoint or --best, not both"),
-        (["--metric", "loss"], "--metric says what --best goes by: give both"),
+        (["--best", "checkpoint_000003"], "name a checkpoint or use --best, not both"),
+        (["--metric", "loss"], "--metric works only with --best: use --best --metric NAME"),
     ):
         command = ("checkpoints", "export", finished, *options, "--to", tmp_path / "no")
         assert remedy in holdfast(*command, code=2).stderr
@@ -96,8 +96,8 @@ def test_what_cannot_be_exported(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     for arguments, remedy in (
-        (["--to", tmp_path / "full"], "it is there already; give a directory that is new or empty"),
-        (["--to", tmp_path / "no" / "parent"], "does not exist; make it first"),
+        (["--to", tmp_path / "full"], "already exists. Choose an empty directory."),
+        (["--to", tmp_path / "no" / "parent"], "does not exist. Create it first."),
         (["--to", tmp_path / "new", "checkpoint_000002", "checkpoint_000003"], "give one checkpoint"),
         (["--to", tmp_path / "new", "none"], "has no checkpoint 'none'. It has: checkpoint_000002, "),
         (["--to", "/proc/new"], "/proc cannot be written"),
@@ -112,7 +112,7 @@ def test_what_cannot_be_exported(finished: Path, tmp_path: Path) -> None:
 
 def test_delete_spares_what_the_run_would_go_on_from(finished: Path) -> None:
     refused = holdfast("checkpoints", "delete", finished, "checkpoint_000005", "--yes", code=2).stderr
-    assert "the run would resume from checkpoint_000005, so it is not deleted" in refused
+    assert "the run would resume from checkpoint_000005, so it is kept" in refused
     flip(finished / "checkpoints" / "checkpoint_000005" / "step", at=0)
     for id in ("checkpoint_000005", "checkpoint_000004"):
         assert f"resume from {id}" in holdfast("checkpoints", "delete", finished, id, "--yes", code=2).stderr
@@ -141,7 +141,7 @@ def test_a_run_with_deleted_checkpoints_is_not_damaged_and_goes_on(tmp_path: Pat
 def test_delete_asks_and_needs_an_answer(finished: Path) -> None:
     done = holdfast("checkpoints", "delete", finished, "checkpoint_000002", code=2)
     assert "checkpoint_000002 (1 checkpoint, 4 kB)" in done.stderr
-    assert "there is no terminal to ask at; --yes deletes without asking" in done.stderr
+    assert "cannot ask for confirmation without a terminal. Use --yes to delete without asking" in done.stderr
     for arguments, remedy in (
         ([], "say which checkpoints to delete"),
         (["checkpoint_000002", "--keep", "1"], "say which checkpoints to delete"),

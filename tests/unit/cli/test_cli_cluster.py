@@ -26,9 +26,9 @@ def test_nobody_answers(free_port: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give a RUN, or --workers N or --workers MIN:MAX"),
-        (["--workers", "many"], "give a number, as in 4, or a range, as in 1:4"),
-        (["--workers", "2", "--address", "nonsense"], "'nonsense' is no address; give host:port"),
+        ([], "pass a RUN, --workers N or --workers MIN:MAX"),
+        (["--workers", "many"], "use a number, as in 4, or a range, as in 1:4"),
+        (["--workers", "2", "--address", "nonsense"], "'nonsense' is not an address. Use host:port"),
         (["--workers", "2", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read: "),
     ],
 )

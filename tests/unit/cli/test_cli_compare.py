@@ -29,5 +29,5 @@ def test_runs_side_by_side(storage: Path) -> None:
 
 
 def test_what_cannot_be_compared(storage: Path) -> None:
-    assert "Give two or more runs" in holdfast("compare", storage / "finished", code=2).stderr
+    assert "Pass two or more runs" in holdfast("compare", storage / "finished", code=2).stderr
     assert "does not exist" in holdfast("compare", storage / "finished", storage / "none", code=2).stderr

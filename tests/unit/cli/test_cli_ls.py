@@ -86,7 +86,7 @@ def test_a_run_itself_is_listed(storage: Path) -> None:
 
 
 def test_wrong_paths(tmp_path: Path) -> None:
-    assert "does not exist. Give the storage_path" in holdfast("ls", tmp_path / "none", code=2).stderr
+    assert "does not exist. Pass the storage_path" in holdfast("ls", tmp_path / "none", code=2).stderr
     (tmp_path / "file").touch()
     assert "is not a directory" in holdfast("ls", tmp_path / "file", code=2).stderr
     assert holdfast_json("ls", tmp_path) == []

@@ -57,11 +57,11 @@ def test_no_command_and_an_unknown_one() -> None:
 @pytest.mark.parametrize("command", ON_A_RUN)
 def test_paths_that_are_no_run(command: str, storage: Path, tmp_path: Path) -> None:
     for path, remedy in (
-        (tmp_path / "none", "does not exist. Give the directory of a run"),
-        (tmp_path, "holds no run of Holdfast: it has no run.json. Give the directory of a run"),
+        (tmp_path / "none", "does not exist. Pass the directory of a run"),
+        (tmp_path, "is not a Holdfast run: it has no run.json. Pass the directory of a run"),
         (storage, f"holdfast ls {storage} lists them"),
         (storage / "finished" / "run.json", "Give the directory of a run"),
-        ("ftp://host/run", "'ftp://host/run': ftp:// is not known; write a plain path, file://, s3://"),
+        ("ftp://host/run", "'ftp://host/run': ftp:// is not supported. Use a plain path, file://, s3://"),
         ("", "the path is empty"),
     ):
         done = holdfast(command, path, code=2)

@@ -141,20 +141,20 @@ train.DataParallelTrainer(print).fit()
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["none.py"], "the script none.py does not exist; give a Python file, or -m and a module"),
+        (["none.py"], "script none.py does not exist. Pass a Python file, or -m and a module"),
         (["."], "the script . is a directory"),
-        (["-m", "none.such"], "there is no module 'none.such'"),
+        (["-m", "none.such"], "module 'none.such' cannot be imported"),
         ([], "the following arguments are required: SCRIPT"),
-        (["--workers", "many", "steps.py"], "'many': give a number, as in 4, or a range, as in 1:4"),
+        (["--workers", "many", "steps.py"], "'many': use a number, as in 4, or a range, as in 1:4"),
         (["--workers", "4:1", "steps.py"], "--workers=(4, 1): an elastic range needs 1 <= min <= max"),
-        (["--name", "a/b", "steps.py"], "--name='a/b' cannot be the name of a run"),
+        (["--name", "a/b", "steps.py"], "--name='a/b': not a valid name"),
         (["--max-failures", "-2", "steps.py"], "--max-failures=-2: must be at least -1"),
         (["--keep", "0", "steps.py"], "--keep=0: must be at least 1"),
-        (["--hang-timeout", "long", "steps.py"], "'long': give seconds, or auto"),
+        (["--hang-timeout", "long", "steps.py"], "'long': use a number of seconds, or auto"),
         (["--engine", "mars", "steps.py"], "engine='mars'"),
         (["--storage", "ftp://host", "steps.py"], "--storage='ftp://host': ftp:// is not known"),
         (["--gpus", "1000", "steps.py"], "1000 GPUs in all"),
-        (["own.py"], "own.py has a trainer of its own, so it is to be run once, not on each worker: python own.py"),
+        (["own.py"], "own.py creates its own trainer, so run it once, with Python: python own.py"),
     ],
 )
 def test_wrong_input(script: Path, arguments: list[str], remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:

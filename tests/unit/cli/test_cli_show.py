@@ -52,7 +52,7 @@ def test_a_driver_that_died_is_noticed_by_the_next(tmp_path: Path) -> None:
     assert holdfast_json("show", tmp_path / "run")["state"] == "interrupted"
     (tmp_path / "go").touch()
     finish_job(start_job(tmp_path, wait_at=3))
-    assert "driver 2 started; the one before it had died without a word" in holdfast("show", tmp_path / "run").stdout
+    assert "driver 2 started (driver 1 was killed)" in holdfast("show", tmp_path / "run").stdout
 
 
 def test_a_running_run_names_its_driver(tmp_path: Path) -> None:

@@ -48,9 +48,7 @@ def test_json_and_without_waiting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["finished", "failed", "stopped", "killed"])
 def test_a_run_that_nobody_drives(storage: Path, name: str) -> None:
     state = "interrupted" if name == "killed" else name
-    assert holdfast("stop", storage / name).stdout == (
-        f"nothing to stop: nobody drives {storage / name}, it is {state}\n"
-    )
+    assert holdfast("stop", storage / name).stdout == (f"nothing to stop: {storage / name}, it is {state}\n")
     assert holdfast_json("stop", storage / name)["asked"] is False
 
 
@@ -59,7 +57,7 @@ def test_a_driver_that_does_not_hear(tmp_path: Path) -> None:
     wait_for_checkpoint(tmp_path, 3)
     job.send_signal(signal.SIGSTOP)
     done = holdfast("stop", tmp_path / "run", "--timeout", 1, code=1)
-    assert f"process {job.pid} on {socket.gethostname()} did not hear of it" in done.stderr
+    assert f"process {job.pid} on {socket.gethostname()} did not respond" in done.stderr
     assert not (tmp_path / "run" / stop_requests.KEY).exists()
     job.send_signal(signal.SIGCONT)
     (tmp_path / "go").touch()
@@ -106,13 +104,15 @@ def test_a_run_that_may_not_be_written() -> None:
         (storage / "go").touch()
         finish_job(job)
     assert done.returncode == 1, done.stderr
-    assert f"cannot be left in {storage / 'run'}, so ask process {job.pid}" in done.stderr
+    assert f"the stop request cannot be written to {storage / 'run'}" in done.stderr
     assert "Permission denied" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_wrong_input(storage: Path) -> None:
-    assert "'soon': give seconds" in holdfast("stop", storage / "finished", "--timeout", "soon", code=2).stderr
+    assert (
+        "'soon': use a number of seconds" in holdfast("stop", storage / "finished", "--timeout", "soon", code=2).stderr
+    )
 
 
 def test_the_thread_that_looks_ends_with_the_run(tmp_path: Path) -> None:

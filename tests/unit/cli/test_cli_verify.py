@@ -31,7 +31,7 @@ def test_a_good_run(finished: Path) -> None:
     ]
     assert report["resume"] == {"id": "checkpoint_000005", "report": 5}
     assert holdfast("verify", finished).stdout.splitlines()[-2:] == [
-        "a driver would resume from checkpoint_000005 (report 5)",
+        "the run would resume from checkpoint_000005 (report 5)",
         "all 7 good",
     ]
     assert snapshot(finished) == before

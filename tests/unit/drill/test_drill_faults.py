@@ -23,7 +23,7 @@ def test_a_fault_is_written_as_it_is_read(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("rain", "there is no fault 'rain'"),
+        ("rain", "unknown fault 'rain'"),
         ("stop@rank", "'rank' is not known"),
         ("stop@colour=red", "'colour=red' is not known"),
         ("stop@step=0", "steps from 1"),

@@ -35,9 +35,9 @@ def test_every_event_that_is_journalled_is_told_of_or_is_known_to_be_dull() -> N
 @pytest.mark.parametrize(
     ("reason", "why"),
     [
-        (HandoverReason.RESIZE, "to continue with other nodes or another number of workers"),
-        (HandoverReason.PREEMPTION, "at a checkpoint, as nodes are about to be taken away"),
-        (HandoverReason.STOP, "at a checkpoint, as it was asked to stop"),
+        (HandoverReason.RESIZE, "to continue on other nodes or with another number of workers"),
+        (HandoverReason.PREEMPTION, "at a checkpoint, because nodes will be preempted"),
+        (HandoverReason.STOP, "at a checkpoint, because a stop was requested"),
     ],
 )
 def test_a_planned_end(reason: HandoverReason, why: str) -> None:
@@ -46,15 +46,21 @@ def test_a_planned_end(reason: HandoverReason, why: str) -> None:
 
 @pytest.mark.parametrize(("least", "workers"), [(1, "1 worker"), (2, "2 workers")])
 def test_a_wait_for_nodes(least: int, workers: str) -> None:
-    expected = f"waits for nodes: the next attempt needs {workers}, and there is room for 0"
+    expected = f"waits for nodes: the next attempt needs {workers}, and 0 fit now"
     assert told(ev.CapacityLacking(least, 0)) == [("waiting", expected)]
 
 
 def test_storage_that_falls_behind_stops_training_and_catches_up() -> None:
     lags = [ev.StorageLags(False, 1, 2 * 10**9, 61.0), ev.StorageLags(True, 65, 3 * 10**9, 70.0)]
     assert told(*lags, ev.StorageLags(False, 2, 10**6, 1.0)) == [
-        ("storage", "storage is behind by 1 checkpoint, 2 GB, the oldest for 61 s; training continues meanwhile"),
-        ("storage", "training waits for storage, which is behind by 65 checkpoints, 3 GB, the oldest for 70 s"),
+        (
+            "storage",
+            "storage is slow: 1 checkpoint, 2 GB, the oldest for 61 s not uploaded yet; training continues meanwhile",
+        ),
+        (
+            "storage",
+            "training waits for storage to catch up: 65 checkpoints, 3 GB, the oldest for 70 s not uploaded yet",
+        ),
         ("storage", "storage has caught up, and training continues; left: 2 checkpoints, 0.001 GB, the oldest for 1 s"),
     ]
 
@@ -69,9 +75,9 @@ def test_a_node_that_rests_and_comes_back() -> None:
     ]
 
 
-@pytest.mark.parametrize(("rank", "blames"), [(-1, ""), (1, "; rank 1 seems to be what the others wait for")])
+@pytest.mark.parametrize(("rank", "blames"), [(-1, ""), (1, "; the others seem to wait for rank 1")])
 def test_the_stacks_of_an_attempt_that_hangs(rank: int, blames: str) -> None:
-    text = f"attempt 1 made no progress, and what its ranks did was written down{blames}"
+    text = f"attempt 1 made no progress; the stacks of its ranks were saved{blames}"
     assert told(ev.StacksTaken(1, rank)) == [("stacks", text)]
 
 

@@ -12,7 +12,7 @@ from holdfast.store.layout import RunLayout, check_name
     ["", ".", "..", ".hidden", "a/b", "/a", "a\\b", "a\0b", "x" * 201, "é" * 101, "a.json", "a.json.damaged", "\ud800"],
 )
 def test_unsafe_names_are_refused_with_a_remedy(name: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot be the name of a run or checkpoint: .* Use letters"):
+    with pytest.raises(ValueError, match=r"not a valid name: .* Use letters"):
         check_name(name)
 
 

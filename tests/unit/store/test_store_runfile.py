@@ -28,7 +28,7 @@ def test_a_moved_run_reads_the_same(layout: RunLayout) -> None:
 
 
 def test_a_directory_without_run_file_is_not_a_run(layout: RunLayout) -> None:
-    with pytest.raises(NotARunError, match=r"holds no run of Holdfast.*<storage_path>/<name>"):
+    with pytest.raises(NotARunError, match=r"is not a Holdfast run.*<storage_path>/<name>"):
         runfile.read(layout)
     layout.root.parent.mkdir(parents=True)
     layout.root.write_text("a file")

@@ -195,7 +195,7 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(session: Any, kept:
         report({}, str(kept))
     with pytest.raises(ValueError, match="does not exist"):
         report({}, Checkpoint(tmp_path / "gone"))
-    with pytest.raises(ValueError, match="cannot be the name"):
+    with pytest.raises(ValueError, match="not a valid name"):
         report({}, checkpoint, checkpoint_dir_name="../x")
     with pytest.raises(ValueError, match="without a checkpoint"):
         report({}, validation=True)

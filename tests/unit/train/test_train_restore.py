@@ -36,7 +36,7 @@ def test_an_experiment_is_not_overwritten_by_a_run_of_its_name(tmp_path: Path) -
     assert len(tune.Tuner(report_once, param_space={"i": 1}, run_config=run).fit()) == 1
     path = tmp_path / "same"
     files = {file: file.read_bytes() for file in path.rglob("*.json") if file.name != "lease.json"}
-    with pytest.raises(NotARunError, match=r"is an experiment of a Tuner.* give another RunConfig\(name="):
+    with pytest.raises(NotARunError, match=r"is an experiment, not a training run\. Choose another RunConfig\(name="):
         Trainer(train_fn, scaling_config=HERE, run_config=run).fit()
     assert {file: file.read_bytes() for file in path.rglob("*.json") if file.name != "lease.json"} == files
     path.joinpath("run.json").write_bytes(b"damaged")

@@ -115,7 +115,7 @@ def test_columns_can_be_added() -> None:
     subject.add_parameter_column("net/depth")
     text = subject.text([row("a", loss=1, acc=2)], False)
     assert lines(text)[1] == ["trial", "status", "rate", "net/depth", "loss", "accuracy"]
-    with pytest.raises(ValueError, match="'loss' is there already"):
+    with pytest.raises(ValueError, match="'loss' already exists"):
         subject.add_metric_column("loss")
 
 

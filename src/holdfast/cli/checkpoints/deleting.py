@@ -1,4 +1,4 @@
-"""Delete checkpoints of a run that nobody drives, to make room. What the run would resume from is not deleted.
+"""Delete checkpoints of a run that is not running, to free space. The one that it would resume from is kept.
 
 A living driver decides itself what is kept (CheckpointConfig(num_to_keep=...)), so its run is refused. A note stays in
 the place of what is deleted, so that it is never taken for damage.
@@ -17,7 +17,7 @@ from holdfast.errors import CheckpointDamagedError
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.manifests import Manifest
 
-HELP = "delete checkpoints of a run that nobody drives"
+HELP = "delete checkpoints of a run that is not running"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +65,8 @@ def _check_resume(stored: StoredRun, doomed: list[str]) -> None:
     for manifest in reversed(stored.manifests()[0]):
         if manifest.id in doomed:
             raise ValueError(
-                f"the run would resume from {manifest.id}, so it is not deleted; --force deletes it all the same, and "
-                "the run resumes from an older one, or from the beginning"
+                f"the run would resume from {manifest.id}, so it is kept. With --force it is deleted, and the run "
+                "resumes from an older one or starts over"
             )
         with contextlib.suppress(CheckpointDamagedError):
             stored.verify(manifest.id)
@@ -76,14 +76,16 @@ def _check_resume(stored: StoredRun, doomed: list[str]) -> None:
 def _confirmed(stored: StoredRun, doomed: list[Manifest], size: int) -> bool:
     names = ", ".join(manifest.id for manifest in doomed)
     many = f"{len(doomed)} checkpoint{'' if len(doomed) == 1 else 's'}, {output.size_text(size)}"
-    output.note(f"to be deleted from {stored.location}: {names} ({many})")
+    output.note(f"deleting from {stored.location}: {names} ({many})")
     if not sys.stdin.isatty():
-        output.note("holdfast: error: there is no terminal to ask at; --yes deletes without asking")
+        output.note(
+            "holdfast: error: cannot ask for confirmation without a terminal. Use --yes to delete without asking."
+        )
         return False
     print("delete? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
-    output.note("nothing is deleted")
+    output.note("nothing was deleted")
     return False
 
 

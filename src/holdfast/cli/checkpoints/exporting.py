@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
     parser.add_argument("ids", metavar="CHECKPOINT", nargs="*", help=f"{ID_HELP} (default: the newest)")
     parser.add_argument("--best", action="store_true", help="the best by the run's CheckpointConfig, or by --metric")
-    parser.add_argument("--metric", metavar="NAME", help="what --best goes by")
+    parser.add_argument("--metric", metavar="NAME", help="the metric that --best uses")
     parser.add_argument("--mode", choices=("max", "min"), default="max", help="of --metric (default: max)")
-    parser.add_argument("--to", metavar="DIRECTORY", required=True, help="which must not be there yet, or be empty")
+    parser.add_argument("--to", metavar="DIRECTORY", required=True, help="a new or empty directory")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,11 +32,11 @@ def run(arguments: argparse.Namespace) -> int:
     target = Path(os.path.abspath(os.path.expanduser(arguments.to)))
     _check(target)
     if len(arguments.ids) > 1:
-        raise ValueError("give one checkpoint: each is exported into a directory of its own")
+        raise ValueError("name only one checkpoint: each needs its own directory")
     if arguments.metric and not arguments.best:
-        raise ValueError("--metric says what --best goes by: give both")
+        raise ValueError("--metric works only with --best: use --best --metric NAME")
     if arguments.best and arguments.ids:
-        raise ValueError("give a checkpoint or --best, not both")
+        raise ValueError("name a checkpoint or use --best, not both")
     found = chosen(stored, arguments.ids)
     if not found:
         raise ValueError(f"{stored.location} has no checkpoint")
@@ -54,9 +54,9 @@ def _check(target: Path) -> None:
     if target.is_dir() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
-        raise ValueError(f"--to {target}: it is there already; give a directory that is new or empty")
+        raise ValueError(f"{target} already exists. Choose an empty directory.")
     if not target.parent.is_dir():
-        raise ValueError(f"--to {target}: {target.parent} does not exist; make it first")
+        raise ValueError(f"--to {target}: {target.parent} does not exist. Create it first.")
 
 
 def _export(source: Location, manifest: Manifest, target: Path) -> None:

@@ -86,7 +86,7 @@ def _demand(arguments: argparse.Namespace) -> Demand:
     if arguments.run_path is not None:
         return demand_of(ScalingConfig(**paths.open_run(arguments.run_path).identity()["scaling"]), RunConfig())
     if arguments.workers is None:
-        raise ValueError("give a RUN, or --workers N or --workers MIN:MAX")
+        raise ValueError("pass a RUN, --workers N or --workers MIN:MAX")
     resources = {name: n for name, n in (("CPU", arguments.cpus), ("GPU", arguments.gpus)) if n}
     scaling = ScalingConfig(
         num_workers=arguments.workers, use_gpu=arguments.gpus > 0, resources_per_worker=resources or None
@@ -101,7 +101,7 @@ def _print(demand: Demand, found: RayCapacity) -> None:
         (node.name, str(free), str(room), "draining" if node.drain_by is not None else "")
         for node, free, room in found.nodes
     ]
-    output.print_table(("NODE", "ROOM FREE", "ROOM", ""), rows)
+    output.print_table(("NODE", "FREE WORKERS", "WORKERS", ""), rows)
     if found.types:
         output.say()
         kinds = [
@@ -113,11 +113,11 @@ def _print(demand: Demand, found: RayCapacity) -> None:
             )
             for kind in found.types
         ]
-        output.print_table(("NODE TYPE", "ROOM EACH", "MIN NODES", "MAX NODES"), kinds)
+        output.print_table(("NODE TYPE", "WORKERS EACH", "MIN NODES", "MAX NODES"), kinds)
         if found.limit is not None:
             output.say(f"Of all types together there are {found.limit} nodes at most, and the head.")
     else:
-        output.say("There seems to be an autoscaler." if found.in_the_dark else "There is no autoscaler.")
+        output.say("The cluster may have an autoscaler." if found.in_the_dark else "The cluster has no autoscaler.")
 
 
 def _as_json(demand: Demand, found: RayCapacity, verdict: ClusterVerdict) -> dict[str, Any]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from holdfast.engine.demand import Demand
     from holdfast.engine.ray.ray_capacity import RayCapacity
 
-_UNKNOWN = "nobody says how far the cluster may grow: give its configuration, by --config"
+_UNKNOWN = "its limits are not known: pass its configuration with --config"
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,13 @@ def judge(demand: Demand, found: RayCapacity) -> ClusterVerdict:
     start, free = found.to_start_now, found.to_start_free
     never = f" It never has more than {found.in_time:g}." if found.in_time < demand.most else ""
     if found.to_start_in_time < demand.least:
-        return ClusterVerdict(f"{run}, and there is {_room(found)} at most: {_remedy(found)}, or ask for fewer.", 0)
+        return ClusterVerdict(
+            f"{run}, and the cluster has {_room(found)} at most: {_remedy(found)}, or ask for fewer.", 0
+        )
     if start < demand.least and not found.is_known:
-        return ClusterVerdict(f"{run}, and there is room for {start} now. {_dark(found)}", 1)
+        return ClusterVerdict(f"{run}, and the cluster has space for {start} now. {_dark(found)}", 1)
     if start < demand.least:
-        return ClusterVerdict(f"{run}: it waits until the autoscaler has added nodes (room now: {start}).{never}", 2)
+        return ClusterVerdict(f"{run}: it waits until the autoscaler has added nodes (space now: {start}).{never}", 2)
     if free < demand.least:
         added = ", or nodes are added" if found.in_time > found.now else ""
         return ClusterVerdict(f"{run}: it waits until others have left{added} (free now: {free} of {start}).{never}", 3)
@@ -51,17 +53,17 @@ def judge(demand: Demand, found: RayCapacity) -> ClusterVerdict:
     if found.free < demand.most:
         dark = f" {_dark(found)}" if found.now < demand.most and not found.is_known else ""
         return ClusterVerdict(f"{run}: it starts with {found.free}, and grows as nodes join or others leave.{dark}", 5)
-    return ClusterVerdict(f"{run}: there is room for all of them now.", 6)
+    return ClusterVerdict(f"{run}: the cluster has space for all of them now.", 6)
 
 
 def _dark(found: RayCapacity) -> str:
     if found.in_the_dark:
         return f"If there is an autoscaler, {_UNKNOWN}."
-    return "What the autoscaler may add is not known: the configuration does not give the resources of a node type."
+    return "What the autoscaler may add is not known: the configuration does not say what resources a node type has."
 
 
 def _room(found: RayCapacity) -> str:
-    return f"room for {found.to_start_in_time:g}{' on one node' if found.together else ''}"
+    return f"space for {found.to_start_in_time:g}{' on one node' if found.together else ''}"
 
 
 def _remedy(found: RayCapacity) -> str:

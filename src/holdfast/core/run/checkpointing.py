@@ -75,7 +75,7 @@ def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
     pending = turn.find_pending(event.attempt_number, event.index)
     if pending is None:
         turn.do(do.Discard(event.attempt_number, event.index))
-        return "nobody waits for that shard any more"
+        return "that shard is no longer needed"
     turn.set_pending(structs.replace(pending, sealed=pending.sealed | RankSet.of(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is hashed"
 
@@ -83,7 +83,7 @@ def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
 def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
     pending = turn.find_pending(event.attempt_number, event.index)
     if pending is None:
-        return "nobody waits for that shard any more"
+        return "that shard is no longer needed"
     turn.set_pending(structs.replace(pending, uploaded=pending.uploaded | RankSet.of(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is in storage"
 
@@ -112,7 +112,7 @@ def storage_lags(turn: Turn, event: ev.StorageLags) -> str:
 def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
     pending = next((p for p in turn.state.unsaved if p.id == event.id), None)
     if pending is None:
-        return "nobody waits for it any more"
+        return "it is no longer needed"
     if pending.is_uploaded:
         turn.set_pending(structs.replace(pending, lost=True))
         return f"{event.id} is in storage, and will be committed"

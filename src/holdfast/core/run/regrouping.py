@@ -174,7 +174,7 @@ def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
             pending = turn.state.pending[index]
             turn.drop_pending(pending)
             turn.do(do.Discard(pending.attempt_number, index), do.CancelTimer(timers.missing(index)))
-            turn.do(do.Warn(f"{pending.id} was not saved: rank {rank} was lost before it had reported its part"))
+            turn.do(do.Warn(f"{pending.id} was not saved: rank {rank} was lost before it reported its part"))
     turn.set_rank(rank, reports=max(made, reports))
 
 

@@ -66,7 +66,7 @@ def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
 def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
     handover = turn.state.handover
     if handover is None or (event.attempt_number, event.number) != (turn.state.attempt_number, handover.number):
-        return "nobody waits for that any more"
+        return "that is no longer needed"
     turn.change_attempt(handover=structs.replace(handover, index=event.index))
     return f"the attempt ends with its first checkpoint from report {turn.state.base + event.index + 1} on"
 

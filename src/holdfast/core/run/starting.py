@@ -88,7 +88,7 @@ def reconsider(turn: Turn, was: RunState) -> None:
 
 def verified(turn: Turn, event: ev.Verified) -> str:
     if turn.state.phase not in (Phase.RESTORING, Phase.WAITING) or turn.state.offer_to_verify != event.id:
-        return "nobody waits for that verification any more"
+        return "that verification is no longer needed"
     turn.change(verified=event.id)
     if turn.state.phase is Phase.RESTORING and turn.state.memory is None:
         _proceed(turn)
@@ -97,7 +97,7 @@ def verified(turn: Turn, event: ev.Verified) -> str:
 
 def recalled(turn: Turn, event: ev.Recalled) -> str:
     if not memory.recalled(turn, event):
-        return "nobody waits for that snapshot any more"
+        return "that snapshot is no longer needed"
     if turn.state.phase is Phase.RESTORING:
         _proceed(turn)
     return f"step {event.step} is in memory where it is needed"
@@ -178,7 +178,7 @@ def _wait_for_capacity(turn: Turn) -> None:
 def capacity_lacking(turn: Turn, event: ev.CapacityLacking) -> str:
     turn.record(leases={})  # this is decided when no worker lives
     turn.change(lacking=True)
-    text = f"waiting for room for {event.least} workers: there is room for {event.room} now"
+    text = f"waiting for nodes: {event.least} workers are needed, and {event.room} fit now"
     turn.do(do.Warn(text))
     return text
 
@@ -188,4 +188,4 @@ def capacity(turn: Turn, event: ev.Capacity) -> str:
     if turn.state.phase is Phase.WAITING and turn.state.lacking:
         start(turn)
     scaling.consider_resize(turn)
-    return f"there is room for {event.slots} workers"
+    return f"{event.slots} workers fit"

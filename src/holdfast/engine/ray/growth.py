@@ -55,7 +55,7 @@ def read_config(path: Path) -> Growth:
                 return _of_launcher(document)
     except Exception as error:  # Ray's readers raise what they like
         raise ValueError(f"Ray does not understand {path}: {_line(error)}") from error
-    raise ValueError(f"{path} has no RayCluster, and is no configuration of Ray's launcher")
+    raise ValueError(f"{path} is neither a RayCluster manifest nor a configuration of Ray's cluster launcher")
 
 
 def known_growth() -> Growth | None:

@@ -103,8 +103,8 @@ def why_waiting(demand: Demand) -> str:
     how = f", {demand.strategy}" if demand.strategy.startswith("STRICT") and demand.least > 1 else ""
     one = f", for {found.to_start_now} on one of them" if found.together and demand.least > 1 else ""
     return (
-        f"Ray has not granted what the run needs at least yet: {demand.least} x ({each}){where}{how}. "
-        f"The nodes that are there have room for {found.now}{one}, and {found.free} of it is free{_more(found)}"
+        f"The run waits for Ray to provide its minimum: {demand.least} x ({each}){where}{how}. "
+        f"The cluster's nodes can hold {found.now}{one}, of which {found.free} are free now{_more(found)}"
     )
 
 

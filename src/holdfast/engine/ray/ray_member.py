@@ -130,4 +130,4 @@ class RayMember(Member):
             self._inbox.put(trouble)
         elif trouble is not None and _NUMBERS.sub("", str(trouble)) != self._told:
             self._told = _NUMBERS.sub("", str(trouble))
-            print(f"holdfast: there is no agent on {self._node.id}, for now: {trouble}", file=sys.stderr)
+            print(f"holdfast: no agent runs on {self._node.id} yet: {trouble}", file=sys.stderr)

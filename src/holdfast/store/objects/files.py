@@ -53,7 +53,7 @@ class FileObjects:
             self._place(key, lambda path: self._create(path, data))
         except FileExistsError:
             if self.get(key) != data:
-                raise ObjectExistsError(f"{self._path(key)} is there already.") from None
+                raise ObjectExistsError(f"{self._path(key)} already exists.") from None
 
     def list(self, prefix: str = "") -> builtins.list[ObjectInfo]:
         found: builtins.list[ObjectInfo] = []
@@ -130,7 +130,7 @@ class FileObjects:
 
     def _copy(self, source: Path, target: Path) -> None:
         if not source.is_file():
-            raise StorageError(f"Could not upload {source}: there is no such file.")
+            raise StorageError(f"Could not upload {source}: the file does not exist.")
         temporary = _temporary(target)
         try:
             self._disk.copy_file(source, temporary)

@@ -88,7 +88,7 @@ class PatientObjects(ABC):
             self.put(key, data)
             return
         if there != data:
-            raise ObjectExistsError(f"{self._name(key)} is there already.")
+            raise ObjectExistsError(f"{self._name(key)} already exists.")
 
     def _probe(self) -> bool:
         """Whether the second of two creates fails and leaves the first one's content."""

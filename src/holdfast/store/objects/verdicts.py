@@ -64,13 +64,13 @@ def judge(action: str, name: str, error: Exception) -> StorageError:
         return error
     kind = _kind(action, error)
     if kind is ObjectMissingError:
-        return ObjectMissingError(f"There is no {name}.")
+        return ObjectMissingError(f"{name} does not exist.")
     if kind is ObjectExistsError:
-        return ObjectExistsError(f"{name} is there already.")
+        return ObjectExistsError(f"{name} already exists.")
     if kind is CheckpointDamagedError:
         return CheckpointDamagedError(f"{name} ends before the range that was asked for.")
     text = f"Could not {action} {name}: {cause(error)}"
-    return kind(text if issubclass(kind, StorageUnavailableError) else f"{text}. Trying again would not help.")
+    return kind(text if issubclass(kind, StorageUnavailableError) else f"{text}. Retrying would not help.")
 
 
 def remedy(error: StorageError) -> str:

@@ -124,7 +124,7 @@ def _options(loader: DataLoader[Any]) -> dict[str, Any]:
     if not options.get("in_order", True):
         warn_once(
             "in_order",
-            "prepare_data_loader() keeps batches in their order: without it, nobody could say what was consumed",
+            "prepare_data_loader() keeps batches in order, because otherwise it is not known which were consumed",
         )
         options["in_order"] = True
     return options

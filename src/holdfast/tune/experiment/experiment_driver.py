@@ -296,7 +296,7 @@ def _stopped(running: int, at_once: bool) -> str:
     if not running:
         return ""
     who = "the trial that runs is" if running == 1 else f"the {running} trials that run are"
-    return f": {who} stopped{' at once' if at_once else '; asked once more, at once'}"
+    return f": {who} stopped{' immediately' if at_once else '. Press Ctrl+C again to quit immediately'}"
 
 
 def _reported(trial_id: str, said: Said, now: float) -> ev.Reported:

@@ -179,7 +179,9 @@ class ExperimentSession:
                 return None  # nothing has been begun yet
             identity = copy
         if identity.get("kind") != KIND:
-            raise TuneError(f"{self._location} is a training run, not an experiment: give another RunConfig(name=...)")
+            raise TuneError(
+                f"{self._location} is a training run, not an experiment. Choose another RunConfig(name=...)."
+            )
         return identity
 
     def _identify(self, identity: dict[str, Any], known: dict[str, Any] | None) -> None:

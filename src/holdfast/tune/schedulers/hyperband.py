@@ -70,7 +70,7 @@ class HyperBandScheduler(ScoringScheduler):
             return reading
         bracket = self._bracket_of.get(trial.trial_id)
         if bracket is None:
-            return Decision("STOP", "its bracket has gone on without it")
+            return Decision("STOP", "its bracket continued without it")
         bracket.update(trial.trial_id, reading)
         if not bracket.waits(trial.trial_id):
             return self.CONTINUE

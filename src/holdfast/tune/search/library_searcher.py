@@ -175,7 +175,7 @@ class LibrarySearcher(RestorableSearcher):
         missing = [name for name in self._space.parameters if name not in params]
         if missing:
             who = type(self).__name__
-            raise ValueError(f"{who}(points_to_evaluate=): {missing[0]!r} has no value; give one for each")
+            raise ValueError(f"{who}(points_to_evaluate=): {missing[0]!r} has no value. Pass one for each")
         return params
 
     def _ready(self) -> FlatSpace:

@@ -143,7 +143,7 @@ def test_verify_says_what_is_good_and_what_would_be_resumed(storage: str) -> Non
     assert lines[1].startswith("journal              good: ")
     assert lines[2] == "metrics              good: 6 reports in 2 files"
     assert lines[-3].startswith("checkpoint_000003    good: report 3, 3 files, ")
-    assert lines[-2:] == ["a driver would resume from checkpoint_000003 (report 3)", "all 6 good"]
+    assert lines[-2:] == ["the run would resume from checkpoint_000003 (report 3)", "all 6 good"]
 
 
 def of_a_checkpoint(url: str, name: str) -> str:
@@ -192,7 +192,7 @@ def test_verify_names_damage(finished: str, what: str) -> None:
     done = holdfast("verify", finished, code=1)
     (line,) = [line for line in done.stdout.splitlines() if "DAMAGED" in line]
     assert named in line
-    assert f"a driver would resume from {resumed}" in done.stdout
+    assert f"the run would resume from {resumed}" in done.stdout
     assert "1 of " in done.stdout.splitlines()[-1]
 
 
@@ -256,7 +256,7 @@ def test_a_run_that_lost_what_it_is(finished: str) -> None:
     objects.delete([info.key for info in objects.list("journal/")])
     done = holdfast("ls", finished, code=1)
     assert f"holdfast: {finished}: what it is was lost; holdfast verify {finished} says more" in done.stderr
-    assert "a driver would resume from checkpoint_000005-g2" in holdfast("verify", finished, code=1).stdout
+    assert "the run would resume from checkpoint_000005-g2" in holdfast("verify", finished, code=1).stdout
 
 
 def test_nothing_is_changed(finished: str) -> None:
@@ -299,7 +299,7 @@ SECRET = "?access_key_id=AKIDTEST&secret_access_key=hidden"
 def test_urls_that_are_no_run(command: str, storage: str) -> None:
     assert f"{storage}/none does not exist" in refused(command, f"{storage}/none{SECRET}")
     assert f"holdfast ls {storage} lists them" in refused(command, f"{storage}{SECRET}")
-    assert f"{storage}/no-run holds no run of Holdfast" in refused(command, f"{storage}/no-run")
+    assert f"{storage}/no-run is not a Holdfast run" in refused(command, f"{storage}/no-run")
 
 
 def test_wrong_urls(storage: str) -> None:

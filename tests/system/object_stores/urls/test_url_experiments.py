@@ -18,7 +18,7 @@ def test_an_experiment_is_not_overwritten_by_a_run_of_its_name(place: str) -> No
     objects = Location.parse("place", f"{place}/same").open(5.0)
     remote_runfile.write(objects, {"kind": "experiment", "name": "same"})
     run = RunConfig(storage_path=place, name="same", verbose=0)
-    with pytest.raises(NotARunError, match="is an experiment of a Tuner"):
+    with pytest.raises(NotARunError, match="is an experiment, not a training run"):
         DataParallelTrainer(train_fn, scaling_config=ScalingConfig(num_workers=0), run_config=run).fit()
     assert remote_runfile.read(objects) == {"kind": "experiment", "name": "same"}
     objects.close()

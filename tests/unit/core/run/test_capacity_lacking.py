@@ -18,7 +18,7 @@ def waiting() -> Machine:
     machine.gone()
     assert machine.state.offer is not None
     asked = machine.feed(ev.Verified(machine.state.offer.id))
-    assert "room for 2 workers: there is room for 1 now" in only(do.Warn, asked).text
+    assert "waiting for nodes: 2 workers are needed, and 1 fit now" in only(do.Warn, asked).text
     assert machine.state.phase is Phase.WAITING
     return machine
 

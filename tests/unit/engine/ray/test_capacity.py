@@ -86,7 +86,7 @@ TWO = [(node("a"), 2, 2)]
 @pytest.mark.parametrize(
     ("least", "most", "found", "words", "can_start"),
     [
-        (2, 2, RayCapacity(TWO, []), "room for all of them now", True),
+        (2, 2, RayCapacity(TWO, []), "space for all of them now", True),
         (
             1,
             4,
@@ -112,7 +112,7 @@ TWO = [(node("a"), 2, 2)]
         (4, 8, RayCapacity(ONE, [], in_the_dark=True), "room for 1 now. If there is an autoscaler, .*--config", True),
         (1, 8, RayCapacity(ONE, [], in_the_dark=True), "starts with 1, and grows .*--config", True),
         (1, 1, RayCapacity(ONE, [], in_the_dark=True), "room for all of them now.$", True),
-        (4, 8, RayCapacity(ONE, [NodeType("w", None, 0, 9)]), "does not give the resources of a node type", True),
+        (4, 8, RayCapacity(ONE, [NodeType("w", None, 0, 9)]), "does not say what resources a node type has", True),
     ],
 )
 def test_the_verdict_says_whether_a_run_can_start_and_how_far_it_grows(
@@ -154,7 +154,7 @@ def test_workers_that_must_be_apart_need_a_node_each(cluster: Any) -> None:
     apart = Demand(3, 3, strategy="STRICT_SPREAD")
     assert verdict_of(apart) == (
         False,
-        "The run asks for 3 workers on nodes of their own, and there is room for 2 at most: add nodes, "
+        "The run asks for 3 workers on nodes of their own, and the cluster has space for 2 at most: add nodes, "
         "or ask for fewer.",
     )
     assert verdict_of(apart, Growth([NodeGroup("w", {"CPU": 9.0}, 0, 3)]))[0]
@@ -189,7 +189,7 @@ def test_each_worker_needs_a_node_with_its_own_labels(cluster: Any) -> None:
     assert verdict_of(wanted, Growth([NodeGroup("w", {"CPU": 1.0}, 0, 1, {"zone": "b"})]))[0]
     assert not verdict_of(wanted, Growth([NodeGroup("w", {"CPU": 1.0}, 0, 1, {"zone": "c"})]))[0]
     cluster((1, {"zone": "a"}), (1, {"zone": "b"}))
-    assert "room for all of them now" in verdict_of(wanted)[1]
+    assert "space for all of them now" in verdict_of(wanted)[1]
     assert not verdict_of(Demand(3, 3, labels=[{"zone": "a"}, {"zone": "b"}, {}]))[0], "two nodes for three"
 
 
@@ -213,7 +213,7 @@ def test_an_autoscaler_whose_limits_are_not_known_is_no_reason_to_say_no(cluster
 @pytest.mark.parametrize(
     ("wanted", "found", "words"),
     [
-        (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "2 x (1 CPU). The nodes that are there have room for 3"),
+        (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "2 x (1 CPU). The cluster's nodes can hold 3"),
         (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "1 of it is free"),
         (Demand(labels=[{"zone": "b"}]), RayCapacity([], []), "1 x (1 CPU), on nodes with {'zone': 'b'}. "),
         (Demand(2, 2, labels=[{"zone": "b"}, {}]), RayCapacity([], []), ", on nodes with {'zone': 'b'} or {}. "),

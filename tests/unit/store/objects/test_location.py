@@ -153,7 +153,7 @@ def test_a_location_is_a_value() -> None:
         (b"/data", TypeError, r"pass a str or a pathlib\.Path"),
         (7, TypeError, r"RunConfig\(storage_path=7\): pass a str"),
         ("file://host/data", ValueError, "three slashes"),
-        ("ftp://host/data?password=SECRET", ValueError, "ftp:// is not known; write a plain path, file://, s3://"),
+        ("ftp://host/data?password=SECRET", ValueError, "ftp:// is not supported. Use a plain path, file://, s3://"),
         ("s3://", ValueError, "name the bucket"),
         ("s3://KEY:SECRET@bucket/x", ValueError, "credentials by environment"),
         ("s3://bucket/a#b?token=SECRET", ValueError, "#"),

@@ -103,7 +103,7 @@ def test_a_create_whose_reply_was_lost_has_won(server: ScriptedServer, store: Ob
 def test_a_create_that_came_second_has_lost(server: ScriptedServer, store: ObstoreObjects) -> None:
     server.objects["token"] = b"theirs"
     server.script.extend(["503", "reset"])
-    with pytest.raises(ObjectExistsError, match="s3://bucket/token is there already"):
+    with pytest.raises(ObjectExistsError, match="s3://bucket/token already exists"):
         store.create("token", b"mine")
     assert server.objects["token"] == b"theirs"
 

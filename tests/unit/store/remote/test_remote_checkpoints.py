@@ -188,7 +188,7 @@ def test_a_manifest_of_the_first_format_has_no_epoch() -> None:
 
 def test_run_json_comes_back_or_says_what_is_wrong(bucket: Bucket) -> None:
     objects = FakeObjects(bucket)
-    with pytest.raises(NotARunError, match="memory://bucket/runs/run holds no run of Holdfast"):
+    with pytest.raises(NotARunError, match="memory://bucket/runs/run is not a Holdfast run"):
         remote_runfile.read(objects)
     remote_runfile.write(objects, {"name": "run", "config": {1: float("nan")}})
     remote_runfile.write(objects, {"name": "run", "config": {1: b"x"}})

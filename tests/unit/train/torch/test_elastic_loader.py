@@ -342,7 +342,7 @@ def loader_of_module(prepare: Prepare) -> Any:
 
 
 def test_batches_out_of_order_are_put_in_order(prepare: Prepare) -> None:
-    with pytest.warns(UserWarning, match="keeps batches in their order"):
+    with pytest.warns(UserWarning, match="keeps batches in order"):
         (loader,) = prepare(plain(in_order=False, num_workers=2), 1)
     assert drive([loader])[0] == drive(prepare(plain(), 1))[0]
 
