@@ -75,7 +75,7 @@ def assert_checked(checked: dict[str, Any]) -> None:
     most = grown_by_autoscaler.MOST
     code, said = checked["in the dark"]
     assert code == 0, said
-    assert "room for 0 now" in said["verdict"]
+    assert "space for 0 now" in said["verdict"]
     assert "--config" in said["verdict"]
     assert said["room"]["in_time"] is None
     code, said = checked["enough"]
@@ -85,7 +85,7 @@ def assert_checked(checked: dict[str, Any]) -> None:
     for who in ("too many", "on the launcher's head"):
         code, said = checked[who]
         assert code == 1, said
-        assert f"room for {most} at most: raise the maximum of a node type" in said["verdict"]
+        assert f"space for {most} at most: raise the maximum of a node type" in said["verdict"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")

@@ -105,13 +105,13 @@ TWO = [(node("a"), 2, 2)]
             "others have left, or nodes are added",
             True,
         ),
-        (3, 4, RayCapacity(TWO, []), "room for 2 at most: add nodes", False),
+        (3, 4, RayCapacity(TWO, []), "space for 2 at most: add nodes", False),
         (3, 4, RayCapacity(TWO, [NodeType("w", 0, 1, 9)]), "raise the maximum", False),
-        (3, 4, RayCapacity(TWO, [NodeType("w", 2, 0, 9)], 1), "room for 2 at most: raise the maximum", False),
-        (2, 2, RayCapacity([*ONE, (node("b", 9.0), 1, 1)], []), "room for 1 at most", False),
-        (4, 8, RayCapacity(ONE, [], in_the_dark=True), "room for 1 now. If there is an autoscaler, .*--config", True),
+        (3, 4, RayCapacity(TWO, [NodeType("w", 2, 0, 9)], 1), "space for 2 at most: raise the maximum", False),
+        (2, 2, RayCapacity([*ONE, (node("b", 9.0), 1, 1)], []), "space for 1 at most", False),
+        (4, 8, RayCapacity(ONE, [], in_the_dark=True), "space for 1 now. If there is an autoscaler, .*--config", True),
         (1, 8, RayCapacity(ONE, [], in_the_dark=True), "starts with 1, and grows .*--config", True),
-        (1, 1, RayCapacity(ONE, [], in_the_dark=True), "room for all of them now.$", True),
+        (1, 1, RayCapacity(ONE, [], in_the_dark=True), "space for all of them now.$", True),
         (4, 8, RayCapacity(ONE, [NodeType("w", None, 0, 9)]), "does not say what resources a node type has", True),
     ],
 )
@@ -167,7 +167,7 @@ def test_workers_that_must_be_together_need_a_node_with_room_for_all(cluster: An
     together = Demand(3, 3, strategy="STRICT_PACK")
     assert verdict_of(together) == (
         False,
-        "The run asks for 3 workers on one node, and there is room for 2 on one node at most: take larger nodes, "
+        "The run asks for 3 workers on one node, and the cluster has space for 2 on one node at most: take larger nodes, "
         "or ask for fewer.",
     )
     assert not verdict_of(together, Growth([NodeGroup("w", {"CPU": 2.0}, 0, 9)]))[0]
@@ -185,7 +185,7 @@ def test_each_worker_needs_a_node_with_its_own_labels(cluster: Any) -> None:
     wanted = Demand(2, 2, labels=[{"zone": "a"}, {"zone": "b"}])
     can_start, text = verdict_of(wanted)
     assert not can_start
-    assert "1 worker with {'zone': 'b'}, and there is room for 0" in text
+    assert "1 worker with {'zone': 'b'}, and the cluster has space for 0" in text
     assert verdict_of(wanted, Growth([NodeGroup("w", {"CPU": 1.0}, 0, 1, {"zone": "b"})]))[0]
     assert not verdict_of(wanted, Growth([NodeGroup("w", {"CPU": 1.0}, 0, 1, {"zone": "c"})]))[0]
     cluster((1, {"zone": "a"}), (1, {"zone": "b"}))
@@ -214,14 +214,14 @@ def test_an_autoscaler_whose_limits_are_not_known_is_no_reason_to_say_no(cluster
     ("wanted", "found", "words"),
     [
         (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "2 x (1 CPU). The cluster's nodes can hold 3"),
-        (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "1 of it is free"),
+        (Demand(2, 4), RayCapacity([(node("a"), 1, 3)], []), "of which 1 are free now"),
         (Demand(labels=[{"zone": "b"}]), RayCapacity([], []), "1 x (1 CPU), on nodes with {'zone': 'b'}. "),
         (Demand(2, 2, labels=[{"zone": "b"}, {}]), RayCapacity([], []), ", on nodes with {'zone': 'b'} or {}. "),
         (Demand(2, 2, strategy="STRICT_SPREAD"), RayCapacity([], []), "2 x (1 CPU), STRICT_SPREAD. "),
         (
             Demand(3, 3, strategy="STRICT_PACK"),
             RayCapacity([*TWO, *TWO], [], together=True),
-            "have room for 4, for 2 on one of them, and 4 of it is free",
+            "can hold 4, for 2 on one of them, of which 4 are free now",
         ),
         (Demand(), RayCapacity([], [NodeType("w", 2, 0, 2)]), "with all nodes that the autoscaler may add, for 4"),
         (Demand(), RayCapacity([], [NodeType("w", 2, 0, None)]), "; the autoscaler may add nodes without limit"),
