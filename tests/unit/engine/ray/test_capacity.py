@@ -167,8 +167,8 @@ def test_workers_that_must_be_together_need_a_node_with_room_for_all(cluster: An
     together = Demand(3, 3, strategy="STRICT_PACK")
     assert verdict_of(together) == (
         False,
-        "The run asks for 3 workers on one node, and the cluster has space for 2 on one node at most: take larger nodes, "
-        "or ask for fewer.",
+        "The run asks for 3 workers on one node, and the cluster has space for 2 on one node at most: take larger "
+        "nodes, or ask for fewer.",
     )
     assert not verdict_of(together, Growth([NodeGroup("w", {"CPU": 2.0}, 0, 9)]))[0]
     assert "until the autoscaler has added" in verdict_of(together, Growth([NodeGroup("w", {"CPU": 3.0}, 0, 1)]))[1]
