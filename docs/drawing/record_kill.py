@@ -22,8 +22,8 @@ from terminal_svg import Frame, draw
 
 HERE = Path(__file__).resolve().parent
 PICTURE = HERE.parent / "pictures" / "kill.svg"
-COLUMNS, ROWS, LOWER = 84, 11, 2
-EVERY_S, LIMIT_S, PROMPT = 0.1, 180.0, "$ "
+COLUMNS, ROWS, LOWER = 84, 13, 2
+EVERY_S, LIMIT_S, PROMPT = 0.1, 300.0, "$ "
 PROCESS = re.compile(r"pid (\d+): starting after step (\d+)")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 

@@ -62,6 +62,7 @@ SHARED = {
     "use_tpu": "Not supported: ignored on this machine, refused on a Ray cluster.",
     "topology": "Not supported: ignored on this machine, refused on a Ray cluster.",
     "elastic_resize_monitor_interval_s": "How long an attempt must have trained before it is made larger.",
+    "standby_workers": "How many processes wait, ready to replace a worker that is lost in a recoverable step. CPUs only.",
     # RunConfig
     "name": "The name of the run or experiment. The same `storage_path` and `name` resume it. By default a unique name.",
     "storage_path": "A directory or a URL (`s3://`, `gs://`, `az://`) for runs. By default `~/holdfast_results`.",
@@ -149,6 +150,7 @@ SHARED = {
     "local_read": NO_EFFECT,
     "paths": "A file, a directory or a pattern, or a list of them; local or in an object store.",
     "columns": "The columns to read. By default all.",
+    "filter": "Read only rows for which this holds: an expression of pyarrow.",
     "include_paths": "Add the column `path`.",
     "file_extensions": "Read only files with these extensions.",
     "ignore_missing_paths": "Skip paths that do not exist.",

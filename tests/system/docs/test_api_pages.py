@@ -27,11 +27,11 @@ def _directives() -> list[tuple[str, list[str]]]:
 
 SHOWN = [path for path, _ in _directives()]
 # Names of one module that another one offers as well, and what needs no page of its own.
-ELSEWHERE = {"collective", "TRAIN_DATASET_KEY", "TuneContext"}
+ELSEWHERE = {"collective", "TRAIN_DATASET_KEY", "TuneContext", "holdfast.tune.report", "holdfast.tune.get_checkpoint"}
 
 
 def _public(module: str) -> list[str]:
-    return [name for name in importlib.import_module(module).__all__ if name not in ELSEWHERE]
+    return [name for name in importlib.import_module(module).__all__ if not {name, f"{module}.{name}"} & ELSEWHERE]
 
 
 def _resolve(path: str) -> Any:
