@@ -19,7 +19,7 @@ TRAIN = {
     "BackendConfig": "()",
     "Checkpoint": "(path, filesystem=None)",
     "CheckpointConfig": "(num_to_keep=None, checkpoint_score_attribute=None, checkpoint_score_order='max', "
-    "checkpoint_frequency=0, checkpoint_at_end=None)",
+    "checkpoint_frequency=0, checkpoint_at_end=None, rank_zero_only=False)",
     "CheckpointConsistencyMode": "COMMITTED VALIDATED",
     "CheckpointUploadMode": "ASYNC SYNC NO_UPLOAD",
     "ControllerError": "(controller_failure, remedy='')",
@@ -42,10 +42,10 @@ TRAIN = {
     "return_value=None, filesystem=None, ledger=None)",
     "RunConfig": "(name=None, storage_path=..., storage_filesystem=None, failure_config=..., checkpoint_config=..., "
     "callbacks=..., worker_runtime_env=..., logging_config=..., sync_config=..., verbose=None, stop=None, "
-    "progress_reporter=None, log_to_file=False, engine=None, preload=())",
+    "progress_reporter=None, log_to_file=False, engine=None, preload=(), fresh=False)",
     "ScalingConfig": "(trainer_resources=None, num_workers=1, use_gpu=False, resources_per_worker=None, "
     "placement_strategy='PACK', accelerator_type=None, label_selector=None, use_tpu=False, topology=None, "
-    "elastic_resize_monitor_interval_s=60.0)",
+    "elastic_resize_monitor_interval_s=60.0, standby_workers=0)",
     "SyncConfig": "(sync_period=0, sync_timeout=1800, sync_artifacts=False, sync_artifacts_on_checkpoint=True)",
     "TRAIN_DATASET_KEY": "'train'",
     "TrainContext": "(session)",
