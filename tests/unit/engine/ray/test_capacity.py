@@ -96,7 +96,7 @@ TWO = [(node("a"), 2, 2)]
         ),
         (1, 8, RayCapacity(TWO, [NodeType("w", 2, 1, 2)]), "never has more than 4", True),
         (3, 4, RayCapacity(TWO, [NodeType("w", 2, 1, None)]), "until the autoscaler has added", True),
-        (3, 9, RayCapacity(TWO, [NodeType("w", 2, 1, 3)]), r"\(room now: 2\)\. It never has more than 6\.$", True),
+        (3, 9, RayCapacity(TWO, [NodeType("w", 2, 1, 3)]), r"\(space now: 2\)\. It never has more than 6\.$", True),
         (2, 2, RayCapacity([(node("a"), 0, 2)], []), r"until others have left \(free now: 0 of 2", True),
         (
             2,
