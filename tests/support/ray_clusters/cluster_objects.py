@@ -109,7 +109,7 @@ def read_from_config(config: dict[str, Any], other: Any) -> None:
         "take": whole.take(2),
         "frame": whole.to_pandas()["id"].tolist(),
         "names": data.schema().names,
-        "other": other.sum("id"),
+        "other": other.count(),
         "context": data.get_context().target_max_block_size,
         "broken": broken,
     }

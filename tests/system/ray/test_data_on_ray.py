@@ -65,7 +65,7 @@ def test_datasets_in_the_config_of_a_function(machines: Machines, tmp_path: Path
     lazy.context.target_max_block_size = 54321
     held = ray.data.from_items([{"id": number} for number in range(8)], override_num_blocks=1)
     grid = tune.Tuner(
-        tune.with_parameters(cluster_objects.read_from_config, other=ray.data.range(5)),
+        tune.with_parameters(cluster_objects.read_from_config, other=ray.data.range(5, override_num_blocks=1)),
         param_space={"nested": [{"data": tune.grid_search([lazy, held])}]},
         run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0),
     ).fit()
@@ -79,7 +79,7 @@ def test_datasets_in_the_config_of_a_function(machines: Machines, tmp_path: Path
         assert found["take"] == [{"id": 0}, {"id": 1}]
         assert found["frame"] == list(range(8))
         assert found["names"] == ["id"]
-        assert found["other"] == 10
+        assert found["other"] == 5
         assert "KeyError" in found["broken"]
         assert "nonsense" in found["broken"]
     assert grid[0].metrics["context"] == 54321
