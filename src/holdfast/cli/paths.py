@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from holdfast import settings
 from holdfast.errors import NotARunError
 from holdfast.runs.discovery import PATIENCE_S, READ_PATIENCE_S, is_run, runs_below
@@ -32,6 +34,8 @@ def open_run(text: str) -> StoredRun:
         )
     if runs_below(location):
         raise NotARunError(f"{location} is a directory of runs, not a run. Try: holdfast ls {location}")
+    if os.path.isfile(str(location)):
+        raise NotARunError(f"{location} is a file. Pass the directory of a run: <storage_path>/<name>.")
     raise NotARunError(
         f"{location} is not a Holdfast run: it has no run.json. Pass the directory of a run: <storage_path>/<name>."
     )

@@ -4,6 +4,7 @@ and the policy, which is real and watched."""
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.experiment import events as ev
@@ -126,7 +127,7 @@ class ToldListeners:
         self._simulation, self._judge = simulation, simulation.judge
         self._started: set[str] = set()
 
-    def began(self, _experiment: LiveExperiment) -> None:
+    def began(self, _experiment: LiveExperiment, _check_lease: Callable[[], None]) -> None:
         pass
 
     def has_heard_of(self, trial: Trial) -> bool:

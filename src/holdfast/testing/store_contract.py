@@ -177,7 +177,7 @@ class RunStoreContract(CheckpointContract):
 
     def test_where_there_is_no_run(self, store: RunStore, location: Location) -> None:
         assert not store.is_run()
-        with pytest.raises(NotARunError, match="holds no run"):
+        with pytest.raises(NotARunError, match="is not a Holdfast run"):
             store.read_identity()
 
     def test_a_damaged_identity_is_named(self, store: RunStore, raw: ObjectStore) -> None:

@@ -161,15 +161,6 @@ def gives_up_one_that_is_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
 
 
-def gives_up_what_the_attempt_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(turn: Any) -> None:
-        with altered(turn, resume=None):
-            good(turn)
-
-    good = checkpointing._skip_superseded
-    monkeypatch.setattr(checkpointing, "_skip_superseded", broken)
-
-
 def gives_up_what_is_staged_when_storage_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turn: Any, event: Any) -> str:
         reason = good(turn, event)
@@ -344,7 +335,6 @@ MUTANTS = [
     drops_what_earlier_attempts_made,
     uses_names_again,
     gives_up_one_that_is_to_be_kept,
-    gives_up_what_the_attempt_reads,
     gives_up_what_is_staged_when_storage_stays_away,
     gives_up_what_is_in_storage_and_lost_on_its_nodes,
     obeys_late_words_of_attempts_that_are_gone,

@@ -38,7 +38,7 @@ def keeps_what_the_run_has_turned_away_from(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(turn: Any, event: ev.AttemptStarted) -> None:
         turn.change(recalled=None, began_at=event.snapshot)
 
-    monkeypatch.setattr(memory, "group_started", broken)
+    monkeypatch.setattr(memory, "attempt_started", broken)
 
 
 def counts_from_the_checkpoint_below(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def counts_from_the_checkpoint_below(monkeypatch: pytest.MonkeyPatch) -> None:
         return structs.replace(event, base=state.offer.report if state.offer is not None else 0)
 
     good = memory.next_attempt
-    monkeypatch.setattr(memory, "next_group", broken)
+    monkeypatch.setattr(memory, "next_attempt", broken)
 
 
 def takes_a_step_that_one_rank_completed(monkeypatch: pytest.MonkeyPatch) -> None:

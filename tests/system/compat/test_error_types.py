@@ -24,10 +24,15 @@ def fn(config: dict[str, Any]) -> None:
 
 
 def of(**run: Any) -> tune.Tuner:
-    return tune.Tuner(fn, run_config=tune.RunConfig(storage_path="/nowhere/at-all", verbose=0, **run))
+    return tune.Tuner(fn, run_config=tune.RunConfig(storage_path="runs", verbose=0, **run))
 
 
-# What Ray 2.60 raises for the same call, seen by running it there
+@pytest.fixture(autouse=True)
+def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+# What Ray 2.60 raises for the same call, by running it there or, where that needs a cluster, by its source
 AS_IN_RAY: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "no trainable": (TuneError, lambda: tune.Tuner().fit()),
     "unknown trainable": (TuneError, lambda: tune.Tuner("unknown").fit()),
@@ -59,9 +64,9 @@ AS_IN_RAY: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "GPUs that are not used": (ValueError, lambda: train.ScalingConfig(resources_per_worker={"GPU": 1})),
     "callbacks": (ValueError, lambda: train.RunConfig(callbacks=[5])),
     "order": (ValueError, lambda: train.CheckpointConfig(checkpoint_score_order="best")),
-    "a result of nothing": (RuntimeError, lambda: train.Result.from_path("/nowhere/at-all")),
-    "an experiment of nothing": (FileNotFoundError, lambda: tune.Tuner.restore("/nowhere/at-all", fn)),
-    "an analysis of nothing": (ValueError, lambda: tune.ExperimentAnalysis("/nowhere/at-all")),
+    "a result of nothing": (RuntimeError, lambda: train.Result.from_path("nowhere")),
+    "an experiment of nothing": (FileNotFoundError, lambda: tune.Tuner.restore("nowhere", fn)),
+    "an analysis of nothing": (ValueError, lambda: tune.ExperimentAnalysis("nowhere")),
     "training outside": (RuntimeError, lambda: train.report({})),
 }
 

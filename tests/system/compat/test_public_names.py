@@ -121,7 +121,7 @@ MEMBERS = {
     "Result": {
         "filesystem": "property",
         "ledger": "property",
-        "from_history": "(location, history, *, error=None, return_value=None)",
+        "from_history": "(location, history, *, error=None, return_value=None, config=None)",
         "from_path": "(path, storage_filesystem=None)",
         "get_best_checkpoint": "(metric, mode)",
         "metrics_dataframe": "property",

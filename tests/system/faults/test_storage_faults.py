@@ -79,7 +79,7 @@ def test_a_run_survives_damage_to_any_of_its_files(
         assert result.return_value == expected(STEPS), name
         if name.startswith(f"checkpoints/checkpoint_00000{HALF}"):
             assert f"checkpoint_00000{HALF}" in said, f"damage to {name} was not named"
-            assert "starting: from checkpoint_000002" in said
+            assert "starting workers: from checkpoint_000002" in said
         if name.startswith("journal/") and damage in (flip_a_bit, truncate):
             assert "journal/" in said, f"damage to {name} was not named"
 
@@ -90,7 +90,7 @@ def test_every_checkpoint_damaged_starts_from_the_beginning(storage: Path, capfd
     result, said = go_on(storage, capfd)
     assert result.return_value == expected(STEPS)
     assert said.count("is damaged and was set aside") == HALF
-    assert "starting: from the beginning" in said
+    assert "starting workers: from the beginning" in said
 
 
 def test_a_checkpoint_damaged_between_two_attempts(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast.train as train
 from holdfast import tune
-from holdfast.driver.accounts import describe_other
+from holdfast.driver.accounts import Accounts
 from holdfast.errors import message_of
 
 HUGE = 30 << 20
@@ -116,6 +116,8 @@ def test_a_message_is_always_text() -> None:
     assert message_of(ValueError("\udcff")) == r"\udcff"
     for error in ERRORS[:3]:
         assert message_of(error()) == "(its message cannot be shown)"
-        said = f"Then rank 1 failed too ({error.__name__}: (its message cannot be shown))"
-        assert describe_other(1, error()) == said
+        accounts = Accounts(lambda attempt, rank: f"logs/{attempt}/{rank}")
+        accounts._seen = {0: (ValueError(), ""), 1: (error(), "")}
+        said = f"Then rank 1 failed too ({error.__name__}: (its message cannot be shown)). Its output: logs/0"
+        assert accounts._of_others(0) == said
     assert len(message_of(HugeError())) < 50_000

@@ -186,7 +186,7 @@ def test_nodes_of_which_the_launcher_asks_the_cloud_later_have_no_resources_yet(
     ("text", "words"),
     [
         ("", "is neither a RayCluster manifest nor a configuration of Ray's cluster launcher"),
-        ("- a list", "has no RayCluster"),
+        ("- a list", "is neither a RayCluster manifest nor"),
         ("a: [", "cannot be read"),
         ("kind: RayCluster", "Ray does not understand .*metadata"),
         ("kind: RayCluster\nmetadata: {name: a}\nspec: {}", "Ray does not understand .*headGroupSpec"),

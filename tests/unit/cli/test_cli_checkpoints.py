@@ -98,7 +98,7 @@ def test_what_cannot_be_exported(finished: Path, tmp_path: Path) -> None:
     for arguments, remedy in (
         (["--to", tmp_path / "full"], "already exists. Choose an empty directory."),
         (["--to", tmp_path / "no" / "parent"], "does not exist. Create it first."),
-        (["--to", tmp_path / "new", "checkpoint_000002", "checkpoint_000003"], "give one checkpoint"),
+        (["--to", tmp_path / "new", "checkpoint_000002", "checkpoint_000003"], "name only one checkpoint"),
         (["--to", tmp_path / "new", "none"], "has no checkpoint 'none'. It has: checkpoint_000002, "),
         (["--to", "/proc/new"], "/proc cannot be written"),
         ([], "the following arguments are required: --to"),

@@ -59,8 +59,8 @@ def test_paths_that_are_no_run(command: str, storage: Path, tmp_path: Path) -> N
     for path, remedy in (
         (tmp_path / "none", "does not exist. Pass the directory of a run"),
         (tmp_path, "is not a Holdfast run: it has no run.json. Pass the directory of a run"),
-        (storage, f"holdfast ls {storage} lists them"),
-        (storage / "finished" / "run.json", "Give the directory of a run"),
+        (storage, f"Try: holdfast ls {storage}"),
+        (storage / "finished" / "run.json", "run.json is a file. Pass the directory of a run"),
         ("ftp://host/run", "'ftp://host/run': ftp:// is not supported. Use a plain path, file://, s3://"),
         ("", "the path is empty"),
     ):

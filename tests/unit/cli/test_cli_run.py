@@ -83,7 +83,7 @@ def test_plain_torch_meets_anew_after_a_kill(script: Path, tmp_path: Path) -> No
     options = ("--workers", 2, "--max-failures", 1, "--storage", tmp_path, "--name", "run")
     done = holdfast("run", *options, script.with_name("plain.py"))
     assert sorted(re.findall(r"sum .*", done.stdout)) == ["sum 3.0 attempt 1 0", "sum 3.0 attempt 1 1"]
-    assert "rank 1 was killed by SIGKILL (signal 9): retry 1 of 1" in done.stderr
+    assert "rank 1 was killed by SIGKILL (signal 9)\n  retry 1 of 1" in done.stderr
 
 
 @pytest.mark.parametrize("workers", ["0", "1:2"])
@@ -104,7 +104,7 @@ def test_json_and_a_module(script: Path, tmp_path: Path, workers: str, monkeypat
 def test_a_failed_run_says_why_and_how_to_go_on(script: Path, tmp_path: Path) -> None:
     done = holdfast("run", "--workers", 2, "--storage", tmp_path, script, 5, "--fail", code=1, traces=True)
     assert 'sys.exit("planned")' in done.stderr
-    again = re.search(r"fix the cause and run this: holdfast run (--name \S+ .*)", done.stderr)
+    again = re.search(r"Fix the cause\. To .*, run this: holdfast run (--name \S+ .*)", done.stderr)
     assert again is not None
     told = json.loads(holdfast("run", "--json", "--max-failures", "1", *again[1].split()[:-1]).stdout)
     assert told["metrics"] == {"step": 5}
@@ -142,7 +142,7 @@ train.DataParallelTrainer(print).fit()
     ("arguments", "remedy"),
     [
         (["none.py"], "script none.py does not exist. Pass a Python file, or -m and a module"),
-        (["."], "the script . is a directory"),
+        (["."], "script . is a directory"),
         (["-m", "none.such"], "module 'none.such' cannot be imported"),
         ([], "the following arguments are required: SCRIPT"),
         (["--workers", "many", "steps.py"], "'many': use a number, as in 4, or a range, as in 1:4"),
@@ -152,7 +152,7 @@ train.DataParallelTrainer(print).fit()
         (["--keep", "0", "steps.py"], "--keep=0: must be at least 1"),
         (["--hang-timeout", "long", "steps.py"], "'long': use a number of seconds, or auto"),
         (["--engine", "mars", "steps.py"], "engine='mars'"),
-        (["--storage", "ftp://host", "steps.py"], "--storage='ftp://host': ftp:// is not known"),
+        (["--storage", "ftp://host", "steps.py"], "--storage='ftp://host': ftp:// is not supported"),
         (["--gpus", "1000", "steps.py"], "1000 GPUs in all"),
         (["own.py"], "own.py creates its own trainer, so run it once, with Python: python own.py"),
     ],

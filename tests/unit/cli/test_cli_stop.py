@@ -48,7 +48,9 @@ def test_json_and_without_waiting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["finished", "failed", "stopped", "killed"])
 def test_a_run_that_nobody_drives(storage: Path, name: str) -> None:
     state = "interrupted" if name == "killed" else name
-    assert holdfast("stop", storage / name).stdout == (f"nothing to stop: {storage / name}, it is {state}\n")
+    assert (
+        holdfast("stop", storage / name).stdout == f"nothing to stop: {storage / name} has no driver (state: {state})\n"
+    )
     assert holdfast_json("stop", storage / name)["asked"] is False
 
 

@@ -18,10 +18,8 @@ SEEDS_FOR_A_MUTANT = 5_000
 SEEDS_FOR_A_RARE_ONE = 100_000
 
 
-def keeps_two_far_away(schedule: Schedule) -> bool:
-    spec = schedule.spec
-    waits = spec.scored or spec.sync_period_s > 0
-    return spec.remote and spec.num_to_keep == 2 and not waits and schedule.workload.files_every[0] == 1
+def kills_a_driver_that_saves_far_away(schedule: Schedule) -> bool:
+    return schedule.spec.remote and "driver killed" in schedule.faults
 
 
 def kills_two_drivers_of_a_cut_off_node(schedule: Schedule) -> bool:
@@ -50,7 +48,7 @@ def keeps_shards_while_the_world_changes(schedule: Schedule) -> bool:
 
 
 RARE: dict[Mutant, Callable[[Schedule], bool]] = {  # noticed in few schedules, all like these: only these are played
-    mutants_of_checkpoints.gives_up_what_the_attempt_reads: keeps_two_far_away,
+    mutants_of_checkpoints.forgets_what_earlier_attempts_left_to_upload: kills_a_driver_that_saves_far_away,
     mutants_of_checkpoints.obeys_late_words_of_attempts_that_are_gone: lambda s: (
         "message of an old attempt" in s.faults
     ),

@@ -26,6 +26,7 @@ class StandIn:
 
     def __init__(self, run_dir: Path, rank: int = 0, world_size: int = 1) -> None:
         self.rank, self.world_size = rank, world_size
+        self.early_rank = rank
         self.local_rank, self.local_world_size = rank, world_size
         self.node_rank, self.node_id = 0, "node-0"
         self.devices: list[int] = []

@@ -24,6 +24,7 @@ from holdfast.train import (
     UserCallback,
     report,
 )
+from holdfast.train.checks import WrongTypeError
 from holdfast.train.data import Whole
 from holdfast.train.torch import TorchConfig
 from holdfast.train.unused import warn_unused_in_training
@@ -62,10 +63,10 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: ScalingConfig(label_selector="x"), TypeError, "pass a dict of labels"),
     (lambda: ScalingConfig(label_selector=["x"]), TypeError, "pass a dict of labels"),
     (lambda: ScalingConfig(label_selector={"a": 1}), TypeError, "pass a dict of labels"),
-    (lambda: ScalingConfig(label_selector={"my zone": "a"}), ValueError, "'my zone' is no key of a label"),
+    (lambda: ScalingConfig(label_selector={"my zone": "a"}), ValueError, "'my zone' is not a valid label key"),
     (lambda: ScalingConfig(label_selector={"zone": "in()"}), ValueError, "'in()' is not a valid label value"),
     (lambda: ScalingConfig(accelerator_type=3), TypeError, "pass a name"),
-    (lambda: ScalingConfig(resources_per_worker={"cpu": 2}), ValueError, "no 'cpu'; did you mean 'CPU'"),
+    (lambda: ScalingConfig(resources_per_worker={"cpu": 2}), ValueError, "unknown resource 'cpu'; did you mean 'CPU'"),
     (lambda: ScalingConfig(resources_per_worker={"num_gpus": 2}), ValueError, "did you mean 'GPU'"),
     (lambda: ScalingConfig(resources_per_worker={"CPU": math.inf}), ValueError, "no node has that"),
     (lambda: RunConfig(worker_runtime_env={"env_vars": None}), TypeError, "pass a dict of strings"),
@@ -110,7 +111,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_bad_input_is_refused_with_a_remedy(make: Callable[[], Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=re.escape(words)) as caught:
         make()
-    assert caught.type is error
+    assert caught.type in ({TypeError, WrongTypeError} if error is TypeError else {error})
 
 
 LOOP: dict[str, Any] = {}
@@ -121,11 +122,11 @@ LOOP["self"] = LOOP
     ("metadata", "words"),
     [
         ({"run": object()}, r"metadata\['run'\] is of type object, which cannot be sent to workers; pass strings"),
-        ({"a": {"b": [1, {"c": print}]}}, r"metadata\['a'\]\['b'\]\[1\]\['c'\] is a builtin_function_or_method"),
+        ({"a": {"b": [1, {"c": print}]}}, r"metadata\['a'\]\['b'\]\[1\]\['c'\] is of type builtin_function_or_method"),
         ({"large": 1 << 70}, rf"metadata\['large'\] is {1 << 70}"),
         ({"name": "\ud800"}, r"metadata\['name'\] is '\\ud800'"),
-        ({3: "three"}, r"its key 3 is no str"),
-        (LOOP, r"metadata.* is a dict"),
+        ({3: "three"}, r"its key 3 is not a str"),
+        (LOOP, r"metadata is of type dict"),
     ],
 )
 def test_metadata_that_cannot_be_sent_is_refused_when_the_trainer_is_made(metadata: Any, words: str) -> None:

@@ -40,7 +40,7 @@ def test_an_experiment_is_not_overwritten_by_a_run_of_its_name(tmp_path: Path) -
         Trainer(train_fn, scaling_config=HERE, run_config=run).fit()
     assert {file: file.read_bytes() for file in path.rglob("*.json") if file.name != "lease.json"} == files
     path.joinpath("run.json").write_bytes(b"damaged")
-    with pytest.raises(NotARunError, match="is an experiment of a Tuner"):
+    with pytest.raises(NotARunError, match="is an experiment, not a training run"):
         Trainer(train_fn, scaling_config=HERE, run_config=run).fit()
     assert not Trainer.can_restore(path)
     with pytest.raises(NotARunError, match=r"not a training run: use Tuner\.restore"):

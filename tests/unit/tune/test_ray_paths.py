@@ -91,7 +91,7 @@ def test_nested_dicts() -> None:
     with pytest.raises(KeyError, match="a/b"):
         unflattened_lookup("a/x", nested)
     assert merge_dicts({"a": {"b": 1}}, {"a": {"c": 2}}) == {"a": {"b": 1, "c": 2}}
-    with pytest.raises(ValueError, match="there is no 'x'"):
+    with pytest.raises(ValueError, match="unknown key 'x'"):
         deep_update({"a": 1}, {"x": 2})
     changed = {"a": {"type": "one", "b": 1}, "c": {"d": 1}}
     new = {"a": {"type": "two"}, "c": {"e": 2}}
@@ -160,7 +160,7 @@ def test_resources_and_environments_by_name() -> None:
     )
     tune.register_env("maze", dict)
     assert get_env("maze") is dict
-    with pytest.raises(ValueError, match="known are 'maze'"):
+    with pytest.raises(ValueError, match="Registered: 'maze'"):
         get_env("desert")
 
 

@@ -165,7 +165,7 @@ class NoStopper:
     [
         (lambda: as_stopper("loss"), TypeError, "RunConfig.stop='loss'"),
         (lambda: as_stopper(NoopStopper), TypeError, "pass a dict"),
-        (lambda: as_stopper(NoStopper()), TypeError, "subclass holdfast.tune.Stopper"),
+        (lambda: as_stopper(NoStopper()), TypeError, "Subclass holdfast.tune.Stopper"),
         (lambda: as_stopper([always]), TypeError, "wrap a function in FunctionStopper"),
         (lambda: as_stopper({"a": {"b": "soon"}}), TypeError, "RunConfig.stop.'a/b'.='soon'"),
         (lambda: as_stopper({"a": "soon"}), TypeError, "RunConfig.stop.'a'.='soon'"),

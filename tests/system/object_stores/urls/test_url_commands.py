@@ -298,13 +298,13 @@ SECRET = "?access_key_id=AKIDTEST&secret_access_key=hidden"
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_urls_that_are_no_run(command: str, storage: str) -> None:
     assert f"{storage}/none does not exist" in refused(command, f"{storage}/none{SECRET}")
-    assert f"holdfast ls {storage} lists them" in refused(command, f"{storage}{SECRET}")
+    assert f"Try: holdfast ls {storage}" in refused(command, f"{storage}{SECRET}")
     assert f"{storage}/no-run is not a Holdfast run" in refused(command, f"{storage}/no-run")
 
 
 def test_wrong_urls(storage: str) -> None:
     assert "S3:// is not known" not in refused("show", f"S3://{storage.removeprefix('s3://')}{SECRET}")
-    assert "'ftp://host/runs': ftp:// is not known" in refused("ls", f"ftp://host/runs{SECRET}")
+    assert "'ftp://host/runs': ftp:// is not supported" in refused("ls", f"ftp://host/runs{SECRET}")
     assert "give credentials by environment variables" in refused("ls", "s3://me:hidden@bucket/runs")
     assert "name the bucket" in refused("ls", f"s3:///runs{SECRET}")
     assert "no_such_option" in refused("ls", f"{storage}?no_such_option=1&secret_access_key=hidden")

@@ -94,7 +94,7 @@ def test_what_counts_is_what_the_next_driver_would_keep(place: str) -> None:
 
 
 def test_where_there_is_no_run(place: str) -> None:
-    with pytest.raises(NotARunError, match=f"{place} holds no run"):
+    with pytest.raises(NotARunError, match=f"{place} is not a Holdfast run"):
         Result.from_path(place)
     assert not DataParallelTrainer.can_restore(place)
 

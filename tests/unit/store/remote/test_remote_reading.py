@@ -72,7 +72,7 @@ def test_reports_and_logs_are_not_fetched_before_they_are_asked_for(bucket: Buck
 
 
 def test_where_there_is_no_run_the_error_names_the_place() -> None:
-    with pytest.raises(NotARunError, match="memory://bucket/runs/run holds no run"):
+    with pytest.raises(NotARunError, match="memory://bucket/runs/run is not a Holdfast run"):
         stored(FakeObjects(Bucket({"other": b"x"}))).identity()
 
 
