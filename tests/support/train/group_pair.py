@@ -16,7 +16,9 @@ import torch._dynamo
 import torch.distributed as dist
 
 from holdfast.train.torch import TorchConfig, prepare_model
+from holdfast.wire.worker_messages import Place
 from holdfast.worker import session as sessions
+from holdfast.worker.worker_place import WorkerPlace
 
 
 def train(rank: int) -> dict[str, Any]:
@@ -65,7 +67,8 @@ def be_rank(rank: int, scenario: Callable[[int], Any], broadcast: tuple[int, int
         "at_end": lambda call: call(),
     }
     tie["is_launched"] = False
-    sessions.install(SimpleNamespace(**place, **tie))  # type: ignore[arg-type]
+    known = WorkerPlace(Place(rank, rank, 2, 0), lambda: None)
+    sessions.install(SimpleNamespace(place=known, **place, **tie))  # type: ignore[arg-type]
     try:
         said = TorchConfig(timeout_s=30).wrap(scenario)(rank)
     except Exception:

@@ -108,7 +108,7 @@ def test_driver_deaths_cost_no_retries_and_retries_used_stay_used(tmp_path: Path
     _, errors = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 1
     assert "planned failure at 30" in errors
-    assert "All 2 of FailureConfig(max_failures=2) are used" in errors
+    assert "No retry left: FailureConfig(max_failures=2)" in errors
     # The verdict is a person's to overrule: run again, and the budget is whole again.
     assert finish(start(tmp_path, max_failures=2, raise_at=[3, 20, 30])) == expected()
 

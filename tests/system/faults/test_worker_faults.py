@@ -184,6 +184,6 @@ def test_an_exception_while_peers_are_killed_does_not_hurt_the_agent(tmp_path: P
     failure = train.FailureConfig(max_failures=8, backoff_s=0.001, max_backoff_s=0.001)
     with pytest.raises(train.WorkerGroupError, match="rank 1 raised ValueError") as caught:
         trainer(tmp_path, {}, fn=fn, num_workers=4, failure_config=failure).fit()
-    assert "All 8 of FailureConfig(max_failures=8) are used" in str(caught.value)
+    assert "No retry left: FailureConfig(max_failures=8)" in str(caught.value)
     records, _ = journal.read(RunLayout(tmp_path / "run"))
     assert not any(r.kind == "WorkerFailed" and r.body["evidence"]["node_lost"] for r in records)

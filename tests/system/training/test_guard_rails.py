@@ -41,9 +41,10 @@ def counts(config: dict[str, Any]) -> None:
 def rank_zero_saves(config: dict[str, Any]) -> None:
     """As under torchrun: only rank 0 reports. Rank 1 is killed once, when rank 0 has made three reports."""
     notes, rank = Path(config["notes"]), train.get_context().get_world_rank()
+    resumed = train.collective.broadcast_from_rank_zero(last_step())
     with (notes / f"rank-{rank}").open("a") as file:
-        file.write(f"{last_step()}\n")
-    for step in range(last_step() + 1, 7):
+        file.write(f"{resumed}\n")
+    for step in range(resumed + 1, 7):
         if rank == 0:
             save(step)
         train.collective.barrier()

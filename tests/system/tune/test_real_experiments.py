@@ -90,7 +90,7 @@ def test_on_a_terminal_trials_are_shown_and_what_they_print_is_above(
     assert all(f"hello from {x}" in above for x in (1, 2, 3))
     text = "\n".join(lines[panel:])
     assert "trials      3 of 3: 1 failed, 2 done" in text
-    assert "best        loss=11 at iteration 2 by" in text
+    assert "best        loss=10 at iteration 1 by" in text
     unwrapped = " ".join(text.replace("│", " ").split())
     assert "failed: rank 0 raised ValueError: three is too many [user error] ╰" in unwrapped
     assert lines[-1] == "the best is 1"

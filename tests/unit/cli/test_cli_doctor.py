@@ -38,11 +38,11 @@ def test_text_ends_with_a_verdict_and_names_remedies(tmp_path: Path) -> None:
     assert lines[-1].startswith("1 failed")
     at = next(number for number, line in enumerate(lines) if line.startswith("FAILED"))
     assert lines[at].split()[1] == "storage"
-    assert lines[at + 1].strip() == "-> give a directory"
+    assert lines[at + 1].strip() == "-> choose a directory"
 
 
 def test_wrong_storage() -> None:
-    assert "ftp:// is not known" in holdfast("doctor", "ftp://host/runs", code=2).stderr
+    assert "ftp:// is not supported" in holdfast("doctor", "ftp://host/runs", code=2).stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="/proc is what root may not write either")
@@ -89,7 +89,7 @@ def test_a_ray_cluster_is_reached_or_not(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv("RAY_ADDRESS", f"ray://{address}")
         assert f"answers at ray://{address}" in about_ray(None).text
     assert "cannot be reached" in about_ray(address).text
-    assert "give host:port" in about_ray("nowhere").text
+    assert "Use host:port" in about_ray("nowhere").text
 
 
 def test_torch_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:

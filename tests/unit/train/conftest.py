@@ -11,9 +11,10 @@ import pytest
 
 from holdfast.store.location import Location
 from holdfast.train import checks
-from holdfast.wire.worker_messages import Offer
+from holdfast.wire.worker_messages import Offer, Place
 from holdfast.worker import session as sessions
 from holdfast.worker.session import Files
+from holdfast.worker.worker_place import WorkerPlace
 
 
 class StandIn:
@@ -26,7 +27,7 @@ class StandIn:
 
     def __init__(self, run_dir: Path, rank: int = 0, world_size: int = 1) -> None:
         self.rank, self.world_size = rank, world_size
-        self.early_rank = rank
+        self.place = WorkerPlace(Place(rank, rank, world_size, 0), lambda: None)
         self.local_rank, self.local_world_size = rank, world_size
         self.node_rank, self.node_id = 0, "node-0"
         self.devices: list[int] = []
@@ -43,6 +44,10 @@ class StandIn:
         self.reports: list[dict[str, Any]] = []
         self.requests: list[tuple[str, Any, float | None]] = []
         self.answers: dict[str, Any] = {}
+
+    @property
+    def early_rank(self) -> int:
+        return self.rank
 
     def report(self, metrics: dict[str, Any], files: Any = None, **options: Any) -> None:
         files = files(len(self.reports)) if callable(files) else files or Files()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,8 +84,8 @@ def test_a_reporter_of_the_user_prints_in_place_of_the_display(capsys: pytest.Ca
     told.ended(experiment.end(experiment.trials[0], "ValueError: bad\nTraceback"))
     told.finished("finished", "")
     caught = capsys.readouterr()
-    assert "train_00000   RUNNING" in caught.out
-    assert "train_00000   ERROR" in caught.out
+    assert re.search(r"train_00000 +RUNNING", caught.out)
+    assert re.search(r"train_00000 +ERROR", caught.out)
     assert caught.err == "holdfast: train_00000 failed: ValueError: bad\n"
 
 

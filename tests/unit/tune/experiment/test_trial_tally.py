@@ -37,13 +37,15 @@ def test_without_a_metric_the_last_that_ended_are_kept() -> None:
     assert tally.look([trial(1, loss=0.0)], 5).best is None
 
 
-def test_the_best_so_far_is_by_the_last_results_of_those_that_run_and_those_that_ended() -> None:
+def test_the_best_so_far_never_falls() -> None:
     tally = TrialTally("loss", "min")
     tally.add(trial(0, "TERMINATED", loss=0.5))
     running = trial(1, loss=0.4)
     assert tally.look([running, trial(2)], 5).best.name == "train_00001"  # type: ignore[union-attr]
     running.last_result = {"loss": 0.9}
-    assert tally.look([running, trial(2)], 5).best.name == "train_00000"  # type: ignore[union-attr]
+    assert tally.look([running, trial(2)], 5).best.name == "train_00001"  # type: ignore[union-attr]
+    tally.add(trial(3, "TERMINATED", loss=0.3))
+    assert tally.look([running, trial(2)], 5).best.name == "train_00003"  # type: ignore[union-attr]
 
 
 def test_a_look_counts_all_and_shows_some_that_run() -> None:
