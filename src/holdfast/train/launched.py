@@ -14,9 +14,10 @@ from holdfast.errors import WorkerGroupError, message_of
 from holdfast.store.location import Location
 from holdfast.train.checks import warn_once
 from holdfast.train.result import Result
-from holdfast.wire.worker_messages import Offer
+from holdfast.wire.worker_messages import Offer, Place
 from holdfast.worker import session as sessions
 from holdfast.worker.session import Files
+from holdfast.worker.worker_place import Placed
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class LaunchedWorld:
     def enter(self, session: Any) -> None:
         """Make a session, which thinks that it is alone, one of this world."""
         alone = session.request
-        for name, value in vars(self).items():
-            setattr(session, name, value)
+        session.world_size = self.world_size
+        session.place.take(Place(self.rank, self.local_rank, self.local_world_size, self.node_rank))
 
         def request(kind: str, body: Any, timeout_s: float | None = None) -> Any:
             return _COLLECTIVES[kind](body) if kind in _COLLECTIVES else alone(kind, body, timeout_s)
@@ -102,7 +103,7 @@ class Joined:
         return self.fn()
 
 
-class Follower:
+class Follower(Placed):
     """A rank without a run: has what the API uses of a ``Session``."""
 
     attempt_number = 1
@@ -117,6 +118,8 @@ class Follower:
     started = False
 
     def __init__(self) -> None:
+        super().__init__(Place(0, 0, 1, 0), lambda: None)
+        self.world_size = 1
         self.metrics: dict[str, Any] | None = None
         self.metadata: dict[str, Any] = {}
         self.location: Location | None = None

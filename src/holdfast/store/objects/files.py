@@ -152,7 +152,7 @@ class FileObjects:
         except _NOT_THERE:
             if path.is_file():
                 raise
-            raise ObjectMissingError(f"There is no {path}.") from None
+            raise ObjectMissingError(f"{path} does not exist.") from None
         except OSError as error:
             raise StorageError(f"Could not read {path}: {error.strerror}. Check its device and permissions.") from error
 
