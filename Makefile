@@ -11,6 +11,7 @@ FRAMEWORKS := lightning transformers accelerate tensorflow-cpu "jax[cpu]" orbax-
 HOROVOD_VENV := .venv-horovod
 HOROVOD := horovod==0.28.1
 SEARCHERS_VENV := .venv-searchers
+EXAMPLES_VENV := .venv-examples
 DEMO_VENV := .venv-demo
 OLDEST_RAY := 2.49.2
 SECONDS ?= 60
@@ -22,7 +23,7 @@ SEED ?= 0
 BENCHMARK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks horovod extras browser paint searchers storms docs pictures benchmark clean
+.PHONY: help setup demo test lint types simulate scale soak drills clusters oldest frameworks horovod extras browser paint searchers examples storms docs pictures follow benchmark clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +53,8 @@ scale: setup ## a run of 10,000 workers, as stand-ins, with the real driver; the
 
 soak: setup ## RUNS=200 runs with random faults from SEED=0 on, MINUTES=60 at most; kill drivers KILLS=50 times, DDP ranks 500 times
 	SOAK_RUNS=$(RUNS) SOAK_MINUTES=$(MINUTES) SOAK_KILLS=$(KILLS) SOAK_SEED=$(SEED) \
-		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune -m soak -s
+		$(VENV)/bin/python -m pytest tests/system/soak tests/system/tune tests/system/elastic tests/system/faults \
+		tests/system/training tests/unit/testing -m soak -s
 
 drills: setup ## every fault of a drill on the examples (an hour)
 	$(VENV)/bin/python -m pytest tests/system/drill -m soak -s
@@ -80,6 +82,9 @@ browser: $(BROWSER_VENV)/.ready ## the pages of holdfast ui in a real browser: n
 searchers: $(SEARCHERS_VENV)/.ready ## searchers on HyperOpt, BayesOpt, Ax, Nevergrad, ZOOpt: kills and restores
 	$(SEARCHERS_VENV)/bin/python -m pytest tests/system/searchers -m searchers -s
 
+examples: $(EXAMPLES_VENV)/.ready ## the examples in Ray's wheel with nothing but the import root changed
+	$(EXAMPLES_VENV)/bin/python -m pytest tests/system/ray_examples -m searchers -s
+
 paint: $(BROWSER_VENV)/.ready ## holdfast ui at its limits: first paint, memory, and what a run loses by being watched
 	PYTHONPATH=tests $(BROWSER_VENV)/bin/python benchmarks/ui_pages.py
 
@@ -89,15 +94,20 @@ storms: setup ## every storage fault at every request, and a kill at each of the
 docs: setup ## the documentation as a site in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir site
 
-pictures: setup ## the pictures of README and docs: a recording of a kill (needs tmux), and the charts of docs/benchmarks.md
+pictures: setup $(BROWSER_VENV)/.ready ## the pictures of README and docs, on a quiet machine (5 minutes): a kill (tmux), charts, examples, holdfast ui (chromium)
 	$(VENV)/bin/python docs/drawing/bar_charts.py
 	$(VENV)/bin/python docs/drawing/record_kill.py
+	$(VENV)/bin/python docs/drawing/record_examples.py
+	PYTHONPATH=tests $(BROWSER_VENV)/bin/python docs/drawing/record_ui.py
+
+follow: setup ## follow the README and the guides for newcomers literally, each in a fresh environment; from installation to recovered run
+	PYTHONPATH=tests TORCH="$(TORCH)" $(VENV)/bin/python docs/drawing/follow_pages.py $(PAGES)
 
 benchmark: $(BENCH_VENV)/.ready ## every benchmark beside its peers; writes docs/benchmarks.md (BENCHMARK_ARGS=...)
 	$(BENCH_VENV)/bin/python benchmarks/run_all.py $(BENCHMARK_ARGS)
 
 clean: ## remove the environments and all caches
-	rm -rf $(VENV) $(BROWSER_VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) $(FRAMEWORKS_VENV) $(HOROVOD_VENV) $(SEARCHERS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) $(BROWSER_VENV) $(DEMO_VENV) $(BENCH_VENV) $(OLDEST_VENV) $(FRAMEWORKS_VENV) $(HOROVOD_VENV) $(SEARCHERS_VENV) $(EXAMPLES_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: the newest one, which a range would fetch, comes with gigabytes of CUDA.
@@ -162,6 +172,9 @@ $(BROWSER_VENV)/.ready: pyproject.toml
 
 $(SEARCHERS_VENV)/.ready: pyproject.toml
 	$(call install,$(SEARCHERS_VENV),-e ".[torch$(comma)dataframe$(comma)optuna$(comma)hyperopt$(comma)bayesopt$(comma)ax$(comma)nevergrad$(comma)zoopt]" ConfigSpace pytest pytest-timeout pytest-xdist)
+
+$(EXAMPLES_VENV)/.ready: pyproject.toml
+	$(call install,$(EXAMPLES_VENV),-e ".[torch$(comma)data$(comma)ray$(comma)optuna$(comma)hyperopt$(comma)bayesopt$(comma)ax$(comma)nevergrad$(comma)zoopt]" ConfigSpace xgboost-cpu lightgbm scikit-learn mlflow pytest pytest-timeout pytest-xdist)
 
 $(BENCH_VENV)/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call install,$(BENCH_VENV),-r benchmarks/requirements.txt -e ".[torch]")

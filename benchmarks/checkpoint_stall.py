@@ -1,4 +1,4 @@
-"""A checkpoint of 1 GB on local disk: how long the loop stands beyond the user's own save.
+"""A checkpoint of 1 GB on local disk: how long training stalls, excluding the save itself.
 
 Rank 0 saves with torch.save into a temp directory on the file system of the storage path, reports it, and leaves the
 `with` block; the stall is the time from the end of the save to there. The first checkpoint warms up. What a system does
@@ -32,7 +32,7 @@ def measure(system: str, upload: str, checkpoints: int, work: Path) -> dict[str,
 
 
 def run(options: Options) -> Findings:
-    findings = Findings("A checkpoint of 1 GB", ["", "the user's save", "in report()", "loop stands after the save"])
+    findings = Findings("A checkpoint of 1 GB", ["", "the user's save", "in report()", "stall after the save"])
     stalls: dict[str, Summary] = {}
     with work_directory(options.work_dir) as work:
         systems = available(options.systems, ("holdfast", "ray"))
@@ -47,7 +47,7 @@ def run(options: Options) -> Findings:
             findings.samples[name] = found
     if "holdfast" in stalls:
         ours = stalls["holdfast"]
-        text = f"the loop stands no longer than {GOAL_S * 1000:.0f} ms beyond the save"
+        text = f"training stalls for at most {GOAL_S * 1000:.0f} ms, excluding the save"
         findings.goals = [Goal(text, ours.show("ms", 1000), ours.median <= GOAL_S)]
     findings.notes = [f"Between checkpoints the loop pauses {PAUSE_S:.0f} s."]
     return findings

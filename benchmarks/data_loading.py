@@ -1,13 +1,9 @@
-"""``read_parquet`` + ``map_batches`` + ``iter_torch_batches`` of holdfast.data, beside Ray Data and beside a bare loop
-over ``pyarrow.dataset``, on one machine in one run.
+"""1 GB of Parquet into torch: ``read_parquet`` + ``map_batches`` + ``iter_torch_batches``, beside Ray Data and pyarrow.
 
-    python benchmarks/data_loading.py [--gigabytes 1] [--rounds 3] [--ray-rounds 1] [--directory DIR]
-
-Each contestant runs in a process of its own; they take turns. ``first`` is from the call of read_parquet to the first
-batch of tensors, with the library imported and, for Ray, the cluster started; ``whole`` goes to the last batch.
-``cpu`` is the time of the process and its children on all cores, and counts beside other load. Memory is the highest
-sum of what the process and its children had to themselves (proportional set size), sampled. The last lines compare
-medians. The files are in the page cache: they have just been written.
+Each contestant runs in a process of its own; they take turns. The first batch is timed from the call of read_parquet to
+the first batch of tensors, with the library imported and, for Ray, the cluster started. CPU time is that of the process
+and its children on all cores. Memory is the highest sum of what the process and its children had to themselves
+(proportional set size), sampled four times a second. The files are in the page cache: they have just been written.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,7 +20,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from measure import Findings, Goal, memory, parent, parser, progress, ratio, summary
+
 COLUMNS, GROUP, BATCH = 32, 65_536, 1024
+ENDS_WITHIN_S = 240.0
+FIRST_TIMES, BARE_TIMES = 10.0, 1.2
 
 
 def write(directory: Path, gigabytes: float) -> int:
@@ -70,20 +69,20 @@ def bare(directory: str) -> Iterable[Any]:
             yield {name: torch.as_tensor(array[at : at + BATCH].copy()) for name, array in made.items()}
 
 
-CONTESTANTS = {"holdfast.data": ours, "pyarrow.dataset": bare, "ray.data": rays}
-ENDS_WITHIN_S = 240.0
+CONTESTANTS = {"holdfast": ours, "pyarrow": bare, "ray": rays}
+NAMES = {"holdfast": "holdfast.data", "pyarrow": "a loop over pyarrow.dataset", "ray": "Ray Data"}
 
 
 def measure(name: str, directory: str) -> dict[str, float]:
     import pyarrow.dataset  # noqa: F401
     import torch  # noqa: F401
 
-    if name == "ray.data":
+    if name == "ray":
         import ray
 
         ray.init(address="local", log_to_driver=False, include_dashboard=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
-    elif name == "holdfast.data":
+    elif name == "holdfast":
         import holdfast.data.creation
         import holdfast.data.data_iterator
         import holdfast.data.tensors  # noqa: F401
@@ -97,8 +96,8 @@ def measure(name: str, directory: str) -> dict[str, float]:
     whole = time.perf_counter() - began
     assert total == rows * (rows - 1) // 2, "rows are missing"
     cpu = _cpu_time() - used
-    memory = peak.stop() / 1e6
-    return {"first_s": first, "whole_s": whole, "cpu_s": cpu, "rows_per_s": rows / whole, "memory_mb": memory}
+    found = {"first_s": first, "whole_s": whole, "cpu_s": cpu, "rows_per_s": rows / whole}
+    return {**found, "memory_mb": peak.stop() / 1e6}
 
 
 class Peak:
@@ -109,7 +108,7 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._ended.wait(0.25):
-            self._most = max(self._most, sum(map(_own_memory, _family(os.getpid()))))
+            self._most = max(self._most, sum(map(memory, _family(os.getpid()))))
 
     def stop(self) -> int:
         self._ended.set()
@@ -118,17 +117,13 @@ class Peak:
 
 
 def _family(pid: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            parents.setdefault(parent, []).append(int(entry.name))
+    children: dict[int | None, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            children.setdefault(parent(int(entry)), []).append(int(entry))
     found = [pid]
     for each in found:
-        found += parents.get(each, [])
+        found += children.get(each, [])
     return found
 
 
@@ -143,60 +138,80 @@ def _cpu_time() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _own_memory(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ray-rounds", type=int, default=1, help="0 leaves Ray Data out")
-    parser.add_argument("--directory", default=None)
-    parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        print(json.dumps(measure(given.one, given.directory)))
-        return
-    found: dict[str, list[dict[str, float]]] = {}
-    with tempfile.TemporaryDirectory(dir=given.directory) as directory:
-        rows = write(Path(directory), given.gigabytes)
-        print(f"{rows} rows of {COLUMNS} columns, {given.gigabytes:g} GB, {os.cpu_count()} cores", flush=True)
-        for number in range(max(given.rounds, given.ray_rounds)):
-            for name in CONTESTANTS:
-                if number < (given.ray_rounds if name == "ray.data" else given.rounds):
-                    found.setdefault(name, []).append(_in_a_process(name, directory))
-    _compare(found)
-
-
-def _in_a_process(name: str, directory: str) -> dict[str, float]:
-    command = [sys.executable, "-W", "ignore", __file__, "--one", name, "--directory", directory]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S)
+def in_a_process(name: str, directory: str) -> dict[str, float]:
+    command = [sys.executable, "-W", "ignore", __file__, "--one", name, "--files", directory]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
     if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stderr[-4000:]}")
+        sys.exit(f"{NAMES[name]} failed:\n{done.stderr[-4000:]}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(
-        f"{name:16} first {found['first_s']:7.3f} s  whole {found['whole_s']:6.1f} s  cpu {found['cpu_s']:6.1f} s  "
-        f"{found['rows_per_s']:9.0f} rows/s  {found['memory_mb']:6.0f} MB",
-        flush=True,
-    )
+    progress(f"{NAMES[name]}: {', '.join(f'{key} {value:.3g}' for key, value in found.items())}")
     return found
 
 
-def _compare(found: dict[str, list[dict[str, float]]]) -> None:
-    def median(name: str, what: str) -> float:
-        return statistics.median(each[what] for each in found[name])
+def contest(names: list[str], args: argparse.Namespace) -> Findings:
+    samples: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory(dir=args.work_dir) as directory:
+        rows = write(Path(directory), args.gigabytes)
+        for _ in range(args.repeats):
+            for name in names:
+                samples[name].append(in_a_process(name, directory))
+    columns = ["", "first batch", "rows a second", "all rows", "CPU time", "memory", "all rows, against Holdfast"]
+    findings = Findings(f"Reading {args.gigabytes:g} GB of Parquet into torch", columns, samples=dict(samples))
+    for name in names:
+        of = {what: summary([each[what] for each in samples[name]]) for what in samples[name][0]}
+        against = ratio(of["whole_s"].median, median(samples, "holdfast", "whole_s"))
+        cells = [of["first_s"].show("s"), of["rows_per_s"].show(), of["whole_s"].show("s"), of["cpu_s"].show("s")]
+        findings.rows.append([NAMES[name], *cells, of["memory_mb"].show("MB"), against])
+    findings.goals = goals(samples)
+    findings.notes = [
+        f"{rows:,} rows of {COLUMNS} columns of 8 bytes, 8 files, row groups of {GROUP:,} rows, batches of {BATCH:,}. "
+        "The files are in the page cache."
+    ]
+    return findings
 
-    for other in list(found)[1:]:
-        ratios = {what: median("holdfast.data", what) / median(other, what) for what in found[other][0]}
-        print(
-            f"holdfast.data / {other}: first {ratios['first_s']:.3f}, whole {ratios['whole_s']:.2f}, "
-            f"cpu {ratios['cpu_s']:.2f}, rows/s {ratios['rows_per_s']:.2f}, memory {ratios['memory_mb']:.2f}"
-        )
+
+def median(samples: dict[str, list[dict[str, float]]], name: str, what: str) -> float:
+    return summary([each[what] for each in samples[name]]).median
+
+
+def goals(samples: dict[str, list[dict[str, float]]]) -> list[Goal]:
+    made = []
+
+    def times(other: str, what: str) -> float:
+        return median(samples, other, what) / median(samples, "holdfast", what)
+
+    if "ray" in samples:
+        first, rows = times("ray", "first_s"), 1 / times("ray", "rows_per_s")
+        made.append(Goal(f"first batch {FIRST_TIMES:g} times sooner than Ray Data", f"{first:.1f} times", first >= 10))
+        made.append(Goal("not fewer rows a second than Ray Data", f"{rows:.2f} times as many", rows >= 1))
+    if "pyarrow" in samples:
+        bare_times = 1 / times("pyarrow", "whole_s")
+        text = f"at most {BARE_TIMES:g} times as long as a loop over pyarrow.dataset"
+        made.append(Goal(text, f"{bare_times:.2f} times", bare_times <= BARE_TIMES))
+    return made
+
+
+def main() -> None:
+    options = parser((__doc__ or "").splitlines()[0])
+    options.add_argument("--gigabytes", type=float, default=1.0)
+    options.add_argument("--one", choices=list(CONTESTANTS), help=argparse.SUPPRESS)
+    options.add_argument("--files", help=argparse.SUPPRESS)
+    args = options.parse_args()
+    if args.one:
+        print(json.dumps(measure(args.one, args.files)))
+        return
+    wanted = {"holdfast", "pyarrow", *args.systems.split(",")}
+    findings = contest([name for name in CONTESTANTS if name in wanted and _is_installed(name)], args)
+    print(findings.text())
+    if args.json:
+        args.json.write_text(json.dumps(findings.as_json(), indent=1) + "\n")
+    sys.exit(0 if all(goal.met for goal in findings.goals) else 1)
+
+
+def _is_installed(name: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(name) is not None
 
 
 if __name__ == "__main__":

@@ -1,16 +1,24 @@
 """SIGKILL of a worker to the first step that the restarted group completes, with each framework.
 
 Two workers, steps of at least 30 ms, a checkpoint every 20 of them; else as recovery.py. A framework that is not
-installed is left out, and so is one that a system cannot run here.
+installed is left out, and so is one that a system cannot run here. ``--frameworks`` measures some of them, beside each
+other as always; what the file of ``--json`` has of the others stays in its table. ``--minutes`` limits the time for
+all of them together: each then has as many kills as its share allows, one at least.
+
+Horovod is built in an environment of its own (``make horovod``): measure it there, with ``--frameworks horovod``.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
-from measure import Findings, Goal, Options, Summary, main, progress, ratio, summary
+from measure import Findings, Goal, Options, options, parser, progress, ratio, summary
 from peers import NAMES, BenchmarkError, Job, available, work_directory
 from recovery import STEP_S, Recovery, kill_once
 
@@ -21,52 +29,83 @@ FRAMEWORKS = {  # what is imported, and its name
     "jax": "JAX",
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
+    "horovod": "Horovod",
 }
 WITHIN_S = 0.5
 
 
-def measure(system: str, framework: str, repeats: int, seed: int, work: Path) -> list[Recovery]:
+def measure(system: str, framework: str, repeats: int, seed: int, work: Path, until: float) -> list[Recovery]:
+    """Until then, on the monotonic clock, another kill may begin."""
     chance = random.Random(seed)
     found = []
     with Job(system, "framework_steps", work, framework=framework, step_s=STEP_S, kills=repeats) as job:
         for number in range(repeats):
+            if found and time.monotonic() > until:
+                break
             found.append(kill_once(job, chance))
             last, what = found[-1], f"{FRAMEWORKS[framework]} with {NAMES[system]}, kill {number + 1}"
             progress(f"{what}: train function {last.to_train_function:.3f} s, step {last.to_first_step:.3f} s")
     return found
 
 
-def run(options: Options) -> Findings:
-    columns = ["framework", "", "kill to train function", "kill to first step", "against Holdfast", "steps done again"]
-    findings = Findings("Recovery with each framework: a worker is killed", columns)
-    entered: dict[str, Summary] = {}
+def measure_all(chosen: list[str], options: Options, minutes: float) -> dict[str, Any]:
+    """For each framework and system the samples, or why there are none. What one leaves of its share of the time is
+    shared by those after it."""
+    samples: dict[str, Any] = {}
+    end = time.monotonic() + 60 * minutes
+    jobs = [(framework, one) for framework in chosen for one in available(options.systems, ("holdfast", "ray"))]
     with work_directory(options.work_dir) as work:
-        for framework, name in FRAMEWORKS.items():
-            if importlib.util.find_spec(framework) is None:
-                progress(f"{name} is not installed here and is left out")
-                continue
-            ours: float | None = None
-            for system in available(options.systems, ("holdfast", "ray")):
-                try:
-                    found = measure(system, framework, options.repeats, options.seed, work)
-                except BenchmarkError as error:
-                    progress(str(error))
-                    findings.notes.append(f"{name} did not run with {NAMES[system]}: see the output of the benchmark.")
-                    continue
-                began = summary([one.to_train_function for one in found])
-                first = summary([one.to_first_step for one in found])
-                again = summary([one.steps_again for one in found])
+        for number, (framework, system) in enumerate(jobs):
+            now = time.monotonic()
+            until = now + max(0.0, end - now) / (len(jobs) - number)
+            try:
+                found = measure(system, framework, options.repeats, options.seed, work, until)
+                samples[f"{framework} {system}"] = [vars(one) for one in found]
+            except BenchmarkError as error:
+                progress(str(error))
+                samples[f"{framework} {system}"] = str(error).splitlines()[-1]
+    return samples
+
+
+def table(samples: dict[str, Any]) -> Findings:
+    columns = ["framework", "", "kill to train function", "kill to first step", "against Holdfast", "steps repeated"]
+    findings = Findings("Recovery with each framework: a worker is killed", columns, samples=samples)
+    for framework, name in FRAMEWORKS.items():
+        ours: float | None = None
+        for system in ("holdfast", "ray"):
+            found = samples.get(f"{framework} {system}", [])
+            if isinstance(found, str):
+                findings.notes.append(f"{name} did not run with {NAMES[system]}: `{found}`")
+            elif found:
+                began, first, again = (
+                    summary([one[what] for one in found])
+                    for what in ("to_train_function", "to_first_step", "steps_again")
+                )
                 if system == "holdfast":
-                    ours, entered[name] = first.median, began
+                    ours = first.median
+                    text = f"{name}: the train function again within {WITHIN_S} s"
+                    findings.goals.append(Goal(text, began.show("s"), began.median <= WITHIN_S))
                 row = [name, NAMES[system], began.show("s"), first.show("s"), ratio(first.median, ours), again.show()]
                 findings.rows.append(row)
-                findings.samples[f"{framework} {system}"] = [vars(one) for one in found]
-    findings.goals = [
-        Goal(f"{name}: the train function again within {WITHIN_S} s", took.show("s"), took.median <= WITHIN_S)
-        for name, took in entered.items()
-    ]
     return findings
 
 
+def main() -> None:
+    arguments = parser((__doc__ or "").splitlines()[0])
+    arguments.add_argument("--frameworks", default=",".join(FRAMEWORKS), help="which of them, comma-separated")
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="for all of them together, about")
+    args = arguments.parse_args()
+    samples = json.loads(args.json.read_text())["samples"] if args.json and args.json.exists() else {}
+    chosen = args.frameworks.split(",")
+    for framework in [one for one in chosen if importlib.util.find_spec(one) is None]:
+        progress(f"{FRAMEWORKS[framework]} is not installed here and is left out")
+        chosen.remove(framework)
+    findings = table(samples | measure_all(chosen, options(args), args.minutes))
+    print(findings.text())
+    if args.json:
+        args.json.write_text(json.dumps(findings.as_json(), indent=1) + "\n")
+    sys.exit(0 if all(goal.met for goal in findings.goals) else 1)
+
+
 if __name__ == "__main__":
-    main(__doc__, run)
+    main()

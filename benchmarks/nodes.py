@@ -20,7 +20,7 @@ STEP_S, CHECKPOINT_EVERY = 0.03, 20
 RESIZE_EVERY_S = 1.0
 WARM_STEPS, WARM_S = 60, 20.0
 TIMES_FASTER = 10
-KILLED = "node killed, another in reserve"
+KILLED = "node killed, with a spare node"
 SHRUNK, GROWN = "node killed, continues with 1", "node joins, continues with 2"
 
 
@@ -153,7 +153,7 @@ def goals(times: dict[tuple[str, str], Summary], lost: dict[tuple[str, str], Sum
 
 def run(options: Options) -> Findings:
     findings = Findings(
-        "Nodes that go and come", ["", "", "event to next step", "against Holdfast", "steps done again"]
+        "Nodes that leave and join", ["", "", "event to next step", "against Holdfast", "steps repeated"]
     )
     times: dict[tuple[str, str], Summary] = {}
     lost: dict[tuple[str, str], Summary] = {}

@@ -21,7 +21,7 @@ import report_rate
 from measure import Findings, Goal, Options, Summary, main, progress, ratio, summary
 from peers import MAIN, NAMES, RAY_START, Job, available, work_directory
 
-START, WORKER, NODE = "start on a running cluster", "worker killed", "node killed, another in reserve"
+START, WORKER, NODE = "start on a running cluster", "worker killed", "node killed, with a spare node"
 GOALS = {START: 1.0, WORKER: 5.0, NODE: 3.0}
 STANDBY = "holdfast, agent in reserve"
 LABELS = {"holdfast": "Holdfast on Ray", STANDBY: "Holdfast on Ray, with an agent in reserve", "ray": NAMES["ray"]}

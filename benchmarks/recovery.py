@@ -29,6 +29,7 @@ class Attempt:
     entered: float
     pid: int
     steps: list[tuple[float, int]]
+    busy: dict[int, float]  # by step, the seconds that it took but for the sleep
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ def attempts(log: Path) -> list[Attempt]:
     for path in log.iterdir():
         rank, entered, pid = path.name.split("-")
         lines = path.read_text().split("\n")[:-1]  # a line without its end is still being written
-        steps = [(float(at), int(step)) for at, step in (line.split() for line in lines)]
-        found.append(Attempt(int(rank), int(entered) / 1e9, int(pid), steps))
+        fields = [line.split() for line in lines]
+        steps = [(float(at), int(step)) for at, step, *_ in fields]
+        busy = {int(step): float(took[0]) for _, step, *took in fields if took}
+        found.append(Attempt(int(rank), int(entered) / 1e9, int(pid), steps, busy))
     return sorted(found, key=lambda attempt: attempt.entered)
 
 
@@ -105,7 +108,7 @@ def goals(first_step: dict[str, Summary]) -> list[Goal]:
 
 
 def run(options: Options) -> Findings:
-    columns = ["", "kill to train function", "kill to first step", "against Holdfast", "steps done again"]
+    columns = ["", "kill to train function", "kill to first step", "against Holdfast", "steps repeated"]
     findings = Findings("Recovery: a worker is killed", columns)
     first_step: dict[str, Summary] = {}
     with work_directory(options.work_dir) as work:

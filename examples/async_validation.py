@@ -1,8 +1,8 @@
-"""Validation beside the training: each checkpoint is judged by another process while the workers train on.
+"""Asynchronous validation: another process validates each checkpoint while the workers continue training.
 
     python examples/async_validation.py
 
-What the validation function returns is added to the checkpoint's metrics, and may decide which ones are kept.
+The metrics that the validation function returns are added to the checkpoint's, and may decide which ones are kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A script that looks for its own run: restored when there is one, started when there is none.
+"""A script that looks for its own run: it restores the run if there is one, and starts it otherwise.
 
     python examples/auto_resume.py
     kill -9 <the driver's pid>
     python examples/auto_resume.py
 
-`restore` takes the configurations from the run's directory, unless they are given again. The train function is always
-given again, as no code is ever stored.
+`restore` reads the configurations from the run's directory, unless you pass them. Always pass the train function,
+because code is not stored.
 """
 
 from __future__ import annotations

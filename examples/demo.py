@@ -1,4 +1,4 @@
-"""`make demo`: a worker is killed in the middle of a training, and the outcome is the same, bit for bit.
+"""`make demo`: a worker is killed in the middle of training, and the result is the same, bit for bit.
 
 A small transformer learns to write licence text, one character after the other, with two workers: once undisturbed,
 and once with a SIGKILL on the way. At the end the weights and all metrics of the two runs are compared.

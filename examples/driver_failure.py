@@ -4,8 +4,8 @@
     kill -9 <the driver's pid>     (or Ctrl+C, or pull the plug)
     python examples/driver_failure.py --storage-path runs --run-name my-run
 
-Storage path and name together are the run's identity, so whoever submits the job chooses them, and gives every
-new job a new name. A driver's death costs none of `max_failures`.
+Storage path and name together identify the run: pass the same ones to resume it, and give every new job a new
+name. A killed driver does not count in `max_failures`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Elastic training: a group of one to four workers that grows as nodes join and shrinks as they go.
+"""Elastic training: one to four workers, more when nodes join and fewer when they leave.
 
     python examples/elastic.py
 
-The cluster is made of logical nodes of this machine, so that you can watch it: one node at first, a second one that
-joins and is lost without a warning, a third one that takes its place and is announced to go. The train function has
-nothing to do with that: it saves what it needs to continue, and saves at once when it is asked to.
+The nodes of the cluster are simulated on this machine, so that you can watch it: one node at first, a second one that
+joins and is lost without warning, a third one that replaces it and gets a preemption notice. The train function does
+not handle any of this: it saves what it needs to continue, and saves immediately when it is asked to.
 """
 
 from __future__ import annotations

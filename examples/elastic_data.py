@@ -1,11 +1,11 @@
-"""Workers that become fewer and more in the middle of an epoch: no sample is skipped, none is seen twice.
+"""The number of workers changes in the middle of an epoch: no sample is skipped, none is seen twice.
 
     python examples/elastic_data.py
 
-Four nodes of this machine train with a global batch of 48. Two are taken away, later one comes back. The order of the
-samples, the global batches and the random augmentation are those of any other number of workers; where training is in
-its data is a few numbers in the checkpoint. Each sample that a step was done with is counted, in the checkpoint too, so
-what a lost group did after its last one does not count.
+Four nodes on this machine train with a global batch of 48. Two are removed, later one comes back. The order of the
+samples, the global batches and the random augmentation do not depend on the number of workers; the position in the
+data is a few numbers in the checkpoint. The script counts each sample of each step, in the checkpoint too, so the work
+of a lost attempt after its last checkpoint does not count.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def train_loop(config: dict[str, Any]) -> None:
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.003)
     data = SeededDataset(NoisySine(), seed=SEED)
     sampler = ElasticSampler(data, global_batch_size=GLOBAL_BATCH, seed=SEED)
-    # A worker takes at most 16 samples at once. If there are fewer than three workers, gradients accumulate.
+    # A worker takes at most 16 samples at a time. If there are fewer than three workers, gradients accumulate.
     loader: Any = prepare_data_loader(DataLoader(data, batch_size=16, sampler=sampler, num_workers=1))
     step, seen, sizes = 0, torch.zeros(config["epochs"], SAMPLES, dtype=torch.int64), []
 

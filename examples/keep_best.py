@@ -1,4 +1,4 @@
-"""Retention by score: the two best checkpoints stay, and the newest, from which a failed run continues.
+"""Retention by score: the two best checkpoints are kept, and the newest, from which a failed run resumes.
 
 python examples/keep_best.py
 """

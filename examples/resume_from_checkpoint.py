@@ -1,10 +1,10 @@
-"""A new run that begins with another run's checkpoint: pretrain on one curve, fine-tune on the next.
+"""A new run that starts from another run's checkpoint: pretrain on one curve, fine-tune on the next.
 
     python examples/resume_from_checkpoint.py
 
-This is not the same as continuing with a run: the second run has a directory, a history and epochs of its own.
-Its train function is offered the other run's checkpoint at first, and its own ones after a failure, so each
-checkpoint says which task it was saved by.
+This is not the same as resuming a run: the second run has its own directory, history and epochs. Its train function
+gets the other run's checkpoint at first, and its own ones after a failure, so each checkpoint says which task saved
+it.
 """
 
 from __future__ import annotations

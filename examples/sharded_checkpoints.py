@@ -1,4 +1,4 @@
-"""Sharded checkpoints: no rank holds the whole model, each saves what it has, and the files make one checkpoint.
+"""Sharded checkpoints: no rank holds the whole model, each saves its shards, and the files become one checkpoint.
 
     python examples/sharded_checkpoints.py
 

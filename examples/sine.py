@@ -1,4 +1,5 @@
-"""What the other examples train: a small network that learns a curve, and a checkpoint with all that it depends on."""
+"""The model of the other examples: a small network that learns a curve, and a checkpoint with everything that the next
+step depends on."""
 
 from __future__ import annotations
 

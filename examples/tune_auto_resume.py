@@ -1,11 +1,11 @@
-"""A search that looks for its own experiment: restored when there is one, started when there is none.
+"""A search that looks for its own experiment: it restores the experiment if there is one, and starts it otherwise.
 
     python examples/tune_auto_resume.py
     kill -9 <the driver's pid>
     python examples/tune_auto_resume.py
 
-Trials that had finished do not run again. The others resume from their last checkpoints, and the scheduler and the
-search from where they were: both are brought back by replaying the experiment's journal.
+Finished trials do not run again. The others resume from their last checkpoints. The scheduler and the searcher
+continue where they were: the experiment's journal is replayed to both.
 """
 
 from __future__ import annotations

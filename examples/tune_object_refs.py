@@ -2,8 +2,8 @@
 
     python examples/tune_object_refs.py
 
-A reference is of the session that put the object. After a restore the objects are put again, and ``param_space`` is
-passed again, with the new references: hyper-parameters of trials that exist stay as they were.
+A reference is valid only in the session that put the object. To restore, put the objects again and pass
+``param_space`` again with the new references. Existing trials keep their hyperparameters.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Workers that die: the run resumes from the last checkpoint that was reported.
+"""Killed workers: the run resumes from the last reported checkpoint.
 
     python examples/worker_failure.py
     kill -9 <one of the pids that it prints>     (in another terminal, up to three times)
 
-A checkpoint holds all that the next step depends on: weights, optimizer, epoch, and the random state of each rank.
-So a run with kills ends with the same weights, bit for bit, as one without.
+A checkpoint holds everything that the next step depends on: weights, optimizer, epoch, and the random state of each
+rank. So a run with kills ends with the same weights, bit for bit, as one without.
 """
 
 from __future__ import annotations

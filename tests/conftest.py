@@ -1,8 +1,9 @@
-"""Every test ends by checking that it left no process, thread or file descriptor behind."""
+"""Every test ends by checking that it left no process, thread, file descriptor or signal handler behind."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import warnings
@@ -16,6 +17,9 @@ from support.repository import ROOT
 
 pytest_plugins = ["support.gate"]
 PATIENCE_S = 10.0
+# Not SIGCHLD: torch's loaders never give it back. With the default of SIGPIPE the next connection that breaks would be
+# the silent end of the process that runs the tests.
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCONT, signal.SIGUSR1, signal.SIGALRM)
 # The scripts that tests start import support.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
 process_control.adopt_orphans()  # what a killed driver leaves behind becomes our child, so it is found
@@ -47,7 +51,10 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
     threads, processes, files = set(threading.enumerate()), descendants(), open_files()
+    handlers = {number: signal.getsignal(number) for number in HANDLED}
     yield
+    changed = {number.name for number, handler in handlers.items() if signal.getsignal(number) is not handler}
+    assert not changed, f"signal handlers left behind: {changed}"
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         left = descendants() - processes - seeds()

@@ -14,6 +14,7 @@ import numpy as np
 
 import holdfast.train
 
+os.environ["JAX_PLATFORMS"] = "cpu"  # Ray Train forms a group of JAX processes on CPUs only if this says so
 EVERY, ENDLESS = 20, 1_000_000
 TRAINERS = {
     "lightning": ("holdfast.train.lightning", "holdfast.train.torch", "TorchTrainer"),
@@ -22,6 +23,7 @@ TRAINERS = {
     "xgboost": ("holdfast.train.xgboost", "holdfast.train.xgboost", "XGBoostTrainer"),
     "lightgbm": ("holdfast.train.lightgbm", "holdfast.train.lightgbm", "LightGBMTrainer"),
     "jax": ("holdfast.train.v2.jax", "holdfast.train.v2.jax", "JaxTrainer"),
+    "horovod": ("holdfast.train.horovod", "holdfast.train.horovod", "HorovodTrainer"),
 }
 
 
@@ -216,6 +218,40 @@ def with_jax(config):
             holdfast.train.report({"step": step}, checkpoint=own)
 
 
+def with_horovod(config):
+    import horovod.torch as hvd
+    import torch
+
+    hvd.init()
+    log = Log(config)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    start = 0
+    with saved() as directory:
+        if directory:
+            state = torch.load(os.path.join(directory, "state.pt"))
+            start = state["step"]
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    x = torch.randn(16, 4)
+    for step in range(start + 1, ENDLESS):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), x.sum(1, keepdim=True)).backward()
+        optimizer.step()
+        log.step(step)
+        if step % EVERY == 0:
+            own = None
+            if hvd.rank() == 0:
+                target = os.path.join(config["storage"], f"saved-{step}")
+                os.makedirs(target, exist_ok=True)
+                state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                torch.save(state, os.path.join(target, "state.pt"))
+                own = holdfast.train.Checkpoint.from_directory(target)
+            holdfast.train.report({"step": step}, checkpoint=own)
+
+
 FUNCTIONS = {
     "lightning": with_lightning,
     "transformers": with_transformers,
@@ -223,6 +259,7 @@ FUNCTIONS = {
     "xgboost": with_xgboost,
     "lightgbm": with_lightgbm,
     "jax": with_jax,
+    "horovod": with_horovod,
 }
 
 

@@ -32,8 +32,9 @@ def train_fn(config):
     while True:
         until, number = time.monotonic() + config["step_s"], state.steps
         loss = step()
+        busy = time.monotonic() - until + config["step_s"]
         time.sleep(max(0.0, until - time.monotonic()))
-        os.write(log, f"{time.monotonic()} {number}\n".encode())
+        os.write(log, f"{time.monotonic()} {number} {busy}\n".encode())
         if state.steps % config["checkpoint_every"] == 0:
             state.report({"loss": loss.item()})
 

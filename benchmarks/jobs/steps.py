@@ -1,7 +1,8 @@
 """Job: two workers train a small DDP model in steps of even length and save a checkpoint every few of them.
 
 Each call of the train function writes a file of its own, named for rank, time of entry and process. It has a line for
-each step completed: the time on the monotonic clock that all processes of a machine share, and the step.
+each step completed: the time on the monotonic clock that all processes of a machine share, the step, and the seconds
+that it took but for the sleep.
 """
 
 import json
@@ -38,8 +39,9 @@ def train_fn(config):
         loss = torch.nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
         optimizer.step()
+        busy = time.monotonic() - until + config["step_s"]
         time.sleep(max(0.0, until - time.monotonic()))
-        os.write(log, f"{time.monotonic()} {step}\n".encode())
+        os.write(log, f"{time.monotonic()} {step} {busy}\n".encode())
         if (step + 1) % config["checkpoint_every"] == 0:
             with tempfile.TemporaryDirectory() as directory:
                 checkpoint = None

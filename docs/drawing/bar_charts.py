@@ -45,7 +45,7 @@ RECOVERY = Panel(
 NODE = Panel(
     "Node killed with a spare, until the next step",
     "nodes",
-    {name: (f"node killed, another in reserve | {name}", "event to next step") for name in ("Holdfast", "Ray Train")},
+    {name: (f"node killed, with a spare node | {name}", "event to next step") for name in ("Holdfast", "Ray Train")},
 )
 SMALLER = Panel(
     "Node killed, continues on the others",
@@ -66,9 +66,9 @@ STALL = Panel(
     "Training stall per 1 GB checkpoint, excluding the save",
     "checkpoint_stall",
     {
-        "Holdfast": ("Holdfast", "loop stands after the save"),
-        "Ray, ASYNC": ("Ray Train, ASYNC", "loop stands after the save"),
-        "Ray, default": ("Ray Train, SYNC", "loop stands after the save"),
+        "Holdfast": ("Holdfast", "stall after the save"),
+        "Ray, ASYNC": ("Ray Train, ASYNC", "stall after the save"),
+        "Ray, default": ("Ray Train, SYNC", "stall after the save"),
     },
 )
 MEMORY = Panel("Memory of a run with two workers", "memory", systems("all", "Holdfast", "torchrun", "Ray Train"))
@@ -84,9 +84,7 @@ RESTORE = Panel(
 )
 CHARTS = {
     "headline": (RECOVERY, NODE, START, TRIALS),
-    "recovery": (RECOVERY,),
     "nodes": (NODE, SMALLER, JOINS),
-    "start": (START,),
     "stall": (STALL,),
     "memory": (MEMORY,),
     "tuning": (TRIALS, RESTORE),

@@ -1,6 +1,7 @@
-"""A table of parameters below the docstring of every public class and function, on the API pages.
+"""A table of parameters below the docstring of every public class, function and method, on the API pages.
 
-An extension of griffe, which reads the code for mkdocstrings. The texts are in ``parameter_texts.py``.
+An extension of griffe, which reads the code for mkdocstrings. The texts are in ``parameter_texts.py``, those of methods
+in ``method_texts.py``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ HERE = Path(__file__).resolve().parent
 _DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 
 
-def _texts() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("parameter_texts", HERE / "parameter_texts.py")
+_HIDDEN = re.compile(r"^(_|test_|(from_history|held|mark|move_to|to_dict|use_clock)$)")  # as in mkdocs.yml, and tests
+
+
+def _texts(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -30,7 +34,7 @@ def _texts() -> ModuleType:
     return module
 
 
-TEXTS = _texts()
+TEXTS, METHOD_TEXTS = _texts("parameter_texts"), _texts("method_texts")
 
 
 def shown(pages: Path = HERE.parent / "api") -> dict[str, Any]:
@@ -76,13 +80,32 @@ def text(name: str, parameter: str) -> str | None:
     return TEXTS.OWN.get(name, {}).get(parameter) or TEXTS.SHARED.get(parameter)
 
 
-def table(name: str, thing: Any) -> str:
-    rows = []
-    for parameter in parameters(thing):
-        said = text(name, parameter.name)
+def methods(named: dict[str, Any]) -> dict[str, Any]:
+    """The methods that the classes among them have themselves, by their names on the pages."""
+    found: dict[str, Any] = {}
+    for name, thing in named.items():
+        for method, value in vars(thing).items() if isinstance(thing, type) else ():
+            function = getattr(value, "__func__", value)
+            if inspect.isfunction(function) and not _HIDDEN.match(method):
+                found[f"{name}.{method}"] = function
+    return found
+
+
+def parameters_of_method(function: Any) -> list[inspect.Parameter]:
+    return [parameter for parameter in parameters(function) if parameter.name not in ("self", "cls")]
+
+
+def text_of_method(name: str, parameter: str) -> str | None:
+    own = METHOD_TEXTS.OWN.get(name, {}).get(parameter)
+    return own or METHOD_TEXTS.SHARED.get(parameter) or TEXTS.SHARED.get(parameter)
+
+
+def table(rows: list[tuple[inspect.Parameter, str | None]]) -> str:
+    lines = []
+    for parameter, said in rows:
         stars = {parameter.VAR_POSITIONAL: r"\*", parameter.VAR_KEYWORD: r"\*\*"}.get(parameter.kind, "")
-        rows.append(f"| {stars}`{parameter.name}` | {_default(parameter)} | {said or ''} |\n")
-    return "\n\n| Parameter | Default | |\n|---|---|---|\n" + "".join(rows) if rows else ""
+        lines.append(f"| {stars}`{parameter.name}` | {_default(parameter)} | {said or ''} |\n")
+    return "\n\n| Parameter | Default | |\n|---|---|---|\n" + "".join(lines) if lines else ""
 
 
 def _default(parameter: inspect.Parameter) -> str:
@@ -100,10 +123,15 @@ class Parameters(griffe.Extension):
         sys.path.insert(0, str(HERE.parent.parent / "src"))
         named = shown()
         self._tables = {
-            f"{thing.__module__}.{thing.__qualname__}": table(name, thing)
+            f"{thing.__module__}.{thing.__qualname__}": table(
+                [(one, text(name, one.name)) for one in parameters(thing)]
+            )
             for name, thing in named.items()
             if parameters(thing)
         }
+        for name, function in methods(named).items():
+            rows = [(one, text_of_method(name, one.name)) for one in parameters_of_method(function)]
+            self._tables[f"{function.__module__}.{function.__qualname__}"] = table(rows)
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         added = self._tables.get(obj.path)

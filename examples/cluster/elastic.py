@@ -1,4 +1,4 @@
-"""Elastic training on a cluster: as many workers as there is room for, from the fewest to the most that are asked for.
+"""Elastic training on a cluster: as many workers as fit, between a minimum and a maximum.
 
     cd examples/cluster
     ray job submit --working-dir . -- python elastic.py --storage-path s3://bucket/runs --run-name curve --use-gpu

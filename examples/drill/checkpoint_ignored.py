@@ -1,4 +1,4 @@
-"""A script with a mistake: it saves checkpoints, and never asks for one.
+"""A script with a mistake: it saves checkpoints, and never loads one.
 
 holdfast drill examples/drill/checkpoint_ignored.py
 """

@@ -1,4 +1,4 @@
-"""A script that passes every drill: all that the next step depends on is saved, and restored.
+"""A script that passes every drill: it saves and restores everything that the next step depends on.
 
 holdfast drill examples/drill/good.py
 """

@@ -1,4 +1,4 @@
-"""A script with a mistake: where training is in its data is saved, and never restored.
+"""A script with a mistake: it saves the position in the data, and never restores it.
 
 holdfast drill examples/drill/sampler_not_restored.py
 """

@@ -2,16 +2,16 @@
 
 import lightgbm
 import numpy as np
+import pandas as pd
 
+import holdfast.data
 from holdfast import train
 from holdfast.train.lightgbm import LightGBMReportCallback, LightGBMTrainer, get_network_params, remaining_rounds
 
 
 def train_fn():
-    context = train.get_context()
-    x = np.random.default_rng(0).normal(size=(400, 5))
-    mine = slice(context.get_world_rank(), None, context.get_world_size())
-    data = lightgbm.Dataset(x[mine], x.sum(1)[mine], free_raw_data=False)  # needed to continue with a model
+    rows = train.get_dataset_shard("train").materialize().to_pandas()  # of this worker
+    data = lightgbm.Dataset(rows.drop(columns="y"), rows["y"], free_raw_data=False)  # needed to continue with a model
     lightgbm.train(
         {
             "objective": "regression",
@@ -30,8 +30,10 @@ def train_fn():
 
 
 if __name__ == "__main__":
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 5)), columns=list("abcde"))
     result = LightGBMTrainer(
         train_fn,
+        datasets={"train": holdfast.data.from_pandas(table.assign(y=table.sum(axis=1)))},
         scaling_config=train.ScalingConfig(num_workers=2),
         run_config=train.RunConfig(
             name="lightgbm", storage_path="runs", failure_config=train.FailureConfig(max_failures=3)

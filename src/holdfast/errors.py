@@ -1,6 +1,6 @@
 """Every error that Holdfast raises: one base, each picklable, each message names the remedy.
 
-A user's mistake in an argument is a plain ``ValueError`` or ``TypeError``; what is here is what a run can meet.
+A wrong argument is a plain ``ValueError`` or ``TypeError``; the errors here are those that a run can meet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MOST_WORDS = 20_000  # characters
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says. Its class may be the user's, and may raise when it is asked, or say far too much."""
+    """The message of an exception. Its class may be the user's, and its message may raise or be far too long."""
     try:
         text = str.__str__(str(error))
     except (Exception, SystemExit):
@@ -25,7 +25,7 @@ def message_of(error: BaseException) -> str:
 
 
 class HoldfastError(Exception):
-    """The base of all of Holdfast's own errors. Their text is always safe to print on a terminal."""
+    """The base of all errors of Holdfast. Their text is always safe to print on a terminal."""
 
     def __str__(self) -> str:
         return printable_lines(super().__str__())
@@ -36,11 +36,11 @@ class RunInUseError(HoldfastError):
 
 
 class StorageError(HoldfastError):
-    """The store could not do what was asked: no space, no permission, an unreadable run."""
+    """The store could not carry out an operation: no space, no permission, an unreadable run."""
 
 
 class StorageFullError(StorageError):
-    """No space is left where the run is stored. Nothing that was committed is hurt."""
+    """No space is left where the run is stored. Committed checkpoints are safe."""
 
 
 class CheckpointDamagedError(StorageError):
@@ -48,7 +48,7 @@ class CheckpointDamagedError(StorageError):
 
 
 class StorageUnavailableError(StorageError):
-    """The store did not answer, or refused, until the patience for it was over. Nothing that was staged is lost."""
+    """The store was unavailable for longer than the retry limit. Pending checkpoints are safe."""
 
 
 class StorageDeniedError(StorageUnavailableError):
@@ -56,7 +56,7 @@ class StorageDeniedError(StorageUnavailableError):
 
 
 class ObjectMissingError(StorageError):
-    """There is no object of that name."""
+    """No object has that name."""
 
 
 class ObjectExistsError(StorageError):
@@ -71,7 +71,7 @@ class NewerFormatError(HoldfastError):
 
 
 class NotARunError(StorageError, RuntimeError):
-    """The path holds no run of Holdfast."""
+    """The path does not hold a run of Holdfast."""
 
 
 class TrainingFailedError(HoldfastError):
@@ -79,7 +79,7 @@ class TrainingFailedError(HoldfastError):
 
 
 class WorkerGroupError(TrainingFailedError):
-    """Training workers failed, and the budget for that is spent.
+    """Training workers failed, and the failure budget is used up.
 
     ``worker_failures`` maps the rank of each failed worker to the exception that it raised or that describes its end.
     """
@@ -94,8 +94,8 @@ class WorkerGroupError(TrainingFailedError):
 
 
 def with_type_of_cause(error: WorkerGroupError) -> WorkerGroupError:
-    """The same error, which is also of the type of the exception that was raised first: ``except ValueError`` finds it.
-    The error as it is if there can be no such class."""
+    """The same error, with the type of the exception that was raised first as an additional base: ``except ValueError``
+    catches it. The unchanged error if such a class is impossible."""
     cause = next(iter(error.worker_failures.values()))
     error.__cause__ = cause
     if isinstance(cause, HoldfastError):
@@ -131,7 +131,7 @@ class ControllerError(TrainingFailedError):
 
 @dataclass(frozen=True)
 class PreemptionInfo:
-    """Nodes that are about to be taken away.
+    """Nodes that are about to be preempted.
 
     ``deadline_ms`` is the earliest deadline in UNIX milliseconds, None when the notice named none.
     ``preempted_node_to_ranks`` maps each such node to the world ranks that run on it.
@@ -142,7 +142,7 @@ class PreemptionInfo:
 
     @property
     def preempted_node_ids(self) -> list[str]:
-        """The nodes that will go."""
+        """The nodes that will be preempted."""
         return sorted(self.preempted_node_to_ranks)
 
     @property
@@ -169,15 +169,15 @@ class PreemptionError(TrainingFailedError):
 
 
 class TuneError(HoldfastError):
-    """An experiment cannot continue as it was asked to."""
+    """An experiment cannot continue as requested."""
 
 
 class TrainableError(TuneError, TypeError, ValueError):
-    """What was given as a trainable is none, or no trainable has that name."""
+    """The value passed as a trainable is not one, or no trainable has that name."""
 
 
 class SchedulerError(TuneError, ValueError):
-    """A scheduler was made without what it needs."""
+    """A required argument of a scheduler is missing."""
 
 
 class NoExperimentError(NotARunError, FileNotFoundError, ValueError):
@@ -186,7 +186,7 @@ class NoExperimentError(NotARunError, FileNotFoundError, ValueError):
 
 
 class WorkerDiedError(HoldfastError):
-    """A training process ended without returning: a signal, an exit code, a hang."""
+    """A training process exited without returning: a signal, an exit code, a hang."""
 
 
 class CollectiveError(HoldfastError):
@@ -203,4 +203,4 @@ class DataError(HoldfastError):
 
 
 class ObjectLostError(HoldfastError):
-    """What a reference refers to is gone: it lives as long as the session that put it."""
+    """The object of a reference is lost: it exists as long as the session that put it."""

@@ -1,7 +1,7 @@
-"""Text that others may have written, on its way to a terminal: it can draw nothing but characters.
+"""Makes text that others may have written safe for a terminal: it can print nothing but characters.
 
-Names, metrics, errors and paths are stored by somebody else, maybe. Control characters could move the cursor, change
-the terminal's title or answer in the user's name; bidirectional overrides show a name in another order than it has.
+Names, metrics, errors and paths in storage may come from other people. Control characters could move the cursor, change
+the terminal's title or answer in the user's name; bidirectional overrides show a name in another order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
-    """``text`` as one line. What is not safe to print is escaped as in Python; all other Unicode stays."""
+    """``text`` as one line. Characters that are not safe to print are escaped as in Python; all other Unicode stays."""
     return UNPRINTABLE.sub(_escaped, text)
 
 
@@ -33,7 +33,7 @@ def printable_json(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """``text`` for files and tables, which take valid Unicode only: what is not a character is escaped."""
+    """``text`` for files and tables, which accept only valid Unicode: anything else is escaped."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -51,6 +51,17 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} m {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} m"
+
+
+def short_time(seconds: float) -> str:
+    """As ``duration``, with more digits of what is less than a minute."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
 
 
 def _escaped(found: re.Match[str]) -> str:

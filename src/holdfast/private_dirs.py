@@ -1,7 +1,7 @@
-"""Directories that only this user can enter: what is read from them is loaded, uploaded or executed in his name.
+"""Directories that only this user can enter: files in them are loaded, uploaded or executed in the user's name.
 
-Their names can be foreseen, and another user of the machine may create one first. So a directory that exists is used
-only if it belongs to this user and others could never write to it.
+Their names are predictable, and another user of the machine may create one first. An existing directory is therefore
+used only if it belongs to this user and others could never write to it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def is_private(path: Path) -> bool:
 
 
 def make_private(path: Path, remedy: str) -> Path:
-    """Create it, with the directories above it, or use the one that is there; StorageError, which ends with the remedy,
-    if another user has or had access to it. One of this user's that others can only read is closed to them."""
+    """Create it, with the directories above it, or use the existing one; StorageError, which ends with the remedy, if
+    another user has or had access to it. One of this user's that others can only read is closed to them."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -42,7 +42,7 @@ def make_private(path: Path, remedy: str) -> Path:
 
 
 def _problem(status: os.stat_result) -> str:
-    """Why what is in it cannot be trusted; empty if it can."""
+    """Why its content cannot be trusted; empty if it can."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a symbolic link"
     if not stat.S_ISDIR(status.st_mode):

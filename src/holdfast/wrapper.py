@@ -1,6 +1,6 @@
-"""The one hook for programs that run a script in surroundings of their own, as ``holdfast drill`` does.
+"""The one hook for programs that run a script in their own environment, as ``holdfast drill`` does.
 
-``HOLDFAST_WRAPPER=module:argument`` names a module, whose ``wrapper(argument)`` gives a ``Wrapper``. Without it
+``HOLDFAST_WRAPPER=module:argument`` names a module, whose ``wrapper(argument)`` returns a ``Wrapper``. Without it
 nothing is wrapped, and nothing here costs anything.
 """
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Wrapper:
-    """Wraps nothing. What a program has in the place of the script's own it gives by overriding."""
+    """Wraps nothing. A program overrides the methods to replace parts of the script."""
 
     def storage(self, given: T) -> T:
-        """Where the script's runs are stored; ``given`` is what the script says."""
+        """Where the script's runs are stored; ``given`` is the script's own choice."""
         return given
 
     def run(self, plan: T, engine: Any) -> tuple[T, Any]:

@@ -1,4 +1,4 @@
-"""A module's name and a public class's name say which one is meant: neither occurs twice in the package."""
+"""A module's name and a public class's name say which one is meant; a question changes nothing; files are short."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import holdfast
 
 SRC = Path(holdfast.__file__).parent
 # Names that users know.
 PUBLIC_MODULES = {
-    **dict.fromkeys(("config", "context", "error", "result"), "paths of Ray's scripts, in train and tune"),
+    **dict.fromkeys(("config", "constants", "context", "error", "result"), "paths of Ray's scripts, in train and tune"),
     **dict.fromkeys(("callback", "data_parallel_trainer", "trial"), "paths of Ray's scripts"),
+    **dict.fromkeys(("tensorflow_trainer", "torch_trainer", "train_loop_utils"), "paths of Ray's scripts, in v2 too"),
     **dict.fromkeys(("comet", "keras", "mlflow", "wandb"), "integrations are named for what they integrate"),
 }
 PUBLIC_CLASSES = {
@@ -70,3 +73,115 @@ def test_only_the_platform_looks_at_processes() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/proc")
     }
     assert {name for name in found if not name.startswith("platform/")} <= exceptions
+
+
+ASKS = ("is_", "has_", "are_", "was_", "were_", "had_", "needs_", "can_", "may_")
+MUTATORS = {
+    *("append", "appendleft", "add", "discard", "pop", "popleft", "popitem", "clear", "remove", "update", "setdefault"),
+    *("extend", "insert", "sort", "reverse", "put", "send", "emit", "order", "tell", "set"),
+}
+TURN = ast.parse((SRC / "core/run/turn.py").read_text())
+MUTATORS_OF_TURN = {
+    node.name
+    for node in ast.walk(TURN)
+    if isinstance(node, ast.FunctionDef) and not node.name.startswith((*ASKS, "find_", "__"))
+}
+
+
+def root(node: ast.expr) -> str:
+    """The name that an attribute or an item is looked up from; empty for the result of a call."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def own_values(function: ast.FunctionDef) -> set[str]:
+    """The names of what a function makes for itself: to change that changes nothing outside."""
+    made: dict[str, bool] = {}
+    for node in ast.walk(function):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                made[name] = made.get(name, True) and not isinstance(value, ast.Attribute | ast.Subscript | ast.Name)
+    return {name for name, is_own in made.items() if is_own}
+
+
+def changes(function: ast.FunctionDef, verbs: frozenset[str] = frozenset()) -> bool:
+    """Whether a function changes anything but what it makes for itself. ``verbs``: methods of its class that do."""
+    own = own_values(function)
+    for node in ast.walk(function):
+        match node:
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                if root(node) not in own:
+                    return True
+            case ast.Global() | ast.Nonlocal():
+                return True
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=attr)) if attr in verbs:
+                return True
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="turn"), attr=attr)) if attr in MUTATORS_OF_TURN:
+                return True
+            case ast.Call(func=ast.Attribute(value=changed, attr=attr)) if attr in MUTATORS:
+                if root(changed) and root(changed) not in own:
+                    return True
+    return False
+
+
+def answers_that_change(tree: ast.Module) -> list[str]:
+    """Functions and methods that are named as questions, and change something, themselves or through their class."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    methods = [[one for one in of.body if isinstance(one, ast.FunctionDef)] for of in classes]
+    asked = lambda function: function.name.lstrip("_").startswith(ASKS)  # noqa: E731
+    found = [one.name for one in tree.body if isinstance(one, ast.FunctionDef) if asked(one) and changes(one)]
+    for of in methods:
+        verbs: frozenset[str] = frozenset()
+        while (more := frozenset(one.name for one in of if changes(one, verbs))) != verbs:
+            verbs = more
+        found += [one.name for one in of if asked(one) and one.name in verbs]
+    return found
+
+
+def test_what_is_called_is_or_has_only_asks() -> None:
+    found = {path.relative_to(SRC).as_posix(): answers_that_change(ast.parse(path.read_text())) for path in paths()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.count = 1",
+        "self._known[part] = 1",
+        "del self._known[part]",
+        "part.engine.wants = True",
+        "self._shares.get(part, {}); self._known.get(part).wanted.add(1); self.put(part)",
+        "mine = self._known; mine.add(part)",
+        "self._engine.state.update(part)",
+        "turn.do(part)",
+        "turn.change_attempt(given_up=part)",
+        "self.drop(part)",
+        "global known; known = part",
+    ],
+)
+def test_what_changes_something_is_found(body: str) -> None:
+    drop = "    def drop(self, part): self._known.pop(part)"
+    question = f"    def is_part(self, part, turn):\n        {body}"
+    assert answers_that_change(ast.parse(f"class Nodes:\n{drop}\n{question}")) == ["is_part"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "rest = []; rest.append(part); return rest",
+        "found = self._known[part]; return found in self._known",
+        "counts = dict(part); counts[1] = 2; return counts",
+        "return turn.find_pending(part)",
+        "count = self.count; count += 1; return count",
+    ],
+)
+def test_a_question_may_work_on_what_it_made(body: str) -> None:
+    assert answers_that_change(ast.parse(f"def is_part(self, part, turn):\n    {body}")) == []
+
+
+def test_no_file_is_too_long_to_read_at_once() -> None:
+    assert [path.relative_to(SRC).as_posix() for path in paths() if len(path.read_text().splitlines()) > 400] == []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +154,8 @@ BANNED = re.compile(
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = signal.getsignal(signal.SIGPIPE)
+def _patched(monkeypatch: pytest.MonkeyPatch) -> None:
     PATCH[:] = [monkeypatch]
-    yield
-    signal.signal(signal.SIGPIPE, before)
 
 
 def answer(call: Call, path: Path) -> str:

@@ -1,1 +1,1 @@
-"""The command line. What looks at runs does so from outside: no lease is taken, and nothing of a run is changed."""
+"""The command line. Commands that inspect runs read them from outside: they take no lease and change nothing."""

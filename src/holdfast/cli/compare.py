@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(path: str) -> Reading:
     stored = paths.open_run(path)
     if isinstance(stored, StoredExperiment):
-        raise ValueError(f"{stored.location} is an experiment. Give trials of it: {stored.location}/TRIAL.")
+        raise ValueError(f"{stored.location} is an experiment. Pass its trials: {stored.location}/TRIAL.")
     return stored.read()
 
 
@@ -54,8 +54,8 @@ def _summary(found: Sequence[Reading]) -> list[tuple[str, ...]]:
         ("checkpoints", *(f"{len(reading.manifests):,}" for reading in found)),
         ("attempts", *(str(len(reading.past.attempts)) for reading in found)),
         ("failures", *(str(len(reading.past.failures)) for reading in found)),
-        ("time", *("-" if ledger is None else duration(ledger.wall_clock_s) for ledger in ledgers)),
-        ("goodput", *("-" if ledger is None else f"{ledger.goodput:.1%}" for ledger in ledgers)),
+        ("time", *(duration(ledger.wall_clock_s) for ledger in ledgers)),
+        ("goodput", *(f"{ledger.goodput:.1%}" for ledger in ledgers)),
     ]
 
 
@@ -79,7 +79,7 @@ def _as_json(reading: Reading) -> dict[str, Any]:
         "checkpoints": len(reading.manifests),
         "attempts": len(reading.past.attempts),
         "failures": len(reading.past.failures),
-        "seconds": ledger and ledger.wall_clock_s,
-        "goodput": ledger and ledger.goodput,
+        "seconds": ledger.wall_clock_s,
+        "goodput": ledger.goodput,
         "metrics": reading.metrics,
     }

@@ -1,4 +1,4 @@
-"""What a look at the machine finds: a grade, what was seen, and what to do about it."""
+"""A finding of `holdfast doctor`: a grade, what was found, and what to do about it."""
 
 from __future__ import annotations
 

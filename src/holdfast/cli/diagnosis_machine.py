@@ -1,6 +1,7 @@
-"""Is this machine fit to train on? Python, torch, processors, memory, limits, clocks, network, Ray.
+"""Is this machine ready for training? Python, torch, processors, memory, limits, clocks, network, Ray.
 
-Each look takes a second at most, torch and Ray aside, and changes nothing. What the system does not tell is left out.
+Each check takes at most a second, except torch and Ray, and changes nothing. Information that the system does not
+provide is left out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _python() -> Iterator[DoctorFinding]:
 
 
 def _torch(quick: bool) -> Iterator[DoctorFinding]:
-    """In a process of its own: an import can take the whole process with it."""
+    """In a separate process: an import can crash the whole process."""
     if importlib.util.find_spec("torch") is None:
         yield warning("torch", "not installed", "pip install 'holdfast[torch]', if you train with PyTorch")
         return
@@ -112,7 +113,7 @@ def _memory() -> Iterator[DoctorFinding]:
     if available is None:
         return
     if available < _LITTLE_MEMORY:
-        yield warning("memory", f"{size_text(available)} left", "workers may be ended for want of memory")
+        yield warning("memory", f"{size_text(available)} left", "workers may be killed when memory runs out")
     else:
         yield good("memory", f"{size_text(available)} left")
 
@@ -149,7 +150,7 @@ def _limits() -> Iterator[DoctorFinding]:
 
 
 class _Timex(ctypes.Structure):
-    """``struct timex`` of adjtimex(2): what is asked for stands in its first fields."""
+    """``struct timex`` of adjtimex(2): the request is in its first fields."""
 
     _fields_: ClassVar[list[tuple[str, Any]]] = [
         ("modes", ctypes.c_uint),
@@ -178,7 +179,7 @@ def _clock() -> Iterator[DoctorFinding]:
     except (OSError, AttributeError):
         return
     if asked >= 0 and timex.status & _UNSYNCHRONISED:
-        yield warning("clock", "nothing keeps it right (not synchronised)", "run chrony or systemd-timesyncd")
+        yield warning("clock", "not synchronized", "run chrony or systemd-timesyncd")
     elif asked >= 0:
         yield good("clock", "synchronised")
 

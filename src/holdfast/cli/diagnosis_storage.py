@@ -1,4 +1,4 @@
-"""Is a storage path fit to keep runs in? What is written for that, in a place of its own there, is taken away again."""
+"""Is a storage path ready for runs? The checks write to a separate place there and remove it afterwards."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _CLOCKS_DIFFER_S = 20.0
 
 
 def looks(location: Location) -> list[Look]:
-    return [partial(_objects, location) if location.takes_uploads else partial(_disk, Path(str(location)))]
+    directory = location.directory_here()
+    return [partial(_disk, Path(directory)) if directory else partial(_objects, location)]
 
 
 def _disk(path: Path) -> Iterator[DoctorFinding]:
     """Where nothing is yet, the nearest directory above is looked at: the disk is the same."""
     place = next(parent for parent in (path, *path.parents) if parent.exists())
-    shown = str(path) if place == path else f"{path} (not there yet; {place} is)"
+    shown = str(path) if place == path else f"{path} (does not exist yet; {place} is)"
     if not place.is_dir():
         yield bad("storage", f"{place} is a file", "choose a directory")
         return
@@ -95,7 +96,7 @@ def _writes(path: Path, free: int) -> DoctorFinding:
 
 
 def _objects(location: Location) -> Iterator[DoctorFinding]:
-    """With one key of its own: it is created, created again (which must fail), read, listed and deleted."""
+    """With a unique key: it is created, created again (which must fail), read, listed and deleted."""
     objects = location.open(PATIENCE_S)
     key = f".holdfast-doctor-{uuid4().hex}"
     content = uuid4().hex.encode()
@@ -109,9 +110,11 @@ def _objects(location: Location) -> Iterator[DoctorFinding]:
                 yield _clock(objects.written_at(key) - written_at)
             safe = objects.creates_safely and _refuses(lambda: objects.create(key, b"another"))
             if safe:
-                yield good("creation", "an object that is there is not created again: two drivers cannot both begin")
+                yield good("creation", "an existing object is not overwritten, so two drivers cannot both start")
             else:
-                remedy = "runs are kept apart by a slower way; a store with conditional writes does it by itself"
+                remedy = (
+                    "Holdfast needs a slower method to keep two drivers apart; prefer a store with conditional writes"
+                )
                 yield warning("creation", "the store has no conditional writes (If-None-Match)", remedy)
         finally:
             with contextlib.suppress(StorageError):
@@ -134,7 +137,7 @@ def _reached(location: Location, times: list[float]) -> DoctorFinding:
 
 
 def _clock(ahead_s: float) -> DoctorFinding:
-    """Requests are signed with the time, and a dead driver's lease ends by it. Stores tell it in whole seconds."""
+    """Requests are signed with the time, and the lease of a dead driver expires by it. Stores report whole seconds."""
     if abs(ahead_s) <= _CLOCKS_DIFFER_S:
         return good("store's clock", "agrees with this machine's")
     text = f"is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
@@ -151,7 +154,7 @@ def _refuses(create: Callable[[], None]) -> bool:
 
 def _same(found: bytes, expected: bytes) -> None:
     if found != expected:
-        raise StorageError("what was read is not what was written")
+        raise StorageError("the data read differs from the data written")
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -1,6 +1,6 @@
-"""Look whether this machine, and the storage that you name, are fit to train on; say what to do where they are not.
+"""Check whether this machine and a storage path are ready for training, and say what to fix.
 
-Exit code 1 if something is wrong that runs cannot do without. What is only unusual is a warning, and none of that.
+Exit code 1 if a required check fails. Unusual findings are warnings and do not affect the exit code.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SIGNS = {Grade.GOOD: "ok", Grade.WARNING: "warning", Grade.BAD: "FAILED"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("storage_path", metavar="STORAGE_PATH", nargs="?", help=paths.STORAGE_HELP)
     parser.add_argument(
-        "--ray", metavar="ADDRESS", help="of a Ray cluster (default: RAY_ADDRESS, or one on this machine)"
+        "--ray", metavar="ADDRESS", help="address of a Ray cluster (default: RAY_ADDRESS, or one on this machine)"
     )
-    parser.add_argument("--quick", action="store_true", help="do not try what takes long: to import torch")
+    parser.add_argument("--quick", action="store_true", help="skip slow checks (the import of torch)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,6 @@
 """Rehearse failures: run a script with and without faults, compare the results, and say what to fix.
 
-Each run has its own storage, so your runs are not touched. Options come before SCRIPT. Exit code 0: the script survived
-every fault with the same results. 1: the drill found a problem. 2: the drill could not run.
+Each run has its own storage, so your runs are not touched. Options come before SCRIPT.
 """
 
 from __future__ import annotations
@@ -15,12 +14,18 @@ from holdfast.cli import output
 from holdfast.drill import faults
 from holdfast.drill.faults import KINDS, Address
 
+EXIT_CODES = (
+    "Exit codes: 0 the script survived every fault with the same results; 1 the drill found a problem; 2 the drill "
+    "could not run; 128 + N stopped by signal N."
+)
 _OPTIONS = ("--fault", "--only", "--seed", "--timeout", "--keep", "--html", "--json", "--list")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the faults and exit")
-    parser.add_argument("--seed", type=int, default=0, help="chooses the steps, ranks and points that you leave open")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed for the steps, ranks and points that you do not choose"
+    )
     parser.add_argument(
         "--fault",
         action="append",
@@ -57,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         keep=None if arguments.keep is None else Path(arguments.keep),
         tell=lambda text: output.note(f"drill: {text}"),
     )
-    signal.signal(signal.SIGTERM, _end)  # a cancelled job: what is running is ended and cleaned up
+    signal.signal(signal.SIGTERM, _end)  # a cancelled job: stop the running script and clean up
     report = rehearsal.run()
     if arguments.html is not None:
         Path(arguments.html).write_text(html.page(report))

@@ -45,7 +45,7 @@ def row(stored: StoredExperiment) -> dict[str, Any]:
         "reports": sum(trial.results for trial in found.trials.values()),
         "last_change": found.changed,
         "trials": dict(found.counts),
-        "best": best and _trial_json(best, found.identity),
+        "best": best and _best_json(found),
     }
 
 
@@ -61,9 +61,12 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def counts_text(counts: Mapping[str, int]) -> str:
+def counts_text(counts: Mapping[str, int], wanted: int | None = None) -> str:
+    """``wanted``: how many there will be."""
     parts = ", ".join(f"{counts[status]:,} {word}" for status, word in _WORDS.items() if counts.get(status))
-    return f"{sum(counts.values()):,}{f': {parts}' if parts else ''}"
+    known = sum(counts.values())
+    of_total = f" of {wanted:,}" if wanted is not None and wanted > known else ""
+    return f"{known:,}{of_total}{f': {parts}' if parts else ''}"
 
 
 def show(stored: StoredExperiment, as_json: bool) -> int:
@@ -91,11 +94,9 @@ def _summary(
     yield "path", printable(str(found.location))
     who = f": process {driver.pid} on {driver.host}" if driver is not None and driver.pid else ""
     yield "state", f"{state_of(found, driver)}{who}"
-    wanted = identity.get("num_samples")
-    yield "trials", f"{counts_text(found.counts)} (num_samples={wanted})"
+    yield "trials", counts_text(found.counts, found.wanted)
     yield "results", f"{sum(trial.results for trial in found.trials.values()):,}{since}"
-    if best is not None:
-        told = _trial_json(best, identity)
+    if best is not None and (told := _best_json(found)) is not None:
         yield "best", f"{told['value_text']} by {best.name}: {output.metrics_text(best.params)}"
     yield (
         "trainable",
@@ -154,6 +155,20 @@ def _trial_json(trial: TrialRecord, identity: Mapping[str, Any]) -> dict[str, An
         "params": dict(trial.params),
         "error": trial.error or None,
         "reason": trial.reason or None,
+    }
+
+
+def _best_json(found: ExperimentRecord) -> dict[str, Any] | None:
+    """The best trial with its best result, as the display and the pages show it."""
+    best, result = found.best, found.best_result
+    if best is None or result is None:
+        return None
+    text = f"{found.identity.get('metric')}={value_text(result.value)}"
+    return {
+        **_trial_json(best, found.identity),
+        "iteration": result.iteration,
+        "value": result.value,
+        "value_text": text,
     }
 
 

@@ -1,4 +1,4 @@
-"""Print what a run's workers wrote, of the latest attempt unless told otherwise; a line of several is prefixed."""
+"""Print the output of a run's workers, by default of the latest attempt. With several ranks, lines are prefixed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REMOTE_POLL_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
-    parser.add_argument("--rank", type=int, metavar="N", help="only this worker's (default: all)")
-    parser.add_argument("--attempt", type=int, metavar="N", help="of this attempt (default: the latest)")
+    parser.add_argument("--rank", type=int, metavar="N", help="only the log of this rank (default: all)")
+    parser.add_argument("--attempt", type=int, metavar="N", help="logs of this attempt (default: the latest)")
     parser.add_argument(
-        "--follow", action="store_true", help="continue with new lines, and new attempts, until the run ends"
+        "--follow", action="store_true", help="keep printing new lines and new attempts until the run ends"
     )
 
 
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         time.sleep(poll_s)
         is_driven = stored.driver() is not None
         if not arguments.attempt:
-            # An attempt is over when the next has begun: what is left of it is there by now.
+            # An attempt has ended when the next one has started: the rest of its output is there by now.
             latest = _latest(stored)
             for over in stored.attempts():
                 if attempt <= over < latest:
@@ -69,7 +69,7 @@ def _check(stored: StoredRun, arguments: argparse.Namespace, is_driven: bool) ->
 
 
 class _Printer:
-    """Prints the whole lines that logs have beyond what was printed of them before."""
+    """Prints the whole lines that were added to the logs since the last call."""
 
     def __init__(self, stored: StoredRun, arguments: argparse.Namespace) -> None:
         self._run, self._rank, self._as_json = stored, arguments.rank, arguments.json
@@ -92,7 +92,7 @@ class _Printer:
         sys.stdout.flush()
 
     def _shown(self, line: bytes) -> bytes:
-        """Byte for byte in a file or a pipe. A terminal gets what the display of a run shows: text and colours."""
+        """Byte for byte to a file or a pipe. A terminal gets what the display of a run shows: text and colours."""
         if not self._is_terminal:
             return line
         return clean(line.decode(errors="replace"), colour=True).encode(sys.stdout.encoding, "backslashreplace")

@@ -15,7 +15,7 @@ from holdfast.store.location import MISSING, Location
 from holdfast.store.parallel import in_parallel
 from holdfast.store.run_at import run_at
 
-# What reading may raise when somebody has written intact records that no version of Holdfast writes.
+# Exceptions that reading may raise if a file has intact records that no version of Holdfast writes.
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
 _HEADER = ("NAME", "STATE", "REPORTS", "LAST CHECKPOINT", "LAST CHANGE", "METRICS")
 
@@ -85,7 +85,7 @@ def _row(location: Location) -> dict[str, Any]:
             row["problem"] = f"what it is was lost; holdfast verify {location} says more"
     except (HoldfastError, OSError) as error:
         row["problem"] = str(error)
-    except _NONSENSE as error:  # whatever somebody has made of this one, the others are listed
+    except _NONSENSE as error:  # whatever is wrong with this run, list the others
         row["problem"] = f"cannot be read ({type(error).__name__}: {error})"
     return row
 

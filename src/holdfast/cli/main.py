@@ -7,12 +7,13 @@ that it names cannot be reached. 128 and the number of a signal: stopped by it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,13 +22,13 @@ import holdfast
 from holdfast.errors import HoldfastError, NotARunError, StorageUnavailableError
 from holdfast.printable import printable
 
-# Each is a module of this package, imported when it is the one that was asked for, with what it needs.
+# Each command is a module of this package, imported with its dependencies only when it is used.
 COMMANDS = {
     "run": "run a script on several workers and restart it after failures",
     "ls": "list the runs below a storage path",
     "show": "show a run's state, history, failures and checkpoints",
     "compare": "compare runs or trials: progress, metrics, settings that differ",
-    "ui": "show runs and searches in a browser",
+    "ui": "show runs and experiments in a browser",
     "report": "write the page of a run to one HTML file",
     "watch": "watch a run live",
     "logs": "print the workers' logs",
@@ -42,7 +43,24 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # in ``holdfast ... | head`` the reader's end is ours, without a word
+    with _ends_with_its_reader():
+        return _main(argv)
+
+
+@contextlib.contextmanager
+def _ends_with_its_reader() -> Iterator[None]:
+    """In ``holdfast ... | head`` the process exits silently with ``head``. A program that calls ``main`` must not exit
+    like that later, when some connection of its own breaks."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        signal.signal(signal.SIGPIPE, before)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")
     for stream in (sys.stdout, sys.stderr):
@@ -98,6 +116,7 @@ def _module(name: str) -> Any:
 
 def _add(commands: Any, name: str, help: str, module: Any, epilog: str | None) -> None:
     """A command, or one that has others below it."""
+    epilog = getattr(module, "EXIT_CODES", epilog)
     command = commands.add_parser(name, help=help, description=module.__doc__, epilog=epilog)
     if hasattr(module, "ACTIONS"):
         actions = command.add_subparsers(metavar="ACTION", required=True)
@@ -110,7 +129,7 @@ def _add(commands: Any, name: str, help: str, module: Any, epilog: str | None) -
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    """argparse takes a list of names for empty when an option comes before it: what it leaves over is that list."""
+    """argparse takes a list of names for empty if an option comes before it; the names are then in the remainder."""
     command = argv[0] if argv else ""
     top = parser([command])
     arguments, rest = top.parse_known_args(_with_default_action(argv) if command in COMMANDS else argv)

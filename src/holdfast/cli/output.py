@@ -51,7 +51,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], indent: st
 
 
 def note(text: str, *, lines: bool = False) -> None:
-    """For the person only: never mixed into what a program reads. ``lines``: several, of an error for example."""
+    """For a person only: never mixed into output that a program reads. ``lines``: several lines, as of an error."""
     print(printable_lines(text) if lines else printable(text), file=sys.stderr)
 
 

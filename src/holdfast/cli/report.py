@@ -1,4 +1,4 @@
-"""Write the page of a run or search to one HTML file, to share or to keep. It opens in any browser, without network."""
+"""Write the page of a run or experiment to one HTML file, to share or to keep. Browsers open it without network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli import output, paths
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
     parser.add_argument(
-        "--html", metavar="FILE", help="the file to write (default: the name of the run or search, with .html)"
+        "--html", metavar="FILE", help="the file to write (default: the name of the run or experiment, with .html)"
     )
 
 

@@ -33,13 +33,17 @@ _SHOWN_OPTIONS = ("workers", "storage", "engine", "max_failures", "hang_timeout"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workers", type=workers, default=1, metavar="N|MIN:MAX", help="how many (default: 1), or an elastic range"
+        "--workers",
+        type=workers,
+        default=1,
+        metavar="N|MIN:MAX",
+        help="number of workers (default: 1), or an elastic range",
     )
     parser.add_argument("--name", help="name of the run (default: a new one)")
     parser.add_argument(
         "--fresh", action="store_true", help="start a new run, NAME-2 and so on, if a run with this name exists"
     )
-    parser.add_argument("--storage", metavar="PATH", help=f"where the run is kept: {paths.STORAGE_HELP}")
+    parser.add_argument("--storage", metavar="PATH", help=f"where to store the run: {paths.STORAGE_HELP}")
     parser.add_argument(
         "--engine", metavar="NAME", help="where workers run: local or ray (default: HOLDFAST_ENGINE, else local)"
     )
@@ -58,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only rank 0 calls report(), and its checkpoint holds the whole state, as with DDP",
     )
-    parser.add_argument("--gpus", type=float, default=0, metavar="N", help="for each worker (default: 0)")
+    parser.add_argument("--gpus", type=float, default=0, metavar="N", help="GPUs per worker (default: 0)")
     parser.add_argument(
         "--torch",
         action="store_true",
@@ -156,13 +160,13 @@ def _named_by_options() -> Iterator[None]:
 
 
 class _Reading:
-    """What the script says, as far as that is told by reading it; what it does not say costs time, and nothing else."""
+    """What can be told from reading the script. Anything missed costs time and nothing else."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         nodes: list[ast.AST] = []
         if not arguments.module:
             with contextlib.suppress(SyntaxError, ValueError), open(arguments.script, "rb") as file:
-                nodes = list(ast.walk(ast.parse(file.read())))  # the workers say what is wrong with it
+                nodes = list(ast.walk(ast.parse(file.read())))  # the workers report the error
         imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
         packages = {name.partition(".")[0] for name in imported}

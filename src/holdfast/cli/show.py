@@ -43,9 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if damage else 0
 
 
-def _as_json(
-    found: Reading, told: list[timeline.Moment], ledger: Ledger | None, damage: list[Damage]
-) -> dict[str, Any]:
+def _as_json(found: Reading, told: list[timeline.Moment], ledger: Ledger, damage: list[Damage]) -> dict[str, Any]:
     reports, row = found.last_report
     driver = found.driver
     events = [{**moment._asdict(), "time": output.iso_time(moment.time)} for moment in told]
@@ -59,7 +57,7 @@ def _as_json(
         "last_change": output.iso_time(found.last_change),
         "failures_counted": found.past.state.spent,
         "configuration": found.run.known_identity(),
-        "ledger": ledger and _ledger_json(ledger),
+        "ledger": _ledger_json(ledger),
         "timeline": events,
         "failures": [event for event in events if event["kind"] == "failure"],
         "checkpoints": checkpoints.as_json(checkpoints.kept_checkpoints(found)),
@@ -73,7 +71,7 @@ def _ledger_json(ledger: Ledger) -> dict[str, Any]:
     return {**msgspec.to_builtins(ledger), "goodput": ledger.goodput, "failures": failures}
 
 
-def _print_summary(found: Reading, ledger: Ledger | None) -> None:
+def _print_summary(found: Reading, ledger: Ledger) -> None:
     reports, row = found.last_report
     changed = found.last_change
     since = "" if changed is None else f", last change {output.local_time(changed)} ({ago(time.time() - changed)})"
@@ -83,7 +81,7 @@ def _print_summary(found: Reading, ledger: Ledger | None) -> None:
         ("state", f"{found.state}{_driver_text(found)}"),
         ("reports", f"{reports:,}{since}"),
         ("metrics", output.metrics_text(row and row["metrics"])),
-        ("time", "more reports than are quickly read" if ledger is None else ledger.summary()),
+        ("time", ledger.summary()),
         *_configuration(found.run.known_identity()),
     ]
     for name, text in lines:

@@ -79,14 +79,14 @@ def _await_end(stored: StoredRun, driver: LivingDriver, timeout_s: float) -> boo
     poll_s = stored.location.pause_s(_POLL_S, _REMOTE_POLL_S)
     while time.monotonic() < deadline:
         found = stored.driver()
-        if found is None or found.since not in (None, driver.since):  # another one has begun since
+        if found is None or found.since not in (None, driver.since):  # another driver has started since
             return True
         time.sleep(poll_s)
     return False
 
 
 def _give_up(arguments: argparse.Namespace, stored: StoredRun, objects: ObjectStore, who: str) -> int:
-    """A request that nobody has heard of must not stop the run at some later time."""
+    """A request that no driver has seen must not stop the run at some later time."""
     unheard = stop_requests.is_waiting(objects)
     if unheard:
         stop_requests.withdraw(objects)

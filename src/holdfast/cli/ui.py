@@ -1,4 +1,4 @@
-"""Show runs and searches in a browser: living or dead, on this machine or in a bucket. Press Ctrl+C to quit.
+"""Show runs and experiments in a browser: living or dead, on this machine or in a bucket. Press Ctrl+C to quit.
 
 The server listens on this machine only. The link that it prints has a token, without which it shows nothing.
 """

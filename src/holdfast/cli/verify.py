@@ -1,6 +1,6 @@
 """Check everything stored of a run, every byte of every checkpoint, and say what it would resume from.
 
-Exit code 1 if anything is damaged. Damage that was found before is listed and does not count. Nothing is changed.
+Exit code 1 if anything is damaged. Damage that a driver found before is listed and does not count. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def _check_checkpoints(stored: StoredRun) -> Iterator[Check]:
 
 
 def _resume(stored: StoredRun, damage: Iterable[Damage]) -> CheckpointRecord | None:
-    """What the next driver would choose: it takes stock as it does here, and tries the newest first.
+    """What the next driver would choose: it takes stock in the same way and tries the newest first.
 
-    While one is at work its journal says it all, and the files would be ahead of it.
+    While a driver is running, its journal is the authority, because the files may be ahead of it.
     """
     is_driven = stored.driver() is not None
     past = stored.past(stored.records())

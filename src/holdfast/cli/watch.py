@@ -1,7 +1,7 @@
-"""Watch a run as it goes: state, progress, metrics, checkpoints, what happened last. Ends with the run, or by Ctrl+C.
+"""Watch a run: state, progress, metrics, checkpoints, last events. Exits with the run, or at Ctrl+C.
 
-On a terminal the picture is drawn again in its place. Elsewhere each thing that happens is a line, and progress is one
-now and then; with --json each change is an object on a line of its own.
+On a terminal the view is redrawn in place. Elsewhere each event is a line, and progress is printed from time to time;
+with --json each change is one object per line.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class View:
 
 @dataclass
 class Plain:
-    """Lines for where there is no terminal."""
+    """Lines for output that is not a terminal."""
 
     _told: int = 0
     _said: int = -1
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         type=_seconds,
         metavar="S",
-        help=f"between two looks (default: {_EVERY_S:g}, and {_REMOTE_EVERY_S:g} in an object store)",
+        help=f"seconds between two updates (default: {_EVERY_S:g}, and {_REMOTE_EVERY_S:g} in an object store)",
     )
 
 
@@ -186,5 +186,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: give seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r}: use a number of seconds greater than 0")
     return seconds

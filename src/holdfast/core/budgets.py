@@ -1,4 +1,4 @@
-"""The classes of failures: what each is known by, how many of it a run survives, and what follows. One table for all.
+"""The classes of failures: the evidence for each, how many of it a run survives, and what follows. One table for all.
 
 The core counts by it, errors name its settings, and the table of docs/failure-classes.md is printed from it.
 """
@@ -23,7 +23,7 @@ class FailureClass(Struct, frozen=True):
     evidence: str
     budget: Budget
     then: str
-    counts_in: str = ""  # for the page, where the setting alone would not tell
+    counts_in: str = ""  # for the page, if the setting alone is not clear
 
 
 _FAILURES = Budget("failures", "max_failures")
@@ -75,7 +75,7 @@ SETTINGS = sorted({known.budget.setting for known in CLASSES.values()})  # each 
 
 
 def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[Budget, int]:
-    """What a failure of that kind counts in, and how many of them are allowed; -1: any number."""
+    """The budget of a failure of that kind, and its limit; -1: no limit."""
     budget = CLASSES[kind].budget
     limit: int | None = getattr(spec, budget.setting)
     if limit is None:
@@ -84,7 +84,7 @@ def budget_of(spec: RunSpec, kind: FailureKind) -> tuple[Budget, int]:
 
 
 def action_taken(state: Durable) -> str:
-    """What is done about the state's failure, in words."""
+    """The reaction to the state's failure, in words."""
     budget, limit = budget_of(state.spec, state.failure.kind if state.failure else FailureKind.CRASH)
     name, spent = budget.setting, state.spent.get(budget.counter, 0)
     of = "" if limit < 0 else f" of {limit}"

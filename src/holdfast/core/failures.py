@@ -20,7 +20,7 @@ class FailureKind(str, Enum):
 
 
 class Evidence(Struct, frozen=True):
-    """What was seen of a worker's end."""
+    """The evidence of a worker's end."""
 
     exception: str = ""  # the qualified name of the exception's class, if the train function raised one
     message: str = ""
@@ -32,10 +32,11 @@ class Evidence(Struct, frozen=True):
     out_of_memory: bool = False  # as the framework judges the exception
     node_lost: bool = False
     storage: bool = False
-    preempted: bool = False  # its node had been announced to go
+    preempted: bool = False  # its node had been announced to be removed
 
 
-# The exceptions of frameworks that a train function may use without a trainer for them.
+# Workers say whether an exception of a framework means this (worker/imported_frameworks.py). These names, and the
+# prefix below, are for the evidence in older journals.
 OUT_OF_MEMORY = (
     "MemoryError",
     "torch.OutOfMemoryError",

@@ -6,9 +6,10 @@ Needs pyarrow: ``pip install 'holdfast[data]'``. Importing this package imports 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from holdfast.data.left_out import missing
+from holdfast.data.left_out import MODULE, missing
 
 if TYPE_CHECKING:
     from holdfast.data.creation import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.data.data_iterator import DataIterator
     from holdfast.data.dataset import Dataset, MaterializedDataset, Schema
     from holdfast.data.pool_strategies import ActorPoolStrategy, FileShuffleConfig, RandomSeedConfig, TaskPoolStrategy
+    from holdfast.data.pool_strategies import NodeIdStr as NodeIdStr
 
 _HOMES = {
     "creation": (
@@ -39,7 +41,7 @@ _HOMES = {
     "data_context": ("DataContext", "ExecutionOptions", "ExecutionResources"),
     "data_iterator": ("DataIterator",),
     "dataset": ("Dataset", "MaterializedDataset", "Schema"),
-    "pool_strategies": ("ActorPoolStrategy", "FileShuffleConfig", "RandomSeedConfig", "TaskPoolStrategy"),
+    "pool_strategies": ("ActorPoolStrategy", "FileShuffleConfig", "NodeIdStr", "RandomSeedConfig", "TaskPoolStrategy"),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -74,7 +76,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
-        raise missing("holdfast.data", name)
+        error = missing("holdfast.data", name)
+        if sys._getframe(1).f_code.co_name == "_handle_fromlist" and name in MODULE:
+            raise ImportError(str(error))  # of "from holdfast.data import name", which hides the text of other errors
+        raise error
     try:
         return getattr(importlib.import_module(f"holdfast.data.{module}"), name)
     except ModuleNotFoundError as error:

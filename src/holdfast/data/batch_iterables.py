@@ -9,16 +9,18 @@ _FORMATS = {"ArrowBatchCollateFn": "pyarrow", "PandasBatchCollateFn": "pandas"} 
 
 
 class Repeatable:
-    """An iterable that begins again each time, so that one made before the epochs serves all of them."""
+    """An iterable that begins again each time, so that one made before the epochs serves all of them. ``shard``: the
+    ``DataIterator`` that counts its epochs and has their state, if there is one."""
 
-    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, start: Callable[[], Iterator[Any]], shard: Any = None) -> None:
         self._start = start
+        self.shard = shard
 
     def __iter__(self) -> Iterator[Any]:
         return self._start()
 
 
 def format_for(collate_fn: Any) -> str:
-    """What a ``collate_fn`` wants to be given: Ray's classes say it by their names; a function gets numpy."""
+    """The input format of a ``collate_fn``: Ray's classes name it; a function gets numpy."""
     names = [kind.__name__ for kind in type(collate_fn).__mro__]
     return next((batch_format for name, batch_format in _FORMATS.items() if name in names), "numpy")

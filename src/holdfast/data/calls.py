@@ -1,7 +1,7 @@
 """The user's functions and classes while a dataset is computed.
 
-A class is made into instances, at most as many as its ``concurrency`` says, each of which is called by one thread at a
-time. A function is called by as many threads as compute the dataset, or as its ``concurrency`` says.
+A class gets at most as many instances as its ``concurrency`` says, each of which is called by one thread at a time. A
+function is called by as many threads as compute the dataset, or as its ``concurrency`` says.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.data.pieces import Chunk, Op
+from holdfast.data.data_context import DataContext
 from holdfast.errors import DataError, message_of
+
+if TYPE_CHECKING:
+    from holdfast.data.pieces import Chunk, Op
 
 
 @dataclass(frozen=True)
 class UserCall:
-    """What the user passed to ``map``, ``map_batches`` and the others."""
+    """The user's argument of ``map``, ``map_batches`` and the others."""
 
     fn: Any
     concurrency: int | None = None
@@ -44,28 +47,39 @@ class UserCall:
         return self.fn(*self.constructor_args, **self.constructor_kwargs) if self.is_class else self.fn
 
 
-class Calls(AbstractContextManager["Calls"]):
-    """Of one computation: what is called for each of its ops."""
+class Computation(AbstractContextManager["Computation"]):
+    """One pass over a dataset: its settings, and the callables of its ops. An op has one set of them, wherever in the
+    dataset its pieces are, so that a class has no more instances than its ``concurrency`` says."""
 
-    def __init__(self, ops: Sequence[Op]) -> None:
-        self._ops = [(op, _Callables(getattr(op, "user", None), op.name)) for op in ops]
+    def __init__(self, context: DataContext) -> None:
+        self.context = context
+        self._lock = threading.Lock()
+        self._sets: dict[int, tuple[Op, _Callables]] = {}  # by the identity of the op, which is kept
 
-    @classmethod
-    def of(cls, ops: Sequence[Op]) -> Calls:
-        return cls(ops)
-
-    def apply(self, chunk: Chunk) -> Chunk:
-        for op, callables in self._ops:
-            call = callables.take(chunk.where)
+    def apply(self, ops: Sequence[Op], chunk: Chunk) -> Chunk:
+        for op in ops:
+            if not chunk.table.num_rows:  # nothing to call for
+                if not chunk.table.num_columns:
+                    break
+                chunk = op.apply(chunk, None)
+                continue
+            callables = self._callables(op)
+            call = callables.take()
             try:
                 chunk = op.apply(chunk, call)
             finally:
                 callables.put_back(call)
         return chunk
 
+    def _callables(self, op: Op) -> _Callables:
+        with self._lock:
+            if id(op) not in self._sets:
+                self._sets[id(op)] = op, _Callables(getattr(op, "user", None), op.name)
+            return self._sets[id(op)][1]
+
     def __exit__(self, *exc: object) -> None:
-        for _, callables in self._ops:
-            callables.drop()
+        with self._lock:
+            self._sets.clear()
 
 
 class _Callables:
@@ -75,7 +89,7 @@ class _Callables:
         limit = user.limit if user is not None else None
         self._places = threading.Semaphore(limit) if limit else None
 
-    def take(self, where: str) -> Any:
+    def take(self) -> Any:
         if self._user is None:
             return None
         if self._places is not None:
@@ -98,6 +112,3 @@ class _Callables:
             self._free.append(call)
             if self._places is not None:
                 self._places.release()
-
-    def drop(self) -> None:
-        self._free.clear()

@@ -125,12 +125,6 @@ def from_column(column: Any) -> Any:
         return _tensors(column)
     if isinstance(kind, PythonObjectType):
         return objects(_loaded(column))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        items: list[Any] = [None if item is None else np.asarray(item) for item in column.to_pylist()]
-        numbers = bool(items) and all(item is not None and item.dtype.kind not in "OUS" for item in items)
-        if numbers and len({item.shape for item in items}) == 1:
-            return np.stack(items)
-        return objects(items)
     return column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
 
 
@@ -180,7 +174,7 @@ def to_pandas(table: pa.Table) -> Any:
 
 
 def to_table(batch: Any, told: str) -> pa.Table:
-    """What a user's function or script gave as a batch. ``told`` begins the text of an error."""
+    """A batch from a user's function or script. ``told`` begins the text of an error."""
     if isinstance(batch, pa.Table):
         return batch
     if isinstance(batch, pa.RecordBatch):
@@ -233,8 +227,9 @@ def from_rows(rows: Iterable[Any], told: str) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table of several, whose columns may differ in what is null."""
+    """One table from several, whose columns may differ in nulls. Those without rows count if there are no others."""
     tables = [table for table in tables if table.num_columns] or list(tables[:1])
+    tables = [table for table in tables if table.num_rows] or tables[-1:]
     if len(tables) == 1:
         return tables[0]
     try:
@@ -244,7 +239,7 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """With columns of objects in place of those whose types Arrow cannot bring together, as tensors of two shapes."""
+    """With columns of objects instead of those whose types Arrow cannot unify, such as tensors of two shapes."""
     made = list(tables)
     for name in {name: None for table in tables for name in table.column_names}:
         kinds = {table.schema.field(name).type for table in made if name in table.column_names}
@@ -269,9 +264,3 @@ def _with_objects(table: pa.Table, name: str) -> pa.Table:
     if isinstance(column.type, PythonObjectType):
         return table
     return table.set_column(table.column_names.index(name), name, _of_objects(_items(column)))
-
-
-def rows_per_chunk(nbytes: int, rows: int, target: int, most: int) -> int:
-    """How many rows are about ``target`` bytes, so that the chunks of ``rows`` rows are of one size."""
-    chunks = max(1, round(nbytes / target), -(-rows // most))
-    return max(1, -(-rows // chunks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.data import file_output
+from holdfast.data.calls import Computation
 from holdfast.data.columns import check_format, joined, to_batch, to_pandas, to_rows
 from holdfast.data.data_context import DataContext
+from holdfast.data.empty_tables import empty_table
 from holdfast.data.execution import Span, computed
-from holdfast.data.logical_plan import PlanNode, RowRange, is_counted, total_rows, whole_table
-from holdfast.data.pieces import Chunk
+from holdfast.data.logical_plan import PlanNode, RowRange, is_counted, total_rows
+from holdfast.data.pieces import Chunk, Piece
 
 if TYPE_CHECKING:
     from holdfast.data.data_iterator import DataIterator
@@ -29,11 +31,34 @@ class Consumption:
     _files: tuple[str, ...]
     _context: DataContext | None
 
+    @property
+    def _settings(self) -> DataContext:
+        return self._context or DataContext.get_current()
+
+    def _pieces(self) -> Sequence[Piece]:
+        """Of the first epoch."""
+        return self._plan.pieces(0, self._settings)
+
     def _chunks(self, rows: int | None = None) -> Generator[Chunk, None, None]:
         plan = self._plan if rows is None else RowRange(self._plan, 0, rows)
-        context = self._context or DataContext.get_current()
-        with closing(computed(map(Span, plan.pieces(0)), context)) as chunks:
-            yield from (chunk for _, chunk in chunks)
+        context = self._settings
+        with closing(computed(map(Span, plan.pieces(0, context)), context)) as chunks:
+            yield from (chunk for _, chunk in chunks if chunk.table.num_rows)
+
+    def _first_table(self) -> pa.Table:
+        """With the first row; or without rows, but with the columns, as far as they are known."""
+        context, found = self._settings, pa.table({})
+        pieces = RowRange(self._plan, 0, 1).pieces(0, context)
+        with closing(computed(map(Span, pieces), context)) as chunks:
+            for _, chunk in chunks:
+                if chunk.table.num_rows:
+                    return chunk.table
+                found = chunk.table if chunk.table.num_columns else found
+        if found.num_columns:
+            return found
+        with Computation(context) as run:
+            empty = empty_table(self._pieces(), run)
+        return found if empty is None else empty
 
     def iterator(self) -> DataIterator:
         """What counts epochs, and has a state to save."""
@@ -84,31 +109,29 @@ class Consumption:
 
     def count(self) -> int:
         """Without reading, if every file says how many rows it has and nothing changes their number."""
-        pieces = self._plan.pieces(0)
+        pieces = self._pieces()
         if is_counted(pieces):
             return total_rows(pieces)
         return sum(chunk.table.num_rows for chunk in self._chunks())
 
     def schema(self, fetch_if_missing: bool = True) -> Schema:
-        """Of the first rows."""
+        """Of the first rows. A dataset without rows has its columns too, unless a function would have to make one."""
         from holdfast.data.dataset import Schema
 
-        with closing(self._chunks(1)) as chunks:
-            first = next(chunks, None)
-        return Schema(first.table.schema if first is not None else pa.schema([]))
+        return Schema(self._first_table().schema)
 
     def columns(self, fetch_if_missing: bool = True) -> list[str]:
         return self.schema().names
 
     def size_bytes(self) -> int:
-        """About how large in memory, by what the files say."""
-        return sum(piece.nbytes for piece in self._plan.pieces(0))
+        """The approximate size in memory, according to the files."""
+        return sum(piece.nbytes for piece in self._pieces())
 
     def input_files(self) -> list[str]:
         return sorted(self._files)
 
     def stats(self) -> str:
-        return f"{self!r}: {len(self._plan.pieces(0))} blocks"
+        return f"{self!r}: {len(self._pieces())} blocks"
 
     # All of it
 
@@ -141,25 +164,27 @@ class Consumption:
             for name, tally in tallies.items():
                 tally.add(_column(chunk, name))
         made = {name: tally.result(kind, ddof) for name, tally in tallies.items()}
-        return made[on] if isinstance(on, str) else {f"{kind}({name})": value for name, value in made.items()}
+        if len(made) == 1:
+            return next(iter(made.values()))
+        return {f"{kind}({name})": value for name, value in made.items()}
 
     def to_pandas(self, limit: int | None = None) -> Any:
         if limit is not None and self.count() > limit:
             raise ValueError(f"to_pandas(limit={limit}): the dataset has {self.count()} rows; use limit({limit}) first")
-        return to_pandas(whole_table(self._plan.pieces(0)))
+        return to_pandas(joined(self._blocks()))
 
     def to_arrow_refs(self) -> list[Any]:
         """References to a table for each block that has rows; ``holdfast.get`` gives it."""
         from holdfast.objects import put
 
-        return [put(table) for table in self._blocks()]
+        return [put(table) for table in self._blocks() if table.num_rows]
 
     def _blocks(self) -> list[pa.Table]:
         found: dict[int, list[pa.Table]] = {}
-        context = self._context or DataContext.get_current()
-        for number, chunk in computed(map(Span, self._plan.pieces(0)), context):
+        for number, chunk in computed(map(Span, self._pieces()), self._settings):
             found.setdefault(number, []).append(chunk.table)
-        return [joined(tables) for tables in found.values()]
+        made = [joined(tables) for tables in found.values()]
+        return [table for table in made if table.num_rows] or [self._first_table()]
 
     # Files
 
@@ -217,7 +242,9 @@ class _Tally:
             return self._sum
         if kind == "mean":
             return self._sum / self._count if self._count else None
-        return math.sqrt(self._deviations / (self._count - ddof)) if self._count > ddof else None
+        if self._count > ddof:
+            return math.sqrt(self._deviations / (self._count - ddof))
+        return math.nan if self._count else None
 
 
 def _numbers(schema: pa.Schema) -> list[str]:

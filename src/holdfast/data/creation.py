@@ -20,8 +20,9 @@ from holdfast.data.data_context import DataContext
 from holdfast.data.dataset import Dataset, MaterializedDataset
 from holdfast.data.file_access import DataFile, listed
 from holdfast.data.file_sources import IMAGES_PER_PIECE, CsvFile, FilePiece, ImageFiles, JsonFile, TextFile
+from holdfast.data.filter_texts import expression_of
 from holdfast.data.logical_plan import InMemory, Listed, PlanNode
-from holdfast.data.parquet_source import row_groups
+from holdfast.data.parquet_source import row_groups, used_by
 from holdfast.data.pieces import ComputedPiece, Piece
 
 _range = builtins.range  # ours hides it
@@ -44,7 +45,7 @@ _IMAGES = ("png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif")
 def from_items(
     items: Sequence[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
-    """A row for each item: a dict is a row, anything else is one of the column ``item``."""
+    """One row per item: a dict is a row, anything else becomes the column ``item``."""
     rows = [item if isinstance(item, dict) else {"item": item} for item in items]
     return _in_memory([from_rows(rows, "an item")], "from_items", _blocks(parallelism, override_num_blocks))
 
@@ -71,7 +72,7 @@ def range_tensor(
 
 
 def from_numpy(ndarrays: Any) -> MaterializedDataset:
-    """Arrays, the first dimension of which are the rows, in the column ``data``."""
+    """Arrays whose first dimension is the rows, in the column ``data``."""
     arrays = [ndarrays] if isinstance(ndarrays, np.ndarray) else list(ndarrays)
     return _in_memory([pa.table({"data": to_column(array)}) for array in arrays], "from_numpy")
 
@@ -125,11 +126,13 @@ def read_parquet(
     filter: Any = None,
     **options: Any,
 ) -> Dataset:
-    """Files, directories and patterns, also in object stores. A block is a row group. ``filter`` is an expression of
-    pyarrow, as for ``Dataset.filter``; it may use columns that are not among ``columns``."""
+    """Files, directories and patterns, also in object stores. A block is a row group. ``filter`` is an
+    expression, as for ``Dataset.filter``; it may use columns that are not among ``columns``."""
     _check_options("read_parquet", options)
     files = listed("read_parquet", paths, filesystem, file_extensions, ignore_missing_paths)
-    pieces = row_groups(files, columns if filter is None else None, include_paths)
+    filter = expression_of(filter) if isinstance(filter, str) else filter
+    read = columns if columns is None or filter is None else [*columns, *used_by(filter, files[0], columns)]
+    pieces = row_groups(files, read, include_paths)
     made = _of_files("read_parquet", files, pieces, shuffle, _blocks(parallelism, override_num_blocks))
     if filter is None:
         return made
@@ -148,7 +151,7 @@ def read_csv(paths: Any, *, file_extensions: Sequence[str] | None = None, **opti
 def read_json(
     paths: Any, *, lines: bool = False, file_extensions: Sequence[str] | None = _JSON, **options: Any
 ) -> Dataset:
-    """Objects, one in each line, or a list of objects in a file."""
+    """Objects, one in each line, or a list of objects in a file. Lines are read in blocks; a list is read whole."""
     return _rows_of("read_json", JsonFile, paths, file_extensions, options, ("read_options", "parse_options"))
 
 
@@ -249,14 +252,9 @@ def _computed(make: Callable[[int, int], pa.Table], n: int, width: int, where: s
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise ValueError(f"{where}({n!r}): pass a number of rows, 0 or more")
     context = DataContext.get_current()
-    most = max(1, min(context.target_chunk_rows, context.target_chunk_bytes // width if width else 256))
-    count = blocks or max(1, min(_RANGE_BLOCKS, -(-n // most)))
+    count = blocks or max(1, min(_RANGE_BLOCKS, -(-n // context.chunk_rows_of(width))))
     edges = [number * n // count for number in _range(count + 1)]
-    pieces = [
-        ComputedPiece(make, first, last - first, width * (last - first), most, where)
-        for first, last in pairwise(edges)
-        if last > first
-    ]
+    pieces = [ComputedPiece(make, first, last - first, width, where) for first, last in pairwise(edges) if last > first]
     node: PlanNode = Listed(tuple(pieces), f"{where}({n})")
     return Dataset(node)
 

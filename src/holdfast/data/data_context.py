@@ -1,7 +1,7 @@
-"""``DataContext``: what governs how datasets are read and computed in this process, under Ray's names where there are.
+"""``DataContext``: the settings for reading and computing datasets in this process, under Ray's names if Ray has them.
 
-Ray has some two hundred settings, of a scheduler that is not here. What a script sets besides those below is kept, and
-changes nothing.
+Ray has some two hundred settings of a scheduler that does not exist here. Other settings that a script makes are kept,
+and have no effect.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import copy
 import os
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+_UNKNOWN_ROWS = 256  # in one go, of rows whose size is not known
 
 
 @dataclass
@@ -65,7 +67,22 @@ class DataContext:
     def copy(self) -> DataContext:
         return copy.deepcopy(self)
 
+    def chunk_rows(self, nbytes: int, rows: int) -> int:
+        """How many rows to read and compute in one go, of so many that have this size."""
+        return rows_per_chunk(nbytes, rows, self.target_chunk_bytes, self.target_chunk_rows)
+
+    def chunk_rows_of(self, row_bytes: int) -> int:
+        """The same for rows of this size, 0 if that is not known."""
+        fitting = self.target_chunk_bytes // row_bytes if row_bytes else _UNKNOWN_ROWS
+        return max(1, min(self.target_chunk_rows, fitting))
+
     @property
     def max_threads(self) -> int:
         limit = self.execution_options.resource_limits.cpu
         return max(1, self.threads if limit is None else min(self.threads, int(limit)))
+
+
+def rows_per_chunk(nbytes: int, rows: int, target: int, most: int) -> int:
+    """How many rows are about ``target`` bytes, so that the chunks of ``rows`` rows are of one size."""
+    chunks = max(1, round(nbytes / target), -(-rows // most))
+    return max(1, -(-rows // chunks))

@@ -1,13 +1,14 @@
-"""``DataIterator``: a rank's part of a dataset, to be iterated once for each epoch, with a state that can be saved.
+"""``DataIterator``: a rank's part of a dataset, to be iterated once per epoch, with a state that can be saved.
 
-The state counts what the loop was given, the batch that it has at the moment included; what was read ahead does not
-count. All ranks have the same state after the same number of batches, so one of them saves it.
+The state counts the batches that the loop received, including the current one; prefetched batches do not count. All
+ranks have the same state after the same number of batches, so one of them saves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from holdfast.data.columns import ArrayCutter, TablePart, check_format, to_batch
 from holdfast.data.data_context import DataContext
 from holdfast.data.execution import ahead_of_use
 from holdfast.data.logical_plan import PlanNode, is_counted, total_rows
+from holdfast.data.plan_digest import digest_of
 from holdfast.data.row_cursor import RowCursor
 from holdfast.data.row_flow import LocalShuffle
 from holdfast.data.shard_steps import After, BatchRule, ShardWorld, can_be_split, steps_of
@@ -45,7 +47,9 @@ class DataIterator:
         self._device = device
         self._cursor: Callable[[], RowCursor] = RowCursor
         self._known: tuple[int | None] | None = None
+        self._data = ""
         self._is_fresh = True  # whether the next iteration is of the cursor's epoch
+        self._pinned: int | None = None
 
     def __repr__(self) -> str:
         return f"DataIterator({self._plan.text()}, rank {self._world.rank} of {self._world.size})"
@@ -60,26 +64,51 @@ class DataIterator:
         epoch, or the loop is in it."""
         if epoch != self.epoch:
             self._cursor = lambda: RowCursor(epoch)
-        self._is_fresh = True
+        self._is_fresh, self._pinned = True, None
+
+    def pin_epoch(self, epoch: int) -> None:
+        """From now on each iteration is a pass of its own over this whole epoch, until another one is pinned or set,
+        or a state is loaded. For loops that say which epoch they are in, but begin more iterations than they end, as
+        Keras does."""
+        self._cursor, self._is_fresh, self._pinned = (lambda: RowCursor(epoch)), True, epoch
+
+    def unpin_epoch(self) -> None:
+        """The loop that named the epoch has ended: the next iteration is of the one after it, and so on."""
+        if self._pinned is not None:
+            self.set_epoch(self._pinned + 1)
+
+    def _of_pass(self) -> DataIterator:
+        """Whose cursor the pass moves that begins now."""
+        if self._pinned is None:
+            return self
+        own, epoch = copy(self), self._pinned
+        own._cursor, own._is_fresh = (lambda: RowCursor(epoch)), True
+        return own
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values, the same on all ranks that have taken as many batches."""
+        """Plain values, the same on all ranks that have taken the same number of batches."""
         cursor = self._cursor()
-        return cursor.as_dict(self._plan.text(), self._rows())
+        return cursor.as_dict(self._plan.text(), self._rows(), self._digest())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iteration resumes after what had been taken, with however many ranks there are now."""
-        cursor = RowCursor.from_dict(state, self._plan.text(), self._rows())
-        self._cursor, self._is_fresh = (lambda: cursor), True
+        """The next iteration resumes after the consumed rows, with any number of ranks."""
+        cursor = RowCursor.from_dict(state, self._plan.text(), self._rows(), self._digest)
+        self._cursor, self._is_fresh, self._pinned = (lambda: cursor), True, None
+
+    def _digest(self) -> str:
+        """Of the plan and its sources. A plan never changes."""
+        if not self._data:
+            self._data = digest_of(self._plan)
+        return self._data
 
     def _rows(self) -> int | None:
         """How many in an epoch, if that is known. Asked once: a sorted plan is computed to answer it."""
         if self._known is None:
-            pieces = self._plan.pieces(0)
+            pieces = self._pieces(0)
             self._known = (total_rows(pieces) if is_counted(pieces) else None,)
         return self._known[0]
 
-    # What it gives
+    # Iterators
 
     def iter_batches(
         self,
@@ -99,20 +128,21 @@ class DataIterator:
         shuffle = _local_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         rule = BatchRule(self._batch_size(batch_size), drop_last)
         ahead = 0 if batch_format != "pandas" and _is_light(shuffle, prefetch_batches) else prefetch_batches
-        return Repeatable(lambda: self._batches(rule, shuffle, _formatted(batch_format), ahead))
+        return Repeatable(lambda: self._of_pass()._batches(rule, shuffle, _formatted(batch_format), ahead), self)
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
-        """Dicts. Ranks may differ by one in how many they get."""
+        """Rows as dicts. The number of rows may differ by one between ranks."""
 
         def rows() -> Iterator[dict[str, Any]]:
-            size = _ROWS_AHEAD if can_be_split(self._plan.pieces(0), self._world) else 1
-            made = self._epoch_of(BatchRule(size, even=False), None, lambda part: to_rows(part.sliced()), 1)
+            size = _ROWS_AHEAD if can_be_split(self._pieces(0), self._world) else 1
+            own = self._of_pass()
+            made = own._epoch_of(BatchRule(size, even=False), None, lambda part: to_rows(part.sliced()), 1)
             for some, after in made:
                 for number, row in enumerate(some, 1):
-                    self._cursor = partial(after, number if number < len(some) else None)
+                    own._cursor = partial(after, number if number < len(some) else None)
                     yield row
 
-        return Repeatable(rows)
+        return Repeatable(rows, self)
 
     def iter_torch_batches(
         self,
@@ -139,19 +169,19 @@ class DataIterator:
         def batches() -> Iterator[Any]:
             target = (self._device() if self._device is not None else None) if device == "auto" else device
             arrays = _formatted(format_for(collate_fn))
-            made = self._batches(
+            made = self._of_pass()._batches(
                 rule, shuffle, lambda part: tensors(_writable(arrays(part))), 0 if is_light else prefetch_batches
             )
             for batch in made:
                 yield batch if target is None else to_device(batch, target, non_blocking=pin_memory)
 
-        return Repeatable(batches)
+        return Repeatable(batches, self)
 
     def iter_tf_batches(self, *, dtypes: Any = None, **options: Any) -> Iterable[Any]:
         from holdfast.data.tensorflow_batches import tf_columns
 
         batches = self.iter_batches(**options, batch_format="numpy")
-        return Repeatable(lambda: (tf_columns(batch, dtypes) for batch in batches))
+        return Repeatable(lambda: (tf_columns(batch, dtypes) for batch in batches), self)
 
     def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
         """A ``tf.data.Dataset`` of (features, labels); the other arguments are Ray's."""
@@ -166,12 +196,15 @@ class DataIterator:
 
         steps = steps_of(self._pieces(0), RowCursor(), self._world, BatchRule(65_536), self._context_here())
         tables = [part.sliced() for part, _ in steps]
-        return MaterializedDataset(InMemory(tuple(tables), self._plan.text()))
+        recipe = f"{digest_of(self._plan)} {self._world}"
+        return MaterializedDataset(InMemory(tuple(tables), self._plan.text(), recipe))
 
     def schema(self) -> Schema:
         from holdfast.data.dataset import Dataset
 
-        return Dataset(self._plan).schema()
+        made = Dataset(self._plan)
+        made._context = self._context
+        return made.schema()
 
     def stats(self) -> str:
         return f"{self!r}, in epoch {self.epoch}"
@@ -185,7 +218,7 @@ class DataIterator:
         return self._context or DataContext.get_current()
 
     def _pieces(self, epoch: int) -> Any:
-        return self._plan.pieces(epoch)
+        return self._plan.pieces(epoch, self._context_here())
 
     def _batch_size(self, batch_size: Any) -> int:
         if batch_size is None:
@@ -204,8 +237,7 @@ class DataIterator:
     def _epoch_of(
         self, rule: BatchRule, shuffle: LocalShuffle | None, make: Callable[[TablePart], Any], ahead: int
     ) -> Generator[tuple[Any, After], None, None]:
-        """One pass, or the rest of one. What is made ahead of use is made in a thread; the cursor moves when the loop
-        takes a batch."""
+        """One pass, or the rest of one. Prefetching runs in a thread; the cursor moves when the loop takes a batch."""
         cursor = self._begun(shuffle)
         self._cursor = lambda: cursor
         self._is_fresh = False

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from holdfast.data.columns import check_format
+from holdfast.data.columns import check_format, joined
 from holdfast.data.consumption import Consumption
 from holdfast.data.data_context import DataContext
+from holdfast.data.filter_texts import expression_of
 from holdfast.data.left_out import missing
 from holdfast.data.logical_plan import (
     BlockOrder,
@@ -29,9 +30,9 @@ from holdfast.data.logical_plan import (
     block_rows,
     is_counted,
     total_rows,
-    whole_table,
     with_op,
 )
+from holdfast.data.plan_digest import digest_of
 from holdfast.data.row_ops import (
     AddColumn,
     ChangeColumns,
@@ -128,8 +129,8 @@ class Dataset(Consumption):
 
         It must return as many rows as it got, or ``udf_modifying_row_count`` must be True: then a worker cannot find
         its rows without computing those of all others. A batch never crosses the end of a block; a ``batch_size`` of
-        None takes what is read in one go. A class gets one instance for each of its ``concurrency``; functions are
-        called by several threads, at most ``concurrency`` of them."""
+        None takes what is read in one go. In each pass a class gets one instance for each of its ``concurrency``;
+        functions are called by several threads, at most ``concurrency`` of them."""
         size = None if batch_size == "auto" else batch_size
         check_batches("map_batches", size, batch_format)
         user = user_call("map_batches", fn, **_of_call(options))
@@ -141,15 +142,18 @@ class Dataset(Consumption):
         return self._with(with_op(self._plan, FlatMap(user_call("flat_map", fn, **_of_call(options)))))
 
     def filter(self, fn: Any = None, expr: Any = None, **options: Any) -> Dataset:
-        """The rows for which ``fn`` is true, or those of an expression of ``pyarrow.compute``."""
+        """The rows for which ``fn`` is true, or those of an expression: a text, as in ``"x > 1 and kind == 'a'"``, or
+        one of ``pyarrow.compute``."""
         if (fn is None) == (expr is None):
             raise ValueError("filter(fn=..., expr=...): pass one of them")
         if fn is not None:
             return self._with(with_op(self._plan, FilterRows(user_call("filter", fn, **_of_call(options)))))
+        if isinstance(expr, str):
+            expr = expression_of(expr)
         if not isinstance(expr, pa.compute.Expression):
             raise TypeError(
-                f"filter(expr={expr!r}): pass an expression of pyarrow, as in pyarrow.compute.field('x') > 1, or "
-                "a function that gets a row, as in filter(lambda row: row['x'] > 1)"
+                f'filter(expr={expr!r}): pass a text, as in "x > 1", or an expression of pyarrow, as in '
+                "pyarrow.compute.field('x') > 1; or a function that gets a row, as in filter(lambda row: row['x'] > 1)"
             )
         return self._with(with_op(self._plan, FilterExpression(expr)))
 
@@ -162,15 +166,18 @@ class Dataset(Consumption):
     # Columns
 
     def select_columns(self, cols: str | Sequence[str], **options: Any) -> Dataset:
-        names = [cols] if isinstance(cols, str) else list(cols)
+        names = _unique("select_columns", cols)
         return self._columns("select_columns", lambda table: table.select(names))
 
     def drop_columns(self, cols: str | Sequence[str], **options: Any) -> Dataset:
-        names = [cols] if isinstance(cols, str) else list(cols)
+        names = _unique("drop_columns", cols)
         return self._columns("drop_columns", lambda table: table.drop_columns(names))
 
     def rename_columns(self, names: dict[str, str] | Sequence[str], **options: Any) -> Dataset:
         given = names if isinstance(names, dict) else list(names)
+        if not given:
+            raise ValueError(f"rename_columns({names!r}): pass new names, as in {{'old': 'new'}}")
+        _unique("rename_columns", list(given.values()) if isinstance(given, dict) else given)
         return self._columns("rename_columns", lambda table: table.rename_columns(given))
 
     def add_column(self, col: str, fn: Any, *, batch_format: str = "pandas", **options: Any) -> Dataset:
@@ -189,7 +196,7 @@ class Dataset(Consumption):
 
         What fits into ``DataContext.shuffle_window_bytes`` is shuffled as a whole. Of a larger dataset the blocks are
         shuffled, and then the rows of as many blocks as fit."""
-        window = (self._context or DataContext.get_current()).shuffle_window_bytes
+        window = self._settings.shuffle_window_bytes
         return self._with(Shuffle(self._plan, _seed(seed), window))
 
     def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
@@ -255,7 +262,7 @@ class Dataset(Consumption):
         if isinstance(test_size, float):
             if not 0 < test_size < 1:
                 raise ValueError(f"train_test_split(test_size={test_size}): a share must be between 0 and 1")
-            size = int(rows * test_size)
+            size = rows - int(rows * (1 - test_size))
         else:
             size = test_size
             if not 0 < size < rows:
@@ -272,16 +279,20 @@ class Dataset(Consumption):
 
     def split_at_indices(self, indices: Sequence[int]) -> list[Dataset]:
         edges = [0, *indices]
-        if sorted(edges) != edges:
-            raise ValueError(f"split_at_indices({list(indices)}): must be ascending, from 0 on")
+        if not indices or sorted(edges) != edges:
+            raise ValueError(f"split_at_indices({list(indices)}): pass at least one; they must be ascending, from 0 on")
         return [self._range(first, last) for first, last in zip(edges, [*indices, None], strict=True)]
 
     def split_proportionately(self, proportions: Sequence[float]) -> list[Dataset]:
         if not proportions or sum(proportions) >= 1 or min(proportions) <= 0:
             raise ValueError(f"split_proportionately({list(proportions)}): must be above 0, and below 1 together")
         rows = self.count()
-        sums = [sum(proportions[: number + 1]) for number in range(len(proportions))]
-        return self.split_at_indices([int(rows * share) for share in sums])
+        edges = [int(rows * sum(proportions[: number + 1])) for number in range(len(proportions))]
+        for number in range(len(edges) - 2, -1, -1):  # no part is empty, as with Ray
+            edges[number] = min(edges[number], edges[number + 1] - 1)
+        if edges[0] <= 0:
+            raise ValueError(f"split_proportionately({list(proportions)}): a part of {rows} rows would be empty")
+        return self.split_at_indices(edges)
 
     def _range(self, first: int, last: int | None) -> Dataset:
         return self._with(RowRange(self._plan, first, last))
@@ -299,32 +310,37 @@ class Dataset(Consumption):
 
     def materialize(self) -> MaterializedDataset:
         """Compute it now, and keep it in memory. Rows are then found by position, whatever was done to them."""
-        table = whole_table(self._plan.pieces(0))
-        made = MaterializedDataset(InMemory((table,), f"materialized {self._plan.text()}"), self._files)
+        tables = self._blocks()
+        if any(table.schema != tables[0].schema for table in tables):
+            tables = [joined(tables)]  # with one type for each column
+        made = MaterializedDataset(
+            InMemory(tuple(tables), f"materialized {self._plan.text()}", digest_of(self._plan)), self._files
+        )
         made._context = self._context
         return made
 
     def counted(self) -> Dataset:
         """This dataset, with the number of rows of each block known: they are computed once, now, and counted.
 
-        Not of Ray's. After ``filter``, ``flat_map``, CSV, JSON and text it lets each worker compute its own rows alone,
-        where it would compute all of them. Call it before ``random_shuffle`` and ``randomize_block_order``."""
-        pieces = self._plan.pieces(0)
+        Not of Ray's. After ``filter``, ``flat_map``, CSV, JSON and text a worker would compute all rows; counted, it
+        computes the blocks that contain its rows. After ``random_shuffle`` these may be all blocks of a window. Call it
+        before ``random_shuffle`` and ``randomize_block_order``."""
+        pieces = self._pieces()
         if is_counted(pieces):
             return self
-        if pieces != self._plan.pieces(1):
+        if pieces != self._plan.pieces(1, self._settings):
             raise ValueError("counted(): the blocks differ from epoch to epoch; call it before the dataset is shuffled")
-        return self._with(CountedBlocks(self._plan, block_rows(pieces)))
+        return self._with(CountedBlocks(self._plan, block_rows(pieces, self._settings)))
 
     def copy(self, *_: Any) -> Dataset:
         return self._with(self._plan)
 
     def num_blocks(self) -> int:
-        return len(self._plan.pieces(0))
+        return len(self._pieces())
 
     def known_rows(self) -> int | None:
         """How many, if that is known without computing them."""
-        pieces = self._plan.pieces(0)
+        pieces = self._pieces()
         return total_rows(pieces) if is_counted(pieces) else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -344,6 +360,15 @@ class MaterializedDataset(Dataset):
 def _of_call(options: dict[str, Any]) -> dict[str, Any]:
     """Those about the call. What tells Ray where to run it changes nothing here."""
     return {name: value for name, value in options.items() if name in _CALL}
+
+
+def _unique(caller: str, cols: Any) -> list[str]:
+    names = [cols] if isinstance(cols, str) else list(cols)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{caller}({cols!r}): pass names of columns")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{caller}({cols!r}): a name is there more than once; pass each once")
+    return names
 
 
 def _seed(seed: Any) -> int:

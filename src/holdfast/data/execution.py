@@ -1,4 +1,4 @@
-"""Pieces computed in order, ahead of whoever takes the rows, in threads and with a bounded amount in memory.
+"""Pieces computed in order, ahead of the consumer, in threads and with a bounded amount of memory.
 
 One set of threads reads: a thread for each piece, as many pieces ahead as the context says, each with a bounded queue.
 Another applies the ops to the chunks. All of them end when the stream is closed, exhausted or dropped.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.data.calls import Calls
+from holdfast.data.calls import Computation
 from holdfast.data.data_context import DataContext
-from holdfast.data.pieces import Chunk, MappedPiece, Piece, between
+from holdfast.data.pieces import Chunk, MappedPiece, Op, Piece, between
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,21 +32,26 @@ class Span(NamedTuple):
 
 def computed(spans: Iterable[Span], context: DataContext) -> Generator[tuple[int, Chunk], None, None]:
     """The chunks of the spans in order, each with the number of its span. A span may have none."""
+    with Computation(context) as run:
+        yield from computed_in(run, spans)
+
+
+def computed_in(run: Computation, spans: Iterable[Span]) -> Generator[tuple[int, Chunk], None, None]:
+    """``computed``, as a part of a pass that computes more."""
     groups = _by_ops(enumerate(spans))
     for ops, numbered in groups:
-        sources = [(number, _source(span)) for number, span in numbered]
-        with closing(_read_ahead(sources, context)) as chunks:
+        sources = [(number, _source(run, span)) for number, span in numbered]
+        with closing(_read_ahead(sources, run.context)) as chunks:
             if not ops:
                 yield from chunks
                 continue
-            with Calls.of(ops) as calls:
-                made = _in_order(partial(_applied, calls), chunks, context)
-                with closing(made):
-                    yield from _cut(made, dict(numbered), all(op.keeps_rows for op in ops))
+            made = _in_order(partial(_applied, run, ops), chunks, run.context)
+            with closing(made):
+                yield from _cut(made, dict(numbered), all(op.keeps_rows for op in ops))
 
 
-def _applied(calls: Calls, item: tuple[int, Chunk]) -> tuple[int, Chunk]:
-    return item[0], calls.apply(item[1])
+def _applied(run: Computation, ops: Sequence[Op], item: tuple[int, Chunk]) -> tuple[int, Chunk]:
+    return item[0], run.apply(ops, item[1])
 
 
 def _by_ops(spans: Iterable[tuple[int, Span]]) -> Iterator[tuple[tuple[Any, ...], list[tuple[int, Span]]]]:
@@ -64,15 +69,15 @@ def _by_ops(spans: Iterable[tuple[int, Span]]) -> Iterator[tuple[tuple[Any, ...]
         yield ops or (), group
 
 
-def _source(span: Span) -> Callable[[], Iterator[Chunk]]:
+def _source(run: Computation, span: Span) -> Callable[[], Iterator[Chunk]]:
     piece = span.piece
     if isinstance(piece, MappedPiece):
-        return lambda: piece.source(span.start, span.stop)
-    return lambda: piece.stream(span.start, span.stop)
+        return lambda: piece.source(run, span.start, span.stop)
+    return lambda: piece.stream(run, span.start, span.stop)
 
 
 def _cut(made: Iterator[tuple[int, Chunk]], spans: dict[int, Span], keeps: bool) -> Iterator[tuple[int, Chunk]]:
-    """Where ops change the number of rows, the span's rows are those of what they made."""
+    """If ops change the number of rows, the span counts their output."""
     if keeps:
         yield from made
         return
@@ -106,7 +111,7 @@ class _Queue:
         self._changed = threading.Condition()
 
     def put(self, item: Any) -> bool:
-        """False if nobody wants it any more."""
+        """False if it is no longer needed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._items) < self._most)
             if self._closed:
@@ -208,7 +213,7 @@ def _in_order(apply: Callable[[T], R], items: Iterator[T], context: DataContext)
 
 
 def ahead_of_use(start: Callable[[], Iterator[T]], most: int) -> Generator[T, None, None]:
-    """What the iterator gives, made in a thread that is at most so many items ahead."""
+    """The items of the iterator, produced in a thread that is at most this many items ahead."""
     if most < 1:
         yield from start()
         return

@@ -5,9 +5,12 @@ Every path is resolved when the dataset is made: to plain files, in the order of
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,14 +19,23 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.data.data_context import DataContext
+from holdfast.data.object_reader import ObjectReader, changed
+from holdfast.platform import processes
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
+
+_TICK_NS = 1_000_000_000  # more than any file system's clock needs from one time to the next
+_ANONYMOUS = re.compile(r"^([A-Za-z0-9+.\-]+://)anonymous@(.+)$")
 
 
 @dataclass(frozen=True)
 class DataFile:
+    """``version`` changes with the content: where and when a file on a disk was written, or what an object store calls
+    a version (ETag). It is empty if it is not known."""
+
     location: Location
     size: int
+    version: str = ""
 
     @property
     def shown(self) -> str:
@@ -34,62 +46,66 @@ class DataFile:
         """Whether it is on a disk, where small reads are cheap."""
         return self.location.path is not None
 
-    def open(self) -> Any:
-        """For reading at any place."""
+    def open(self, context: DataContext, is_buffered: bool = False) -> Any:
+        """For reading at any place; ``is_buffered``: from the beginning on, in small pieces. A file that is not the one
+        of which the dataset was made is an error."""
+        return self.opened(context, is_buffered)[0]
+
+    def opened(self, context: DataContext, is_buffered: bool = False) -> tuple[Any, Callable[[], str]]:
+        """The open file, and what tells its version when something has been read of it."""
         path = self.location.path
         if path is not None:
-            return pa.memory_map(str(path)) if self.size else pa.BufferReader(b"")
-        return pa.PythonFile(_RemoteFile(_store(self.location.parent), self.location.name, self.size), mode="r")
+            source = pa.memory_map(str(path)) if self.size else pa.BufferReader(b"")
+            try:
+                version = self._checked(path)  # afterwards: what is mapped is not newer than what was checked
+            except BaseException:
+                source.close()
+                raise
+            return source, lambda: version
+        store = _store(self.location.parent, context.storage_patience_s)
+        reader = ObjectReader(store, self.location.name, self.size, self.version, self.shown, is_buffered)
+        return pa.PythonFile(reader, mode="r"), lambda: reader.version
 
-    def read(self) -> bytes:
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is on a disk and was written a moment ago: if it is written again within a tick of the clock, its
+        version is the same."""
         path = self.location.path
-        return path.read_bytes() if path is not None else _store(self.location.parent).get(self.location.name)
+        return path is not None and abs(time.time_ns() - path.stat().st_mtime_ns) < _TICK_NS
+
+    def _checked(self, path: Path) -> str:
+        """The version that is here. Another machine's copy has another one, and the same size."""
+        now = _at(path)
+        if now.size != self.size:
+            raise changed(self.shown, f"it had {self.size} bytes and has {now.size} now")
+        machine = _machine()
+        if now.version != self.version and machine and self.version.startswith(f"{machine} "):
+            raise changed(self.shown)
+        return now.version
+
+    def read(self, context: DataContext) -> bytes:
+        path = self.location.path
+        if path is not None:
+            return path.read_bytes()
+        return _store(self.location.parent, context.storage_patience_s).get(self.location.name)
 
 
-class _RemoteFile:
-    """What pyarrow needs of an open file; every read is a request for a range."""
-
-    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
-        self._store, self._key, self._size = store, key, size
-        self._at, self.closed = 0, False
-
-    def read(self, length: int | None = -1) -> bytes:
-        wanted = self._size - self._at if length is None or length < 0 else min(length, self._size - self._at)
-        data = self._store.get_range(self._key, self._at, wanted) if wanted > 0 else b""
-        self._at += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return True
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """What sees the same files by the same names: a machine, or a container on it. Empty if that is not known."""
+    boot, files = processes.boot_id(), processes.namespace("mnt")
+    return f"{boot}/{files}" if boot and files else ""
 
 
 _stores: dict[tuple[int, str], ObjectStore] = {}
 
 
-def _store(location: Location) -> ObjectStore:
+def _store(location: Location, patience_s: float | None = None) -> ObjectStore:
     """One for each place and process: a store is safe for threads, and not for forks."""
-    key = os.getpid(), f"{location.identity} {location.options}"
+    patience = DataContext.get_current().storage_patience_s if patience_s is None else patience_s
+    key = os.getpid(), f"{location.identity} {location.options} {patience}"
     if key not in _stores:
-        _stores[key] = location.open(DataContext.get_current().storage_patience_s)
+        _stores[key] = location.open(patience)
     return _stores[key]
 
 
@@ -102,7 +118,7 @@ def listed(
         raise ValueError(f"{caller}(paths={paths!r}): name at least one file or directory")
     found: list[DataFile] = []
     for path in given:
-        location = Location.parse(f"{caller}(paths", path, filesystem)
+        location = Location.parse(f"{caller}(paths", _public(path), filesystem)
         files = _local(location.path) if location.path is not None else _remote(location)
         if not files and not missing_ok:
             raise FileNotFoundError(f"{caller}({str(location)!r}): there is no such file or directory")
@@ -118,6 +134,12 @@ def listed(
     return found
 
 
+def _public(path: Any) -> Any:
+    """``s3://anonymous@bucket/...``, as Ray's guides write it, with the option that says the same."""
+    found = _ANONYMOUS.match(path) if isinstance(path, str) else None
+    return f"{found[1]}{found[2]}{'&' if '?' in path else '?'}anonymous=true" if found else path
+
+
 def _fits(file: DataFile, extensions: Sequence[str] | None) -> bool:
     name = file.location.name
     return not name.startswith(("_", ".")) and (
@@ -130,28 +152,48 @@ def _local(path: Path) -> list[DataFile]:
         return [_at(path)]
     if path.is_dir():
         return [_at(each) for each in sorted(path.rglob("*")) if each.is_file()]
-    return [file for each in sorted(glob.glob(str(path), recursive=True)) for file in _local(Path(each))]
+    found = [file for each in sorted(glob.glob(str(path), recursive=True)) for file in _local(Path(each))]
+    return list(dict.fromkeys(found))  # a pattern with ** has directories, and what is in them again
 
 
 def _at(path: Path) -> DataFile:
-    return DataFile(Location("", str(path)), path.stat().st_size)
+    found = path.stat()
+    version = f"{_machine()} {found.st_dev}:{found.st_ino}:{found.st_mtime_ns}"
+    return DataFile(Location("", str(path)), found.st_size, version)
 
 
 def _remote(location: Location) -> list[DataFile]:
-    if "*" in location.name:
-        import fnmatch
-
-        found = _store(location.parent).list("")
-        return [
-            DataFile(location.parent / item.key, item.size)
-            for item in found
-            if fnmatch.fnmatchcase(item.key, location.name)
-        ]
+    if "*" in location.key:
+        return _matching(location)
     files = [DataFile(location / item.key, item.size) for item in _store(location).list("") if item.key]
     if files:
         return files
     single = [item for item in _store(location.parent).level("").objects if item.key == location.name]
     return [DataFile(location, item.size) for item in single]
+
+
+def _matching(location: Location) -> list[DataFile]:
+    """As on a disk: ``*`` is within a name, ``**`` is any directories, and a directory that matches is read whole."""
+    parts = location.key.split("/")
+    first = next(number for number, part in enumerate(parts) if "*" in part)
+    base, pattern = location, parts[first:]
+    for _ in pattern:
+        base = base.parent
+    listed = [each for each in _store(base).list("") if each.key]
+    return [DataFile(base / each.key, each.size) for each in listed if _matches(each.key.split("/"), pattern)]
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the pattern is that of the file, or of a directory that it is in."""
+    if not pattern:
+        return True
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
+        return True
+    if not names or (names[0].startswith(".") and not pattern[0].startswith(".")):  # as the shell hides them
+        return False
+    if pattern[0] == "**":
+        return _matches(names[1:], pattern)
+    return fnmatch.fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
 
 
 @lru_cache(maxsize=1)

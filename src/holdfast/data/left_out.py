@@ -64,6 +64,23 @@ MODULE = {
     "Datasource": _READ,
     "Datasink": _WRITE,
     "Preprocessor": "map_batches",
+    "DatasetContext": "DataContext",
+    "DatasetIterator": "DataIterator",
+    "DatasetSummary": "to_pandas().describe()",
+    "MixStoppingCondition": "union(...).random_shuffle()",
+    "ReadTask": _READ,
+    "BlockBasedFileDatasink": _WRITE,
+    "RowBasedFileDatasink": _WRITE,
+    "SinkMode": _WRITE,
+    "SaveMode": 'write_parquet into an empty directory; files are always added, as with mode="append"',
+    "list_stats_summaries": "Dataset.stats()",
+    "CatalogAccessMode": _READ,
+    "Catalog": _READ,
+    "DatabricksUnityCatalog": _READ,
+    "ReaderFormat": _READ,
+    "ResolvedSource": _READ,
+    "KafkaAuthConfig": _READ,
+    "ClickHouseTableSettings": _WRITE,
     **dict.fromkeys(
         (
             *(

@@ -1,7 +1,8 @@
 """A dataset is a sequence of pieces. A piece is a recipe for some rows: where they come from, and how to get them.
 
-``stream(start, stop)`` gives the rows from ``start`` to before ``stop`` of the piece, in chunks of a bounded size.
-Where chunks begin depends on the piece and on ``start`` alone. A piece can be pickled, and streamed by several threads.
+``stream(run, start, stop)`` gives the rows from ``start`` to before ``stop`` of the piece, in chunks of a bounded size.
+``run`` is the pass that they are for. Where chunks begin depends on the piece, the settings and ``start`` alone. A
+piece can be pickled, and streamed by several threads.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from holdfast.data.columns import TablePart, joined, rows_per_chunk
-from holdfast.data.data_context import DataContext
-from holdfast.data.permutations import permutation
+from holdfast.data.calls import Computation
+from holdfast.data.columns import TablePart, joined
 from holdfast.errors import DataError
 
 
@@ -35,11 +35,11 @@ class Piece(Protocol):
     def nbytes(self) -> int:
         """About how large in memory; 0 if that is not known."""
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]: ...
+    def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]: ...
 
 
 class Op(Protocol):
-    """What is done to the rows of a chunk."""
+    """The operations on the rows of a chunk."""
 
     @property
     def name(self) -> str: ...
@@ -70,10 +70,9 @@ class TablePiece:
     def nbytes(self) -> int:
         return int(self.table.nbytes)
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         stop = self.rows if stop is None else min(stop, self.rows)
-        context = DataContext.get_current()
-        size = rows_per_chunk(self.nbytes, self.rows, context.target_chunk_bytes, context.target_chunk_rows)
+        size = run.context.chunk_rows(self.nbytes, self.rows)
         for at in range(start, stop, size):
             end = min(at + size, stop)
             yield Chunk(self.table.slice(at, end - at), span_text(at, end, self.where))
@@ -86,21 +85,29 @@ class ComputedPiece:
     make: Callable[[int, int], pa.Table]
     first: int
     rows: int
-    nbytes: int
-    chunk_rows: int
+    row_bytes: int  # 0 if that is not known
     where: str
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Older versions pickled the bytes of all rows, and no ``row_bytes``."""
+        self.__dict__.update({"row_bytes": state.get("nbytes", 0) // max(1, state["rows"]), **state})
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.row_bytes
+
+    def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         stop = self.rows if stop is None else min(stop, self.rows)
-        for at in range(start, stop, self.chunk_rows):
-            end = min(at + self.chunk_rows, stop)
+        size = run.context.chunk_rows_of(self.row_bytes)
+        for at in range(start, stop, size):
+            end = min(at + size, stop)
             first, last = self.first + at, self.first + end
             yield Chunk(self.make(first, last), span_text(first, last, self.where))
 
 
 @dataclass(frozen=True)
 class MappedPiece:
-    """A piece, with what is done to its rows. ``counted`` is how many it gave when they were counted."""
+    """A piece, with the operations on its rows. ``counted`` is its number of rows when they were counted."""
 
     base: Piece
     ops: tuple[Op, ...]
@@ -134,23 +141,22 @@ class MappedPiece:
     def nbytes(self) -> int:
         return self.base.nbytes
 
-    def source(self, start: int, stop: int | None) -> Iterator[Chunk]:
-        """What the ops are applied to. Batches for the user's functions never cross the end of a piece."""
-        chunks = self.base.stream(start, stop) if self.keeps_rows else self.base.stream()
+    def source(self, run: Computation, start: int, stop: int | None) -> Iterator[Chunk]:
+        """The input of the ops. Batches for the user's functions never cross the end of a piece."""
+        return self.in_batches(self.base.stream(run, start, stop) if self.keeps_rows else self.base.stream(run))
+
+    def in_batches(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         largest = max((op.batch_size or 0 for op in self.ops), default=0)
         return rechunked(chunks, largest) if largest else chunks
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-        from holdfast.data.calls import Calls
-
-        with Calls.of(self.ops) as calls:
-            made = (calls.apply(chunk) for chunk in self.source(start, stop))
-            yield from made if self.keeps_rows else between(self.as_counted(made), start, stop)
+    def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        made = (run.apply(self.ops, chunk) for chunk in self.source(run, start, stop))
+        return made if self.keeps_rows else between(self.as_counted(made), start, stop)
 
 
 @dataclass(frozen=True)
 class SlicePiece:
-    """Some rows of a piece. ``stop`` is None for all that follow, where nobody knows how many."""
+    """Some rows of a piece. ``stop`` is None for all that follow, if their number is unknown."""
 
     base: Piece
     start: int
@@ -166,11 +172,11 @@ class SlicePiece:
     def nbytes(self) -> int:
         return self.base.nbytes * (self.rows or 0) // max(1, self.base.rows or 0)
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         end = self.stop if stop is None else self.start + stop
         if end is not None and self.stop is not None:
             end = min(end, self.stop)
-        return self.base.stream(self.start + start, end)
+        return self.base.stream(run, self.start + start, end)
 
 
 @dataclass(frozen=True)
@@ -188,75 +194,12 @@ class SequencePiece:
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self.parts)
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    def stream(self, run: Computation, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         if self.rows is None:
-            yield from between((chunk for part in self.parts for chunk in part.stream()), start, stop)
+            yield from between((chunk for part in self.parts for chunk in part.stream(run)), start, stop)
             return
         for piece, first, last in ranges(self.parts, start, self.rows if stop is None else stop):
-            yield from piece.stream(first, last)
-
-
-@dataclass(frozen=True)
-class WindowPiece:
-    """Several pieces, held in memory together and shuffled by row."""
-
-    parts: tuple[Piece, ...]
-    key: tuple[int, ...]
-
-    @property
-    def rows(self) -> int | None:
-        return SequencePiece(self.parts).rows
-
-    @property
-    def nbytes(self) -> int:
-        return SequencePiece(self.parts).nbytes
-
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-        chunks = list(SequencePiece(self.parts).stream())
-        if not chunks:
-            return
-        table = joined([chunk.table for chunk in chunks])
-        order = permutation(table.num_rows, *self.key)[start:stop]
-        where = f"{len(chunks)} shuffled chunks, the first of them {chunks[0].where}"
-        context = DataContext.get_current()
-        size = rows_per_chunk(table.nbytes, table.num_rows, context.target_chunk_bytes, context.target_chunk_rows)
-        for at in range(0, len(order), size):
-            yield Chunk(table.take(pa.array(order[at : at + size])), where)
-
-
-@dataclass(frozen=True)
-class ZipPiece:
-    """The columns of two pieces side by side. A name that the left one has gets a suffix in the right one."""
-
-    left: Piece
-    right: Piece
-
-    @property
-    def rows(self) -> int | None:
-        return self.left.rows if self.right.rows is not None else None
-
-    @property
-    def nbytes(self) -> int:
-        return self.left.nbytes + self.right.nbytes
-
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-        right = Rows(self.right.stream(start, stop))
-        for chunk in self.left.stream(start, stop):
-            other = right.take(chunk.table.num_rows)
-            if other is None or other.num_rows != chunk.table.num_rows:
-                raise DataError(f"zip: the other dataset has fewer rows than this one: it ends beside {chunk.where}.")
-            yield Chunk(_side_by_side(chunk.table, other), chunk.where)
-        if right.take(1) is not None:
-            raise DataError("zip: the other dataset has more rows than this one.")
-
-
-def _side_by_side(left: pa.Table, right: pa.Table) -> pa.Table:
-    for name in right.column_names:
-        fresh, number = name, 1
-        while fresh in left.column_names:
-            fresh, number = f"{name}_{number}", number + 1
-        left = left.append_column(fresh, right.column(name))
-    return left
+            yield from piece.stream(run, first, last)
 
 
 class Rows:
@@ -283,7 +226,7 @@ class Rows:
             self.held += table.num_rows
 
     def take(self, rows: int) -> pa.Table | None:
-        """The next ``rows`` rows, or what there is; None at the end."""
+        """The next ``rows`` rows, or those that remain; None at the end."""
         part = self.cut(rows)
         return None if part is None else part.sliced()
 
@@ -312,11 +255,14 @@ class Rows:
 
 
 def between(chunks: Iterator[Chunk], start: int, stop: int | None) -> Iterator[Chunk]:
-    """Of a stream, the rows from ``start`` to before ``stop``. What comes after is not read."""
+    """Of a stream, the rows from ``start`` to before ``stop``, and chunks without rows, which tell the columns. What
+    comes after is not read."""
     at = 0
     for chunk in chunks:
         if stop is not None and at >= stop:
             return
+        if not chunk.table.num_rows:  # for its columns
+            yield chunk
         first = max(0, start - at)
         last = chunk.table.num_rows if stop is None else min(chunk.table.num_rows, stop - at)
         at += chunk.table.num_rows
@@ -330,15 +276,17 @@ def rechunked(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
     held, where = 0, ""
     for chunk in chunks:
         tables.append(chunk.table)
+        if chunk.table.num_rows:
+            where = _joined_text(where if held else "", chunk.where)
+        where = where or chunk.where  # of a chunk without rows if there is no other
         held += chunk.table.num_rows
-        where = _joined_text(where, chunk.where)
         whole = held - held % batch_size
         if whole:
             table = joined(tables)
             yield Chunk(table.slice(0, whole), where)
             tables, held = ([table.slice(whole)] if held > whole else []), held - whole
             where = chunk.where if held else ""
-    if held:
+    if tables:
         yield Chunk(joined(tables), where)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NodeIdStr = str  # of Ray's annotations
+
 
 @dataclass(frozen=True)
 class ActorPoolStrategy:
@@ -24,14 +26,14 @@ class TaskPoolStrategy:
 
 @dataclass(frozen=True)
 class FileShuffleConfig:
-    """Of ``shuffle=`` when files are read: the blocks in an order of the seed's, another one each epoch."""
+    """For ``shuffle=`` when files are read: the blocks in an order derived from the seed, different in each epoch."""
 
     seed: int | None = None
 
 
 @dataclass(frozen=True)
 class RandomSeedConfig:
-    """Every epoch has an order of its own, by the seed and its number."""
+    """Every epoch has a different order, derived from the seed and its number."""
 
     seed: int | None = None
     reseed_after_execution: bool = True

@@ -1,19 +1,20 @@
-"""The cursor of an epoch: which rows nobody has taken yet. It fits any number of ranks, and is the same on all of them.
+"""The cursor of an epoch: which rows have not been taken yet. It fits any number of ranks, and is the same on all of
+them.
 
-``left`` are spans of positions (``shard_split``); the last of them has no end if nobody knows how many rows there are.
+``left`` are spans of positions (``shard_split``); the last of them has no end if the number of rows is unknown.
 ``mark`` is the block from which such a stream resumes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.data.row_flow import LocalShuffle, Mark
 from holdfast.data.shard_split import Span, merged
 
-VERSION = 1
+VERSION = 2  # 1 had no ``data``, the digest of the sources
 Left = tuple[tuple[int, int | None], ...]
 
 
@@ -31,7 +32,7 @@ class RowCursor:
         return self.left is not None and any(stop is None for _, stop in self.left)
 
     def spans(self, rows: int) -> list[Span]:
-        """What is left of so many rows."""
+        """The remaining part of this many rows."""
         if self.left is None:
             return [(0, rows)] if rows else []
         return merged((start, rows if stop is None else stop) for start, stop in self.left)
@@ -39,11 +40,12 @@ class RowCursor:
     def with_left(self, spans: list[Span]) -> RowCursor:
         return replace(self, left=tuple(spans))
 
-    def as_dict(self, plan: str, rows: int | None) -> dict[str, Any]:
+    def as_dict(self, plan: str, rows: int | None, data: str) -> dict[str, Any]:
         shuffle = self.shuffle
         return {
             "version": VERSION,
             "plan": plan,
+            "data": data,
             "rows": rows,
             "epoch": self.epoch,
             "left": None if self.left is None else [list(span) for span in self.left],
@@ -53,14 +55,21 @@ class RowCursor:
         }
 
     @staticmethod
-    def from_dict(state: Mapping[str, Any], plan: str, rows: int | None) -> RowCursor:
-        if not isinstance(state, Mapping) or state.get("version") != VERSION:
+    def from_dict(state: Mapping[str, Any], plan: str, rows: int | None, data: Callable[[], str]) -> RowCursor:
+        """``data`` is called if the state has a digest to compare."""
+        if not isinstance(state, Mapping) or state.get("version") not in range(1, VERSION + 1):
             raise ValueError(f"load_state_dict({state!r:.200}): pass what state_dict() of a dataset's shard returned")
         if (state["plan"], state["rows"]) != (plan, rows):
             raise ValueError(
                 f"load_state_dict: the state is of another dataset, and its rows are in another order. It was "
                 f"{state['plan']} with {_count(state['rows'])} and is now {plan} with {_count(rows)}. Pass the dataset "
                 "that the run began with, or begin the epoch again with set_epoch()."
+            )
+        if state["version"] > 1 and state["data"] != data():
+            raise ValueError(
+                f"load_state_dict: the state is of other data: {plan} with {_count(rows)} had files of other names, "
+                "sizes or row groups, other values in memory, or other filters. Pass the dataset that the run began "
+                "with, or begin the epoch again with set_epoch()."
             )
         left, shuffle = state["left"], state["shuffle"]
         return RowCursor(

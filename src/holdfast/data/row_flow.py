@@ -1,7 +1,7 @@
-"""An epoch's rows by position: found at once where every block says how many it has, and else counted as they come.
+"""An epoch's rows by position: found directly if the length of every block is known, otherwise counted on the way.
 
 A local shuffle permutes windows of positions, each by the seed, the epoch and the number of the window. So a position
-is a place in the shuffled order, and what was taken stays a span, however many ranks there are.
+is a place in the shuffled order, and the consumed rows stay a span, whatever the number of ranks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from holdfast.data.calls import Computation
 from holdfast.data.columns import TablePart
 from holdfast.data.data_context import DataContext
 from holdfast.data.execution import Span as PieceSpan
-from holdfast.data.execution import computed
+from holdfast.data.execution import computed, computed_in
 from holdfast.data.permutations import permutation
 from holdfast.data.pieces import Chunk, Piece, Rows
 from holdfast.data.shard_split import Span
@@ -48,13 +49,14 @@ class CountedRows:
             with closing(computed(wanted, self._context)) as chunks:
                 yield from (chunk for _, chunk in chunks)
             return
-        for start, stop in spans:
-            yield from self._shuffled(start, stop, self._shuffle)
+        with Computation(self._context) as run:
+            for start, stop in spans:
+                yield from self._shuffled(run, start, stop, self._shuffle)
 
-    def _shuffled(self, start: int, stop: int, shuffle: LocalShuffle) -> Iterator[Chunk]:
+    def _shuffled(self, run: Computation, start: int, stop: int, shuffle: LocalShuffle) -> Iterator[Chunk]:
         size = shuffle.window
         first, end = start - start % size, min(self.rows, -(-stop // size) * size)
-        with closing(computed(self._found(first, end), self._context)) as chunks:
+        with closing(computed_in(run, self._found(first, end))) as chunks:
             rows = Rows(chunk for _, chunk in chunks)
             for at in range(first, end, size):
                 table = rows.take(min(size, end - at))

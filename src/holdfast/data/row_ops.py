@@ -88,7 +88,7 @@ class MapBatches:
                     "Say that it changes their number: map_batches(..., udf_modifying_row_count=True)"
                 )
             made.append(table)
-        return Chunk(joined(made), chunk.where) if made else chunk
+        return Chunk(joined(made), chunk.where) if made else _unknown(chunk)
 
     def _called(self, batch: pa.Table, call: Any, where: str) -> pa.Table:
         given = to_batch(batch, self.batch_format)
@@ -115,7 +115,7 @@ class MapRows:
 
     def apply(self, chunk: Chunk, call: Any) -> Chunk:
         made = [row for _, row in _each(self.name, self.user, chunk, call)]
-        return Chunk(_table_of(made, self.user), chunk.where) if made else chunk
+        return Chunk(_table_of(made, self.user), chunk.where) if made else _unknown(chunk)
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,10 @@ class FilterExpression:
     keeps_rows: bool = False
     batch_size: int | None = None
 
+    @property
+    def choice(self) -> str:
+        return f"{self.name}({self.expression})"
+
     def apply(self, chunk: Chunk, call: Any) -> Chunk:
         try:
             return Chunk(chunk.table.filter(self.expression), chunk.where)
@@ -169,6 +173,10 @@ class SampleRows:
     name: str = "random_sample"
     keeps_rows: bool = False
     batch_size: int | None = None
+
+    @property
+    def choice(self) -> str:
+        return f"{self.name}({self.fraction}, {self.seed})"
 
     def apply(self, chunk: Chunk, call: Any) -> Chunk:
         from holdfast.data.permutations import key_of
@@ -206,8 +214,11 @@ class AddColumn:
 
     def apply(self, chunk: Chunk, call: Any) -> Chunk:
         table = chunk.table
+        if not table.num_rows:
+            return _unknown(chunk)
         try:
-            values = to_column(call(to_batch(table, self.batch_format), *self.user.args, **self.user.kwargs))
+            given = call(to_batch(table, self.batch_format), *self.user.args, **self.user.kwargs)
+            values = pa.repeat(given, table.num_rows) if given is None or np.isscalar(given) else to_column(given)
             if len(values) != table.num_rows:
                 raise ValueError(f"it returned {len(values)} values for {table.num_rows} rows")
         except Exception as error:
@@ -215,6 +226,11 @@ class AddColumn:
         if self.column in table.column_names:
             return Chunk(table.set_column(table.column_names.index(self.column), self.column, values), chunk.where)
         return Chunk(table.append_column(self.column, values), chunk.where)
+
+
+def _unknown(chunk: Chunk) -> Chunk:
+    """Without rows, what the user's function would make of them is not known."""
+    return Chunk(pa.table({}), chunk.where)
 
 
 def check_batches(caller: str, batch_size: Any, batch_format: str | None) -> None:

@@ -1,8 +1,9 @@
-"""Which rows each rank takes, and what is left when some were taken. Pure: positions in, positions out.
+"""Which rows each rank takes, and which remain. Pure: positions in, positions out.
 
-The rows of an epoch have positions from 0. ``left`` are those that nobody has taken yet, as spans in order. A world of
-ranks shares them evenly: each takes one run of them, so that it reads only the blocks that it needs. All ranks make the
-same number of steps, whatever the number of rows, as collectives want it; after any step every rank knows what is left.
+The rows of an epoch have positions from 0. ``left`` are those that have not been taken yet, as spans in order. A world
+of ranks shares them evenly: each takes one run of them, so that it reads only the blocks that it needs. All ranks make
+the same number of steps, whatever the number of rows, as collectives require; after any step every rank knows what is
+left.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def part(left: list[Span], rank: int, steps: Steps) -> list[Span]:
 
 
 def left_after(left: list[Span], steps: Steps, done: int, more: int = 0) -> list[Span]:
-    """What nobody has taken after so many steps of all ranks, and so many rows of the next one."""
+    """The rows that remain after this many steps of all ranks, and this many rows of the next one."""
     if done >= steps.count:
         return []
     found: list[Span] = []

@@ -78,8 +78,8 @@ def _after(left: list[Span], steps: Steps, cursor: RowCursor, done: int, rows: i
 
 
 def _counting(rows: CountingRows, cursor: RowCursor, world: ShardWorld, rule: BatchRule) -> Generator[Step, None, None]:
-    """Every rank computes all rows and takes its share of each global batch. How many there are shows in time: what is
-    left at the end, less than two global batches, is shared as rows are that were counted."""
+    """Every rank computes all rows and takes its share of each global batch. Their number shows in time: the rest at
+    the end, less than two global batches, is shared like counted rows."""
     with closing(rows):
         whole = rule.size * world.size
         if cursor.left is not None and not cursor.is_open:

@@ -69,8 +69,9 @@ def _spec(schema: Any, names: Any) -> Any:
         if name not in schema.names:
             raise ValueError(f"to_tf: there is no column {name!r}; the dataset has {', '.join(schema.names)}")
         kind = schema.base_schema.field(name).type
-        if isinstance(kind, pa.FixedShapeTensorType):
-            return tf.TensorSpec((None, *kind.shape), kind.value_type.to_pandas_dtype(), name)
+        if isinstance(kind, pa.BaseExtensionType) and hasattr(kind, "shape"):  # tensors: ours, or those of Ray Data
+            values = kind.value_type if hasattr(kind, "value_type") else kind.scalar_type  # before Ray 2.60
+            return tf.TensorSpec((None, *kind.shape), values.to_pandas_dtype(), name)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             return tf.TensorSpec((None, None), kind.value_type.to_pandas_dtype(), name)
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)

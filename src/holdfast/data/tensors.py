@@ -1,10 +1,11 @@
-"""Batches of torch tensors, however nested: collated, cast, and brought to a device."""
+"""Batches of torch tensors, however nested: collated, cast, and copied to a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import default_collate
 
@@ -18,7 +19,7 @@ def torch_columns(batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return {name: torch_columns(array) for name, array in batch.items()}
     if batch.dtype.hasobject:  # a column of lists
-        return torch.stack([torch.as_tensor(item) for item in batch])
+        return torch.as_tensor(np.stack([np.asarray(item) for item in batch]))
     return torch.as_tensor(batch)
 
 

@@ -1,6 +1,6 @@
-"""In the driver of a drill: its workers are watched, and the faults that are the driver's own, or its nodes', strike.
+"""In the driver of a drill: watch its workers, and inject the faults that belong to the driver or its nodes.
 
-The engine that the script asked for is wrapped: what its agents say comes by here before the driver hears it.
+The engine of the script is wrapped: messages of its agents pass through here before the driver receives them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Drill(Wrapper):
         return requested_cluster(self._stage.directory)
 
     def check_experiment(self) -> None:
-        """A drill has storage of its own for runs; an experiment would resume the one that its path names."""
+        """A drill has its own storage for runs; an experiment would resume the stored one at its path."""
         raise ValueError(
             "holdfast drill rehearses trainings, not searches: give it a script that runs the same train function with "
             "a trainer and one configuration, as in DataParallelTrainer(train_fn, train_loop_config={...}).fit()"
@@ -61,7 +61,7 @@ class _Drill(Wrapper):
 
 
 class Director:
-    """Knows how far the run is, and lets what is not a worker's fault strike."""
+    """Knows the progress of the run, and injects the faults that do not belong to a worker."""
 
     def __init__(self, stage: Stage, plan: Plan, ground: Ground) -> None:
         self._stage, self._nodes = stage, ground.nodes
@@ -92,7 +92,7 @@ class Director:
                 nodes.strike(fault, self._nodes, node)
 
     def explained(self, item: Any) -> Any:
-        """What is put into the driver's inbox, with a remedy that helps in a drill."""
+        """The driver's inbox, with remedies in error messages that help in a drill."""
         return on_ray.explained(item, self._stage)
 
 

@@ -1,6 +1,6 @@
-"""How a script in a drill that names no Ray cluster gets one: the drill has one for each run, and starts it when asked.
+"""How a script in a drill that names no Ray cluster gets one: the drill starts one for each run on request.
 
-What is asked for is a file in the drill's directory, and so is the answer. ``own_cluster`` has the other side.
+The request is a file in the drill's directory, and so is the answer. ``own_cluster`` is the other side.
 """
 
 from __future__ import annotations
@@ -28,4 +28,4 @@ def requested_cluster(directory: Path) -> str | None:
         if (directory / ADDRESS).exists():
             return (directory / ADDRESS).read_text()
         time.sleep(_LOOK_EVERY_S)
-    raise HoldfastError("the drill could not start a Ray cluster in time; give it one by RAY_ADDRESS")
+    raise HoldfastError("the drill could not start a Ray cluster in time; set RAY_ADDRESS to a running one")

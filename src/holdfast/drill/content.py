@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast.drill import pickled_values
 from holdfast.drill.watching import tensor_bytes
 from holdfast.store.staging import describe
 
-RANDOM = "another random state"  # of a generator in what rng_state() returned
-OPAQUE = "other bytes"  # of a file that cannot be looked into: it may be no more than an id or a date in it
+RANDOM = "another random state"  # of a generator; its name follows
+_TORCH_STATE = 5056  # bytes, of the generator on the CPU
+OPAQUE = "other bytes"  # for a file that cannot be read: only an id or a date in it may differ
 _DISTRIBUTED = ".distcp"
 
 
@@ -48,17 +50,15 @@ def compare(expected: Path, found: Path) -> Compared:
 
 
 def _compare_file(expected: Path, found: Path) -> Iterator[tuple[str, str]]:
-    """Where and what, for each value; what is empty if the two are equal."""
+    """The place and the difference of each value; the difference is empty if the two are equal."""
     try:
-        before, after = _load(expected), _load(found)
+        yield from list(_compare(_load(expected), _load(found), "", set()))
     except Exception:
         yield "", OPAQUE
-        return
-    yield from _compare(before, after, "")
 
 
 def _load(path: Path) -> Any:
-    """Never by running what is in the file."""
+    """Never executes the content of the file."""
     if path.suffix == ".json":
         return json.loads(path.read_text())
     if path.suffix == ".npz" or path.suffix == ".npy":
@@ -66,7 +66,9 @@ def _load(path: Path) -> Any:
 
         loaded = numpy.load(path, allow_pickle=False)
         return dict(loaded) if path.suffix == ".npz" else loaded
-    if path.suffix in (".pkl", ".pickle", ".txt", _DISTRIBUTED):
+    if path.suffix in (".pkl", ".pickle", ".joblib"):
+        return pickled_values.read(path.read_bytes())
+    if path.suffix in (".txt", _DISTRIBUTED):
         raise ValueError("not looked into")
     import torch
 
@@ -75,20 +77,29 @@ def _load(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _compare(before: Any, after: Any, where: str) -> Iterator[tuple[str, str]]:
-    if _is_rng_state(before) and _is_rng_state(after):
+def _compare(before: Any, after: Any, where: str, seen: set[tuple[int, int]]) -> Iterator[tuple[str, str]]:
+    """``seen``: pairs that were compared already. A pickle may have one object in many places, also inside itself."""
+    if isinstance(before, (Mapping, list, tuple)):
+        if (id(before), id(after)) in seen:
+            return
+        seen.add((id(before), id(after)))
+    source = _generator(before)
+    if source and source == _generator(after):
+        yield where, "" if same(before, after) else f"{RANDOM} of {source}"
+    elif _is_rng_state(before) and _is_rng_state(after):
         for source in before:
-            yield f"{where}.{source}" if where else source, "" if same(before[source], after[source]) else RANDOM
+            alike = same(before[source], after[source])
+            yield f"{where}.{source}" if where else source, "" if alike else f"{RANDOM} of {source}"
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
             inside = f"{where}.{key}" if where else str(key)
             if key not in before or key not in after:
                 yield inside, "only in one of the two"
             else:
-                yield from _compare(before[key], after[key], inside)
+                yield from _compare(before[key], after[key], inside, seen)
     elif isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)) and len(before) == len(after):
         for number, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _compare(one, other, f"{where}[{number}]")
+            yield from _compare(one, other, f"{where}[{number}]", seen)
     else:
         yield where, "" if same(before, after) else _distance(before, after)
 
@@ -97,13 +108,28 @@ def _is_rng_state(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() == {"python", "numpy", "torch", "cuda"}
 
 
+def _generator(value: Any) -> str:
+    """Whose state it looks like, wherever the script saved it: what get_state(), bit_generator.state, getstate() and
+    get_rng_state() return."""
+    if isinstance(value, Mapping):
+        return "numpy" if isinstance(value.get("bit_generator"), str) and "state" in value else ""
+    if _is_tensor(value):
+        return "torch" if str(value.dtype) == "torch.uint8" and tuple(value.shape) == (_TORCH_STATE,) else ""
+    if isinstance(value, (list, tuple)) and len(value) == 5 and isinstance(value[0], str) and value[0] == "MT19937":
+        return "numpy"
+    if isinstance(value, (list, tuple)) and len(value) == 3 and isinstance(value[0], int) and value[0] == 3:
+        return "python" if isinstance(value[1], (list, tuple)) and len(value[1]) == 625 else ""
+    return ""
+
+
 def same(before: Any, after: Any) -> bool:
     """Bit for bit; NaN is NaN."""
     if _is_tensor(before) and _is_tensor(after):
         alike = before.dtype == after.dtype and before.shape == after.shape
         return bool(alike) and tensor_bytes(before) == tensor_bytes(after)
-    if hasattr(before, "tobytes") and hasattr(after, "tobytes"):
-        return bool(before.tobytes() == after.tobytes())
+    if _is_array(before) and _is_array(after):
+        alike = before.dtype == after.dtype and before.shape == after.shape
+        return bool(alike) and bool(before.tobytes() == after.tobytes())
     if isinstance(before, float) and isinstance(after, float):
         return before == after or (math.isnan(before) and math.isnan(after))
     if type(before) is not type(after):
@@ -120,6 +146,12 @@ def _distance(before: Any, after: Any) -> str:
         if before.is_floating_point() and after.is_floating_point():
             return f"off by up to {float((before.double() - after.double()).abs().max()):.3g}"
         return "other values"
+    if _is_array(before) and _is_array(after) and before.shape == after.shape:
+        if before.dtype.kind == after.dtype.kind == "f":
+            return f"off by up to {float(abs(before.astype(float) - after.astype(float)).max()):.3g}"
+        return "other values"
+    if isinstance(before, (bytes, bytearray)) and isinstance(after, (bytes, bytearray)):
+        return OPAQUE
     return f"{shown(before)} became {shown(after)}"
 
 
@@ -133,6 +165,11 @@ def shown(value: Any) -> str:
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is an array or a number of NumPy."""
+    return hasattr(value, "tobytes") and hasattr(value, "dtype")
 
 
 def size(checkpoint: Path) -> int:

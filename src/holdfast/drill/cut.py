@@ -1,8 +1,8 @@
-"""``python -m holdfast.drill.cut FILE COMMAND... FD``: runs an agent, and stands between it and its driver.
+"""``python -m holdfast.drill.cut FILE COMMAND... FD``: runs an agent, and is a proxy between it and its driver.
 
-The command is that of an agent across a network, whose last argument is the descriptor from which it reads where its
-driver is; it is told to come here instead. When FILE appears, nothing is passed on any more, in either direction, and
-both ends live on. A FILE that is there from the beginning was another agent's.
+The command starts an agent across a network, whose last argument is the descriptor from which it reads its driver's
+address; it is given our address instead. When FILE appears, nothing is forwarded in either direction, and both ends
+keep running. A FILE that exists from the start belonged to another agent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             ours, _ = door.accept()
             with ours, socket.create_connection((told["host"], told["port"])) as theirs:
                 if pass_on(ours, theirs, lambda: not is_old and cut.exists()):
-                    return agent.wait()  # cut off: it ends by itself, with its sockets open until then
+                    return agent.wait()  # cut off: it ends on its own, and its sockets stay open until then
         return agent.wait()
 
 

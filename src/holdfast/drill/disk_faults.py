@@ -27,7 +27,7 @@ _SLOWER_S = 0.1
 
 
 def install(stage: Stage) -> None:
-    """In the driver, and in workers for what they stage."""
+    """In the driver, and in workers for the files that they stage."""
     fault = stage.fault
     if fault is not None and fault.kind.where == "disk":
         for name in _SLOW if fault.name == "slow-disk" else _WRITES:

@@ -1,4 +1,4 @@
-"""What is to be fixed in the script, told from what was seen. A problem fails the drill, advice does not."""
+"""What to fix in the script, concluded from the results. A problem fails the drill, advice does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 3
 class Finding(NamedTuple):
     code: str
     severity: str
-    text: str  # what is wrong
+    text: str  # the problem
     remedy: str  # what to change
 
 
@@ -160,7 +160,7 @@ def _of_data(expected: RunOutcome, point: Point) -> Finding:
 
 
 def _as_at_the_start(run: RunOutcome, point: Point) -> bool:
-    """Whether what was found at a step is what the undisturbed run had at its first."""
+    """Whether the value at a step is the one that the undisturbed run had at its first step."""
     first = run.records.get(point.rank, {}).get(1)
     return first is not None and bool(first[point.name] == point.found)
 
@@ -243,7 +243,7 @@ def _advice(seen: Seen) -> Iterator[Finding]:
 
 
 def _restored_nothing(seen: Seen) -> bool:
-    """Whether a fault was no test of restoring, though there would have been something to restore."""
+    """Whether a fault did not test a restore, although there was something to restore."""
     attempts = [attempt for run in seen.found for attempt in run.attempts[1:]]
     saves = any(run.checkpoint_steps for run in seen.expected)
     set_aside = any(run.quarantined for run in seen.found)

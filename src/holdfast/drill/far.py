@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class FarLocation(Location):
-    """A place of which the product thinks that it is remote. Pickled to agents and workers as it is."""
+    """A directory that the product treats as remote. It is pickled to agents and workers as it is."""
 
     @staticmethod
     def at(directory: Path, stage: Path) -> FarLocation:
@@ -43,7 +43,7 @@ class FarObjects(PatientObjects):
             fault = self._stage.fault
             if fault is not None and self._stage.is_on():
                 if fault.name == "outage":
-                    raise ConnectionError(f"nobody answers (holdfast drill: {fault})")
+                    raise ConnectionError(f"no answer (holdfast drill: {fault})")
                 time.sleep(_LATE_S)
                 if next(self._requests) % 3 == 0:
                     raise OSError(f"status code: 503 SlowDown (holdfast drill: {fault})")

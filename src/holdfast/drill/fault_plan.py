@@ -1,4 +1,5 @@
-"""Which faults strike where: what the user leaves open is drawn, from what the undisturbed run is known to come to."""
+"""Which faults strike where: whatever the user leaves open is drawn at random within what the undisturbed run
+reached."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from holdfast.drill.faults import KINDS, Address, Fault
 from holdfast.drill.outcome import RunOutcome
 
-_WITHOUT_FILES = ("before", "after", "report")  # the points that a report has if it brings no checkpoint
+_WITHOUT_FILES = ("before", "after", "report")  # the points of a report without a checkpoint
 
 
 def plan(
@@ -16,7 +17,7 @@ def plan(
 ) -> tuple[list[Fault], list[tuple[str, str]]]:
     """The faults, and the names of those that cannot be rehearsed, with the reason.
 
-    Each is drawn by itself, by the seed and its name: adding one changes no other.
+    Each is drawn independently, from the seed and its name: adding one changes no other.
     """
     longest = max(undisturbed, key=lambda run: len(run.rows))
     faults: list[Fault] = []
@@ -36,11 +37,13 @@ def _why_not(name: str, run: RunOutcome) -> str:
     if name in run.cannot:
         return run.cannot[name]
     if KINDS[name].where == "nodes" and run.changes_size:
-        return "the script takes and adds nodes itself; rehearse it with nodes that stay"
+        return "the script adds and removes nodes itself; rehearse it with fixed nodes"
     if name == "stop" and (run.identity.get("scaling") or {}).get("num_workers") == 0:
-        return "the train function runs in the driver's own process, so nothing could continue it"
+        return "the train function runs in the driver's own process, so nothing could restart it"
     if name == "corruption" and not run.checkpoint_steps:
         return "there is no checkpoint"
+    if name == "memory-corruption" and not any(n.get("in_memory") for r in run.records.values() for n in r.values()):
+        return "nothing is in memory: the train function takes no snapshots"
     return ""
 
 
@@ -51,7 +54,7 @@ def _drawn(address: Address, run: RunOutcome, chance: random.Random) -> Fault:
     point = chance.choice(points) if address.point is None else address.point
     reporters = [rank for rank in range(min(run.world_sizes, default=1)) if rank in run.records or not run.records]
     rank = chance.choice(savers if point == "staged" and savers else reporters or [0])
-    # Behind the first checkpoint, so that there is something to restore; and not so late that it is never come to.
+    # After the first checkpoint, so that there is something to restore; and not so late that the run never reaches it.
     last = len(run.rows) - 1 if point in _WITHOUT_FILES else max(run.checkpoint_steps, default=1)
     if run.changes_size:
         last //= 2  # it may be shorter the next time

@@ -16,9 +16,9 @@ IN_DRIVER = ("report", "files", "manifest", "committed", "journalled")
 
 class FaultKind(NamedTuple):
     text: str
-    where: str  # "worker", "driver", "nodes", "disk" or "storage": who does it, and what the run must have for it
+    where: str  # "worker", "driver", "nodes", "disk" or "storage": where it strikes, and what the run must have for it
     points: tuple[str, ...] = ()  # the first is the default
-    seconds: float = 0.0  # how long it lasts, if it ends by itself
+    seconds: float = 0.0  # how long it lasts, if it ends on its own
 
 
 KINDS: dict[str, FaultKind] = {
@@ -27,12 +27,17 @@ KINDS: dict[str, FaultKind] = {
     "stop": FaultKind("a worker gets SIGSTOP", "worker", IN_WORKER),
     "gil-hold": FaultKind("a worker holds Python's lock and does nothing", "worker", IN_WORKER, 3.0),
     "exception": FaultKind("the train function raises in a worker", "worker", IN_WORKER),
-    "oom": FaultKind("a worker gets no more memory", "worker", IN_WORKER),
+    "oom": FaultKind("a worker runs out of memory", "worker", IN_WORKER),
     "corruption": FaultKind("the newest checkpoint is damaged, then a worker is killed", "worker", IN_WORKER),
+    "memory-corruption": FaultKind(
+        "the snapshots in a node's memory are damaged, then a worker is killed", "worker", IN_WORKER
+    ),
     "driver-kill": FaultKind("the driver gets SIGKILL, and the script is run again", "driver", IN_DRIVER),
-    "node-kill": FaultKind("the node of a rank is gone", "nodes", ("report",)),
-    "partition": FaultKind("the node of a rank is cut off from the driver; both live on", "nodes", ("report",)),
-    "drain": FaultKind("the node of a rank is announced to go, and goes at its deadline", "nodes", ("report",), 10.0),
+    "node-kill": FaultKind("the node of a rank is lost", "nodes", ("report",)),
+    "partition": FaultKind("the node of a rank is cut off from the driver; both keep running", "nodes", ("report",)),
+    "drain": FaultKind(
+        "the node of a rank gets a preemption notice, and is removed at its deadline", "nodes", ("report",), 10.0
+    ),
     "slow-disk": FaultKind("every write to the run's disk takes 0.1 s longer", "disk", ("report",), 5.0),
     "disk-full": FaultKind("the run's disk has no space left", "disk", ("report",), 2.0),
     "outage": FaultKind("the run's object store does not answer", "storage", ("report",), 3.0),
@@ -63,7 +68,7 @@ class Fault(Struct, frozen=True):
 
 
 class Address(NamedTuple):
-    """A fault as a user writes it; what is None is chosen by the plan."""
+    """A fault as a user writes it; the plan chooses the parts that are None."""
 
     name: str
     rank: int | None = None
@@ -83,7 +88,7 @@ def parse(text: str) -> Address:
         fields[key] = value
     point = fields.get("point")
     if point is not None and point not in KINDS[name].points:
-        raise ValueError(f"--fault {text}: {name} strikes at one of the points {', '.join(KINDS[name].points)}")
+        raise ValueError(f"--fault {text}: {name} has no such point. Use one of {', '.join(KINDS[name].points)}")
     try:
         rank = int(fields["rank"]) if "rank" in fields else None
         step = int(fields["step"]) if "step" in fields else None

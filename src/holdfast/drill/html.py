@@ -58,7 +58,7 @@ def page(report: DrillReport) -> str:
         *_progress(report),
         "<h2>From the fault to the next step</h2>",
         bars([(str(result.fault), result.next_step_s) for result in report.results], unit="s"),
-        "<h2>Steps that were done again</h2>",
+        "<h2>Repeated steps</h2>",
         bars([(str(result.fault), float(result.lost)) for result in report.results]),
         *_recoveries(report),
         "</body></html>\n",
@@ -174,5 +174,5 @@ def _pieces(values: Sequence[float | None]) -> list[list[Point]]:
 
 
 def _is_counter(values: Sequence[float | None]) -> bool:
-    """As a step or an epoch, of which a plot says nothing."""
+    """Like a step or an epoch, for which a plot is useless."""
     return {b - a for a, b in pairwise(values) if a is not None and b is not None} == {1.0}

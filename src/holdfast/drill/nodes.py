@@ -29,7 +29,7 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True)
 class Ground:
-    """What a run of a drill takes place on."""
+    """The nodes of a run in a drill."""
 
     engine: Engine
     nodes: Nodes | None = None
@@ -37,8 +37,8 @@ class Ground:
 
 
 def ground(engine: Engine, plan: Plan, stage: Stage) -> Ground:
-    """On this machine: two nodes with room for all workers and one in reserve, each reached through something that can
-    be cut, if the fault is one of nodes and the script has none of its own."""
+    """On this machine: two nodes that fit all workers and a spare node, each behind a proxy that can be cut, if the
+    fault is a node fault and the script has no nodes itself."""
     if not isinstance(engine, LocalCluster) or plan.gpus_per_worker:
         return Ground(engine, None, dict.fromkeys(OF_NODES, "the run's nodes are not logical ones, or have GPUs"))
     fault = stage.fault
@@ -70,7 +70,7 @@ def _let_be_cut(cluster: LocalCluster, stage: Stage) -> None:
 
 
 def strike(fault: Fault, nodes: Nodes, node: str) -> None:
-    """In a thread: a node that is removed is waited for, and the caller may be the one that hears it."""
+    """In a thread: removing a node takes time, and the caller may be the one that must see it happen."""
 
     def act() -> None:
         match fault.name:
@@ -101,8 +101,8 @@ class LocalNodes:
         self._stage.cut_file(node).touch()
 
     def _replace(self, node: str) -> None:
-        """A node of the same kind joins the script's own cluster, as whoever runs clusters sees to; ours has a
-        reserve."""
+        """A node of the same kind joins the script's own cluster, as a cluster manager would do; ours has a spare
+        node."""
         (lost,) = (one for one in self._cluster.nodes if one.id == node)
         if not node.startswith("drill-"):
             self._cluster.add_node(cpus=lost.cpus, gpus=lost.gpus, labels=lost.labels)

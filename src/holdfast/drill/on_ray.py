@@ -30,14 +30,14 @@ from holdfast.node.handshake import AgentListener
 TAKING_NODES = ("node-kill", "drain")
 _PREEMPTION = 2  # Ray's number of that reason
 _OTHERS_TOO = (
-    "the Ray cluster is not the drill's own, and others may use its nodes; unset RAY_ADDRESS (and name no address in "
-    "the script), and the drill starts a cluster of its own on this machine"
+    "other jobs may use the nodes of this Ray cluster. Unset RAY_ADDRESS, and remove the address from the script, "
+    "to let the drill start its own cluster on this machine"
 )
-_WITH_GPUS = "workers with GPUs are all on one node of the drill's own cluster, as the GPUs are those of one machine"
+_WITH_GPUS = "with GPUs, the drill's own cluster has only one node"
 
 
 def refuse(faults: Iterable[str]) -> None:
-    """What a user has named and the environment already rules out, before anything is run."""
+    """Rejects faults that the user named and the environment rules out, before anything is run."""
     for name in faults:
         if name in TAKING_NODES and settings.load().engine == "ray" and os.environ.get("RAY_ADDRESS"):
             raise ValueError(f"{name}: {_OTHERS_TOO}")
@@ -54,8 +54,8 @@ def ground(engine: RayEngine, plan: Plan, stage: Stage) -> Ground:
 
 
 def shape_of(demand: Demand, more: int = 0) -> NodeShape:
-    """Nodes with room for all workers and one in reserve. As with the local engine, it takes two for the workers,
-    unless their strategy says otherwise. ``more``: nodes for what else needs CPUs."""
+    """Nodes that fit all workers, and a spare node. As with the local engine, two nodes are for the workers, unless
+    their strategy says otherwise. ``more``: nodes for other users of CPUs."""
     seats = math.ceil(demand.most / 2)
     if demand.strategy == "STRICT_SPREAD":
         seats = 1
@@ -67,7 +67,7 @@ def shape_of(demand: Demand, more: int = 0) -> NodeShape:
 
 
 def _labels(demand: Demand) -> dict[str, str]:
-    """What all workers find on any of the nodes."""
+    """The labels that all workers find on any of the nodes."""
     found: dict[str, str] = {}
     for selector in demand.labels:
         for name, wanted in selector.items():
@@ -77,7 +77,7 @@ def _labels(demand: Demand) -> dict[str, str]:
             if name.startswith("ray.io/") or found.setdefault(name, value) != value:
                 raise ValueError(
                     f"ScalingConfig(label_selector=...): the drill's own cluster cannot have nodes for {selector}; "
-                    "give it another one by RAY_ADDRESS"
+                    "set RAY_ADDRESS to another cluster"
                 )
     return found
 
@@ -126,8 +126,8 @@ def _let_be_cut(stage: Stage) -> None:
 
 
 def _between(door: AgentListener, cut: Path) -> AgentListener:
-    """The agent comes to us instead, and we call at the door for it. When ``cut`` appears, nothing is passed on any
-    more, and both ends live on; if it is there from the beginning, it was another agent's."""
+    """The agent connects to us instead, and we connect to the driver for it. When ``cut`` appears, nothing is
+    forwarded, and both ends keep running; if it exists from the start, it belonged to another agent."""
     is_old, behind = cut.exists(), (door.host, door.port)
     listener = socket.create_server((door.host, 0), family=socket.AF_INET6 if ":" in door.host else socket.AF_INET)
     door.port = int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What a run of a drill left: read from its storage and from the notes that its workers made."""
+"""The result of one run in a drill, read from its storage and from the notes of its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.runs.past import Past
 from holdfast.runs.reading import Reading
 from holdfast.runs.stored_run import StoredRun
 
-Record = dict[str, Any]  # what a worker noted before a report
+Record = dict[str, Any]  # the note of a worker before a report
 PATIENCE_S = 20.0
 
 
@@ -40,7 +40,7 @@ class RunOutcome:
     attempts: list[SeenAttempt]
     rows: list[dict[str, Any]]  # rank 0's reports in the surviving history
     times: dict[int, list[float]]  # of rank 0's reports, by attempt
-    records: dict[int, dict[int, Record]]  # rank -> step -> what was noted, in the surviving history
+    records: dict[int, dict[int, Record]]  # rank -> step -> note, in the surviving history
     checkpoint: Path | None  # the last one
     checkpoint_steps: list[int]  # of all that were ever committed
     quarantined: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""The Ray cluster of a drill: nodes that are raylets of this machine, which nobody else uses.
+"""The Ray cluster of a drill: its nodes are raylets on this machine, and only the drill uses them.
 
-The driver of a run asks for it, for its nodes and for their end, by files on the stage. All runs of a drill have the
-same one; what is taken away in one of them is there again in the next. The head has no room for workers, and is never
-taken away: the drivers are on its machine.
+The driver of a run requests the cluster, its nodes and their end through files on the stage. All runs of a drill share
+the cluster; nodes that one of them removed are replaced for the next. The head has no capacity for workers and is never
+removed: the drivers are on its machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast.platform import processes
 _HEAD = "drill-head"
 MARK = "HOLDFAST_DRILL_CLUSTER"  # in the environment of all that is started here, also if it is orphaned
 _START = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats")
-_QUIET = ("--include-log-monitor=false",)  # the script prints what it prints, and nothing of the nodes
+_QUIET = ("--include-log-monitor=false",)  # the output of the script has nothing from the nodes
 _AS_HEAD = ("--head", "--port=0", "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false")
 _PORTS = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port", "runtime-env-agent-port", "metrics-export-port")
 _STARTED = b"Ray runtime started"
@@ -72,7 +72,7 @@ class OwnCluster:
         self._mark = mark
         self._orders: list[_Order] = []
         self._nodes: dict[str, _Node] = {}
-        self._goes_at: dict[str, float] = {}  # the nodes that are to go, and when
+        self._goes_at: dict[str, float] = {}  # the nodes to remove, and when
         self._home: Path | None = None
         self._address = self._failed = ""
         self._numbered = 0
@@ -86,7 +86,7 @@ class OwnCluster:
         self.close()
 
     def attend(self, stage: Stage) -> None:
-        """Do what the run has asked for since the last time. Waits for nothing but the end of a node that is killed."""
+        """Do what the run has requested since the last call. Waits only for the end of a killed node."""
         if not stage.wants_cluster:
             return
         if self._home is None:
@@ -106,7 +106,8 @@ class OwnCluster:
             self._kill(name)
 
     def clear(self) -> int:
-        """After a run: nodes that were to go are gone, and no process of it is left; how many had to be killed."""
+        """After a run: removes the nodes that were to be removed and all its processes; returns how many had to be
+        killed."""
         for name in list(self._goes_at):
             self._kill(name)
         deadline = time.monotonic() + _ENDED_WITHIN_S
@@ -184,7 +185,7 @@ class OwnCluster:
         return ""
 
     def _kill(self, name: str) -> None:
-        """As if the machine had lost power: all that runs there is gone at once."""
+        """As if the machine had lost power: everything that runs there is killed immediately."""
         self._goes_at.pop(name, None)
         node = self._nodes.pop(name, None)
         if node is None:
@@ -203,7 +204,7 @@ def _own_address(number: int) -> list[str]:
 
 
 def _options(shape: NodeShape) -> list[str]:
-    """Of CPUs and bytes, Ray takes whole numbers only. GPUs are those that Ray finds."""
+    """Ray takes only whole numbers of CPUs and bytes, and finds the GPUs itself."""
     more = {name: amount for name, amount in shape.resources.items() if name not in ("CPU", "GPU", "memory")}
     options = [f"--num-cpus={math.ceil(shape.resources.get('CPU', 0.0))}"]
     if not shape.resources.get("GPU"):

@@ -1,4 +1,4 @@
-"""How a drill starts a process: in a session of its own, and so that the kernel ends it with the drill."""
+"""How a drill starts a process: in a new session, and so that the kernel kills it with the drill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mask = set[int | signal.Signals]
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[Mask]:
-    """What the handler of a signal raises while Python forks would be lost. Gives the mask that was in force."""
+    """An exception from a signal handler while Python forks would be lost. Returns the previous signal mask."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield mask

@@ -22,7 +22,7 @@ from holdfast.drill.script_findings import of_the_script
 from holdfast.drill.stage import Stage
 
 LEAST_LIMIT_S = 120.0
-_TIMES_AS_LONG = 5.0  # as undisturbed, and what a recovery may take on top
+_TIMES_AS_LONG = 5.0  # times the undisturbed run, plus what a recovery may take
 _LAST_LINES = 3
 _RAISED = re.compile(r"[\w.]+(Error|Exception): .")  # the last line of a traceback, which says it all
 
@@ -201,7 +201,7 @@ class Rehearsal:
         return result
 
     def _noise_in(self, runs: list[RunOutcome], differences: Differences) -> Differences:
-        """What differs by itself: as seen before the fault, or where that is not enough, in an undisturbed run more."""
+        """What differs without a fault: seen before the fault or, if that is not enough, in another undisturbed run."""
         if self._again is None and len(runs) == len(self._undisturbed) == 1:
             noise = run_comparison.noise_before(self._undisturbed[0], runs[0])
             if noise is not None and not differences.without(noise).is_in_metrics_only:

@@ -1,6 +1,6 @@
-"""In a worker of a drill: the train function runs as ever, what it does is written down, and the fault strikes.
+"""In a worker of a drill: run the train function as usual, record what it does, and inject the fault.
 
-The worker's session is watched by putting other methods in front of its own, on this one object.
+The worker's session is observed by replacing methods on this one object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.worker.session import Files, Session, current
 
 
 class Rehearsed:
-    """What a worker unpickles and runs in the place of the trainer's payload."""
+    """The worker unpickles and runs this instead of the trainer's payload."""
 
     def __init__(self, stage: str, payload: bytes) -> None:
         self.stage, self.payload = stage, payload
@@ -43,6 +43,7 @@ class RehearsedSession:
         self._asked = False
         self._opened = False
         self._step = 0
+        self._is_first = True  # the report that comes next
 
     def begin(self) -> None:
         session = self._session
@@ -80,7 +81,7 @@ class RehearsedSession:
             setattr(owner, name, instead)
 
     def _await_reading(self, id: str) -> None:
-        """Python tells of each file that is opened; a reader that opens files by itself is not seen."""
+        """Python reports each file that is opened; a library that opens files itself is not seen."""
         inside = f"{os.sep}checkpoints{os.sep}{id}{os.sep}"
 
         def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -90,18 +91,22 @@ class RehearsedSession:
         sys.addaudithook(hook)
 
     def _note(self, directory: str | None) -> None:
-        """Before the report is made, so that there is no report without its note."""
-        offer = self._session.resumed_from
+        """Before the report, so that every report has its note."""
+        session, offer = self._session, self._session.resumed_from
         files = {entry.path: entry.digest for entry in describe(Path(directory))} if directory is not None else {}
+        in_memory = session.memory is not None and session.memory.step >= 0
         record = {
             "step": self._step,
+            "within": self._is_first and (in_memory or session._replaces),  # it has only the rest of the step's batches
             "time": time.time(),
             "offered": None if offer is None else offer.id,
             "asked": self._asked,
             "opened": self._opened,
             "files": files,
+            "in_memory": session.memory is not None and bool(strikes.snapshots(session.memory.directory)),
             **self._watch.take(),
         }
+        self._is_first = False
         self._file.write(json.dumps(record) + "\n")
 
     def _come_to(self, point: str) -> None:
@@ -113,6 +118,10 @@ class RehearsedSession:
         newest = session._newest
         if fault.name == "corruption" and (newest is None or not newest.directory):
             return  # at the first report for which there is one
+        memory = session.memory.directory if session.memory is not None else ""
+        if fault.name == "memory-corruption" and not strikes.snapshots(memory):
+            return
         if self._stage.strike(self._step, session.attempt_number):
             print(f"holdfast drill: {fault} strikes", file=sys.stderr, flush=True)
-            strikes.strike(fault, self._stage, newest.directory if newest else "", self._has_hang_timeout)
+            files = newest.directory if newest else ""
+            strikes.strike(fault, self._stage, files, memory, self._has_hang_timeout)

@@ -16,7 +16,7 @@ from holdfast.drill.outcome import Record, RunOutcome, SeenAttempt
 
 
 class Point(NamedTuple):
-    """A value at a step that is not what it was undisturbed."""
+    """A value at a step that differs from the undisturbed run."""
 
     name: str
     rank: int
@@ -49,7 +49,7 @@ class Differences:
         return not self.is_none and not (self.weights or self.batches) and self.reports[0] == self.reports[1]
 
     def without(self, noise: Differences) -> Differences:
-        """What is left when the differences of two undisturbed runs do not count."""
+        """What remains when the differences between two undisturbed runs do not count."""
         metrics = {point.name for point in noise.metrics}
         weights = {difference.where for difference in noise.weights}
         sources = {point.name for point in noise.random}
@@ -96,7 +96,7 @@ def compare(expected: RunOutcome, found: RunOutcome) -> Differences:
 
 
 def compare_all(expected: list[RunOutcome], found: list[RunOutcome]) -> Differences:
-    """Of a script with several runs, the first that differs."""
+    """The differences of the first run that differs, if a script has several."""
     if len(found) < len(expected):
         return Differences(reports=(sum(len(run.rows) for run in expected), sum(len(run.rows) for run in found)))
     compared = [compare(one, two) for one, two in zip(expected, counterparts(expected, found), strict=True)]
@@ -104,7 +104,7 @@ def compare_all(expected: list[RunOutcome], found: list[RunOutcome]) -> Differen
 
 
 def counterparts(expected: list[RunOutcome], found: list[RunOutcome]) -> list[RunOutcome]:
-    """The runs that ended the story: with names of their own each run has its counterpart, else the last ones."""
+    """The runs to compare: runs with fixed names are compared by name, otherwise the last ones."""
     names = [run.name for run in expected]
     by_name = {run.name: run for run in found}
     if all(name in by_name for name in names):
@@ -113,9 +113,9 @@ def counterparts(expected: list[RunOutcome], found: list[RunOutcome]) -> list[Ru
 
 
 def noise_before(expected: RunOutcome, found: RunOutcome) -> Differences | None:
-    """What differs by itself, seen in the steps before anything was restored; None if they do not tell.
+    """What differs without a fault, seen in the steps before anything was restored; None if they do not tell.
 
-    Where checkpoints and batches were the same up to there, the script repeats itself, and later differences count.
+    If checkpoints and batches are the same up to there, the script is repeatable, and later differences count.
     """
     if not found.attempts or set(found.world_sizes) != set(expected.world_sizes):
         return None
@@ -140,8 +140,14 @@ def _metrics(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> Ite
 def _first(expected: RunOutcome, found: RunOutcome, what: str) -> Iterator[Point]:
     """The first step of each rank at which the two were given something else."""
     for rank, step, before, after in _notes(expected, found):
-        if before[what] != after[what]:
+        if before[what] != after[what] and not (what == "batches" and _is_the_rest(before, after)):
             yield Point(what, rank, step, before[what], after[what])
+
+
+def _is_the_rest(before: Record, after: Record) -> bool:
+    """A process that resumed from memory, or replaced a rank, within a step has the last of its batches."""
+    rest = after["batches"]
+    return bool(after.get("within")) and rest == before["batches"][len(before["batches"]) - len(rest) :]
 
 
 def _notes(expected: RunOutcome, found: RunOutcome) -> Iterator[tuple[int, int, Record, Record]]:
@@ -152,7 +158,7 @@ def _notes(expected: RunOutcome, found: RunOutcome) -> Iterator[tuple[int, int, 
 
 
 def _random(expected: RunOutcome, found: RunOutcome) -> Iterator[Point]:
-    """Of the sources that the undisturbed run drew from, those that were not where they should be."""
+    """Random sources that the undisturbed run drew from, and that this run left in another state."""
     for rank, step, before, after in _notes(expected, found):
         for name in before["random"].keys() & after["random"].keys():
             if before["random"][name] != after["random"][name] and _is_drawn_from(expected, rank, name):

@@ -1,6 +1,7 @@
-"""Runs the script in a process of its own, as ``python script.py args`` does, bounded in time; nothing of it is left.
+"""Runs the script in a separate process, as ``python script.py args`` does, with a time limit, and leaves nothing
+behind.
 
-A process of a run is known by its environment, which names the stage.
+A process of a run is recognized by its environment, which names the stage.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.drill.own_cluster import OwnCluster
 from holdfast.drill.process_start import signals_held, start
 from holdfast.drill.stage import SETTING, Stage, marked
 
-_ENDED_WITHIN_S = 15.0  # what the script leaves behind ends by itself within this, or is ended
+_ENDED_WITHIN_S = 15.0  # processes that the script leaves behind exit within this time, or are killed
 _LOOK_EVERY_S = 0.05
 _FAILURES_IN_A_ROW = 3
 
@@ -39,7 +40,7 @@ class Take:
 
 
 def perform(stage: Stage, script: str, args: Sequence[str], limit_s: float, cluster: OwnCluster) -> Take:
-    """Run the script, and again while a fault ended it, as whoever submits jobs does."""
+    """Run the script, and again while a fault ended it, as a job queue would."""
     began = time.monotonic()
     times, left, code = 0, 0, None
     while times < _FAILURES_IN_A_ROW:
@@ -57,7 +58,7 @@ def perform(stage: Stage, script: str, args: Sequence[str], limit_s: float, clus
 
 
 def _let_it_pass(stage: Stage) -> None:
-    """Nobody submits a job again while the disk is full."""
+    """A job queue would not submit the job again while the disk is full."""
     fault, struck = stage.fault, stage.struck()
     if fault is not None and struck is not None and fault.kind.where in ("disk", "storage"):
         time.sleep(min(60.0, max(0.0, struck["time"] + fault.seconds - time.time())))
@@ -85,7 +86,7 @@ def _run(stage: Stage, script: str, args: Sequence[str], limit_s: float, cluster
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float, attend: Callable[[], None]) -> int | None:
-    """Its code; None if it takes too long. Meanwhile it is given what it asks for."""
+    """Its exit code; None if it takes too long. Meanwhile its requests are served."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         attend()
@@ -116,5 +117,5 @@ def clear(stage: Stage) -> int:
 
 
 def processes(stage: Stage) -> list[int]:
-    """The living ones on this machine that the script has started by itself."""
+    """The living processes on this machine that the script has started itself."""
     return marked(SETTING, stage.setting)

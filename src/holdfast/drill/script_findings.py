@@ -1,4 +1,4 @@
-"""What is wrong with the script as a whole, told from its runs without a fault."""
+"""Problems of the script as a whole, concluded from its runs without a fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _of_saving(undisturbed: list[RunOutcome]) -> Iterator[Finding]:
 
 
 def _of_names(run: RunOutcome, all_passed: bool) -> Iterator[Finding]:
-    """Of files that have one name and different contents only the lowest rank's is kept."""
+    """If ranks save different files under one name, only the file of the lowest rank is kept."""
     steps = sorted({step for notes in run.records.values() for step in notes})
     for step in steps:
         saved: dict[str, tuple[int, str]] = {}
@@ -60,8 +60,8 @@ def _of_names(run: RunOutcome, all_passed: bool) -> Iterator[Finding]:
 
 
 def _of_noise(noise: Differences) -> Iterator[Finding]:
-    random = [one for one in noise.weights if one.what == RANDOM]
-    if noise.batches or any(one.what not in (OPAQUE, RANDOM) for one in noise.weights):
+    random = [one for one in noise.weights if one.what.startswith(RANDOM)]
+    if noise.batches or any(one.what != OPAQUE for one in noise.weights if one not in random):
         yield Finding(
             "not-repeatable",
             PROBLEM,
@@ -70,7 +70,7 @@ def _of_noise(noise: Differences) -> Iterator[Finding]:
         )
         return
     if random:
-        sources = sorted({one.where.rpartition(".")[2] for one in random})
+        sources = sorted({one.what.rpartition(" ")[2] for one in random})
         yield Finding(
             "not-seeded",
             ADVICE,
@@ -79,7 +79,7 @@ def _of_noise(noise: Differences) -> Iterator[Finding]:
             "seed it at the start, to have it compared too: " + ", ".join(_SEEDS.get(name, name) for name in sources),
         )
     left_out = sorted(
-        {point.name for point in noise.metrics} | {one.where for one in noise.weights if one.what != RANDOM}
+        {point.name for point in noise.metrics} | {one.where for one in noise.weights if one not in random}
     )
     if left_out:
         text = f"these values differ between two runs without a fault, so they were not compared: {', '.join(left_out)}"

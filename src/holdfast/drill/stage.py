@@ -1,7 +1,7 @@
-"""One run of a drill: a directory with the fault that is to strike, the run's storage, and what was seen.
+"""One run of a drill: a directory with the fault to inject, the run's storage, and the observations.
 
 The setting ``HOLDFAST_WRAPPER`` names the directory to the driver and to all processes below it. A fault strikes once,
-whatever is killed and started again: the first process that comes to its address creates a file, and nobody else can.
+whatever is killed and restarted: the first process that reaches its address creates a file, and no other can.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ class Stage:
         return self.directory / "strike.json"
 
     def cut_file(self, node: str) -> Path:
-        """When it is there, the node is cut off."""
+        """When this file exists, the node is cut off."""
         return self.directory / f"cut-{node}"
 
-    # What a driver asks of the drill: a Ray cluster, nodes of it, and the end of one
+    # A driver's requests to the drill: a Ray cluster, its nodes, and the end of one
 
     @property
     def wants_cluster(self) -> bool:
@@ -131,7 +131,7 @@ class Stage:
 
     @property
     def cluster_address(self) -> str:
-        """Empty if the run has no cluster of its own."""
+        """Empty if the run has no cluster from the drill."""
         with contextlib.suppress(FileNotFoundError):
             return (self.directory / cluster_request.ADDRESS).read_text()
         return ""
@@ -162,7 +162,7 @@ class Stage:
         return {path.stem: moment for path, moment in found.items()}
 
     def _write(self, name: str, text: str) -> None:
-        """Whoever finds the file finds all of it."""
+        """Readers see the whole file or none."""
         half = self.directory / f"{name}.half"
         half.write_text(text)
         half.rename(self.directory / name)
@@ -182,7 +182,7 @@ class Stage:
         return self.records_dir / run / f"{attempt_number:04d}-{rank}.jsonl"
 
     def note_memory_group(self, attempt: Path) -> None:
-        """A control group that a worker made for itself, and that somebody has to remove."""
+        """A control group that a worker created for itself, and that must be removed later."""
         (self.directory / "memory-group").write_text(str(attempt))
 
     def remove_memory_group(self) -> None:

@@ -1,4 +1,4 @@
-"""What a fault does to the worker that it strikes. All of it is real: signals, a bad address, memory that runs out."""
+"""What a fault does to its worker. All of it is real: signals, a bad address, memory that runs out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _BLOCK = 16 << 20
 
 
 class DrillError(RuntimeError):
-    """What the train function raises when a drill says so."""
+    """The exception that the train function raises in a drill."""
 
 
-def strike(fault: Fault, stage: Stage, newest: str, has_hang_timeout: bool) -> None:
+def strike(fault: Fault, stage: Stage, newest: str, memory: str, has_hang_timeout: bool) -> None:
+    """``newest``: the directory of the newest checkpoint; ``memory``: that of the snapshots on this node."""
     match fault.name:
         case "worker-kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -33,7 +34,7 @@ def strike(fault: Fault, stage: Stage, newest: str, has_hang_timeout: bool) -> N
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "gil-hold":
-            # PyDLL keeps the lock during the call. Without a hang time-out nobody would ever end it.
+            # PyDLL keeps the lock during the call. Without a hang timeout nothing would ever end it.
             ctypes.PyDLL(None).sleep(_FOR_EVER_S if has_hang_timeout else max(1, round(fault.seconds)))
         case "exception":
             raise DrillError(f"holdfast drill: {fault}")
@@ -42,11 +43,23 @@ def strike(fault: Fault, stage: Stage, newest: str, has_hang_timeout: bool) -> N
         case "corruption":
             damage(Path(newest))
             os.kill(os.getpid(), signal.SIGKILL)
+        case "memory-corruption":
+            for snapshot in snapshots(memory):
+                _flip(snapshot)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def snapshots(memory: str) -> list[Path]:
+    """Those that workers of this node have taken."""
+    return [path for path in Path(memory).iterdir() if path.is_file() and path.stat().st_size] if memory else []
 
 
 def damage(checkpoint: Path) -> None:
     """Flip a bit in the middle of its largest file."""
-    path = max((checkpoint / name for name in files(checkpoint)), key=lambda path: path.stat().st_size)
+    _flip(max((checkpoint / name for name in files(checkpoint)), key=lambda path: path.stat().st_size))
+
+
+def _flip(path: Path) -> None:
     with open(path, "r+b") as file:
         file.seek(path.stat().st_size // 2)
         byte = file.read(1)
@@ -63,7 +76,7 @@ def _run_out_of_memory(stage: Stage) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     used = processes.memory_used(resident=False)
     resource.setrlimit(resource.RLIMIT_AS, (used + _ROOM, most))
-    print("holdfast drill: no control group can be made here, so memory runs out by a limit", file=sys.stderr)
+    print("holdfast drill: cannot create a control group here, so a memory limit is used instead", file=sys.stderr)
     bytearray(4 * _ROOM)
 
 

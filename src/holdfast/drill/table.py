@@ -8,7 +8,7 @@ from holdfast.drill.drill_verdict import PROBLEM
 from holdfast.drill.rehearsal import DrillReport, FaultResult
 from holdfast.printable import printable
 
-HEADER = ("fault", "recovered", "next step", "state from", "work lost", "differences")
+HEADER = ("fault", "recovered", "next step", "state from", "work lost", "steps again", "differences")
 
 
 def cells(result: FaultResult) -> tuple[str, ...]:
@@ -16,9 +16,8 @@ def cells(result: FaultResult) -> tuple[str, ...]:
     recovered = f"yes{again}" if result.recovered else "NO"
     next_step = "-" if result.next_step_s is None else f"{result.next_step_s:.2f} s"
     lost = f"{result.lost} step{'' if result.lost == 1 else 's'}"
-    if result.steps_again:
-        lost += f", {result.steps_again} without a report"
-    return str(result.fault), recovered, next_step, result.state_from or "-", lost, str(result.differences)
+    where = (result.state_from or "-", lost, str(result.steps_again))
+    return str(result.fault), recovered, next_step, *where, str(result.differences)
 
 
 def lines(report: DrillReport) -> list[str]:

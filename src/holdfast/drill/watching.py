@@ -1,6 +1,5 @@
-"""What a train function does between two reports, as far as torch tells: the batches that it was given, the learning
-rates, the schedules, the random states. Only digests and small numbers; where there is no torch, nothing.
-"""
+"""What a train function does between two reports, as far as torch shows it: its batches, learning rates, schedules and
+random states. Only digests and small numbers; without torch, nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The only loop: event, journal, step, commands. Starting and recovering are the same door: replay, then go."""
+"""The only loop: event, journal, step, commands. Starting and recovering are the same: replay, then continue."""

@@ -1,8 +1,7 @@
-"""What went wrong, in words for a person: the first failing rank, what happened, its last lines, what was done."""
+"""Failures in words for a person: the first failing rank, what happened, its last lines, and the reaction."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ from holdfast.wire.messages import WorkerHasFailed
 from holdfast.wire.worker_messages import Notice
 
 _SHOWN_LINES = 20
-_SAID = 120  # characters of what a rank said that failed later
+_SAID = 120  # characters shown of a rank that failed later
 
 
 def evidence_of(message: WorkerHasFailed) -> Evidence:
@@ -107,7 +106,7 @@ class Accounts:
         rank, error = next(iter(others.items()))
         said = f"{type(error).__name__}: {message_of(error)}".partition("\n")[0]
         said = said if len(said) <= _SAID else f"{said[:_SAID]}…"
-        where = os.path.dirname(self.log_address(self.attempt_number, rank))
+        where = self.log_address(self.attempt_number, rank).rpartition("/")[0]
         which = "" if len(others) == 1 else f"rank {rank}: "
         return (
             f"Then {in_words(others)} failed too ({which}{said}). "

@@ -1,6 +1,7 @@
-"""What an earlier driver's nodes had and storage has not: brought there before anything else is done.
+"""Checkpoints that an earlier driver's nodes had and storage has not: uploaded before anything else is done.
 
-Each node has what its own workers saved. A checkpoint is committed when storage has all of it, whoever brought it.
+Each node has the files of its own workers. A checkpoint is committed when storage has all of it, whichever node
+uploaded it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.salvage import is_adoptable
+from holdfast.core.run.salvage import Leftover, Next, is_adoptable, next_for
 from holdfast.core.run.state import CheckpointRecord, Durable
 from holdfast.errors import CheckpointDamagedError, StorageError
 from holdfast.runs.past import Past
@@ -26,11 +27,17 @@ class _Left:
     """A checkpoint that is not in storage."""
 
     manifest: Manifest
-    uploading: set[str] = field(default_factory=set)  # the nodes that bring their part of it
+    uploading: set[str] = field(default_factory=set)  # the nodes that upload their part of it
     is_looked_at: bool = False  # whether it is all there now
     is_looked_at_too_early: bool = False  # more has come since
-    lacks: Sequence[str] = ()  # the files that nobody brings
+    lacks: Sequence[str] = ()  # the files that no node has
     lost: str = ""  # why it will never be whole
+    refused: str = ""  # why an upload of it failed
+
+    @property
+    def next(self) -> Next:
+        situation = bool(self.uploading), self.is_looked_at, bool(self.lacks), bool(self.lost), bool(self.refused)
+        return next_for(Leftover(*situation))
 
     @property
     def name(self) -> str:
@@ -48,8 +55,8 @@ class Adoption:
         then: Callable[[list[ev.Event]], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``state``: the past one, with what was found in storage. ``then`` is called when no more can be brought
-        there, with what the machine is to know of it; again if a node brings more."""
+        """``state``: the past state, with the content of storage. ``then`` is called when nothing more can be uploaded,
+        with the result for the machine; again if a node uploads more."""
         self._shards, self._emit, self._then, self._warn = shards, emit, then, warn
         self._past, self._state = past, state
         self._late = LateShards(shards, past, state, wall, self._gathered, warn)
@@ -91,10 +98,9 @@ class Adoption:
         return left
 
     def _gathered(self, manifest: Manifest, nodes: set[str]) -> None:
-        """Nodes have gathered now what they had only staged."""
+        """Nodes have now gathered what they had only staged."""
         left = self._bring(manifest, nodes)
-        if not left.uploading and not left.is_looked_at:
-            self._look(left)  # its user has stored all of it
+        self._advance(left)  # its user may have stored all of it
 
     def sealed(self, message: wire.Sealed) -> bool:
         """Whether it was something that an earlier driver left."""
@@ -108,10 +114,7 @@ class Adoption:
         left = self._open.get((attempt_number, index))
         if left is None:
             return False
-        if error:
-            raise StorageError(
-                f"{left.name} could not be brought there: {error}. It is still on its node: run again to try again."
-            )
+        left.refused = error
         self._brings_no_more(node, left)
         return True
 
@@ -138,10 +141,24 @@ class Adoption:
 
     def _brings_no_more(self, node: str, left: _Left) -> None:
         left.uploading.discard(node)
-        if left.is_looked_at:
-            left.is_looked_at_too_early = True
-        elif not left.uploading:
-            self._look(left)
+        left.is_looked_at_too_early, left.lacks = left.is_looked_at, ()
+        self._advance(left)
+
+    def _advance(self, left: _Left) -> None:
+        match left.next:
+            case Next.LOOK:
+                self._look(left)
+            case Next.GIVE_UP:
+                self._warn(f"{left.name} is given up: {left.lost}")
+                del self._open[left.manifest.attempt_number, left.manifest.index]
+                self._shards.forget(left.manifest)
+            case Next.END_RUN:
+                raise StorageError(
+                    f"{left.name} could not be uploaded: {left.refused}. It is still on its node: run the same "
+                    f"command again to retry."
+                )
+            case Next.WAIT | Next.KEEP:
+                pass
 
     def _look(self, left: _Left) -> None:
         left.is_looked_at, left.is_looked_at_too_early = True, False
@@ -159,16 +176,9 @@ class Adoption:
     def take_lacking(self, manifest: Manifest, paths: Sequence[str]) -> None:
         left = self._open[manifest.attempt_number, manifest.index]
         left.is_looked_at = False
-        if left.uploading:
-            return
-        if left.is_looked_at_too_early:
-            self._look(left)
-            return
-        left.lacks = paths
-        if left.lost:
-            self._warn(f"{left.name} is given up: {left.lost}")
-            del self._open[manifest.attempt_number, manifest.index]
-            self._shards.forget(manifest)
+        if not left.uploading and not left.is_looked_at_too_early:
+            left.lacks = paths
+        self._advance(left)
         self._finish_if_idle()
 
     def _finish_if_idle(self) -> None:

@@ -30,11 +30,12 @@ class Attempts:
         self._standbys: dict[int, str] = {}  # of the last one: their nodes, by number
         self._moving: set[int] = set()  # those of them that are kept for ranks of nodes that go
         self._busy: set[str] = set()  # nodes on which processes of the last one may live
+        self._orders: Counter[str] = Counter()  # to start processes of the last one, by node
         self.is_being_read = False  # the logs of its ranks are: it is not gone before that
 
     @property
     def attempt_number(self) -> int:
-        """Of the last one that was started."""
+        """The number of the last attempt that was started."""
         return max(self._homes, default=0)
 
     @property
@@ -43,7 +44,7 @@ class Attempts:
         return self._homes.get(self.attempt_number, {})
 
     def start(self, command: do.StartAttempt, is_in_place: InPlace | None = None, taken_by: int = 0) -> bool:
-        """As soon as there is a node; False if there is no longer room for it, or nodes lack what it resumes from."""
+        """As soon as there is a node; False if it no longer fits, or nodes lack what it resumes from."""
         placed = self._nodes.place(command.world_size, command.leased)
         is_room = sum(map(len, placed.values())) >= command.world_size
         if command.snapshot is not None:
@@ -56,6 +57,7 @@ class Attempts:
         self._waiting = None
         self._homes[command.attempt_number] = {place.rank: node for node, places in placed.items() for place in places}
         self._started, self._busy, self._standbys, self._moving = command, set(placed), {}, set()
+        self._orders = Counter(placed.keys())
         self._places = {place.rank: place for places in placed.values() for place in places}
         for node, places in placed.items():
             what = (command.attempt_number, command.world_size, command.base, command.resume, places)
@@ -64,20 +66,17 @@ class Attempts:
         return True
 
     def start_standby(self, attempt_number: int, number: int, moves: bool) -> bool:
-        """Where ranks are, or, if a rank moves, where there is room; False if there is no such node."""
+        """Where ranks are, or, if a rank moves, a node with capacity; False if there is no such node."""
         command, homes = self._started, self._homes.get(attempt_number, {})
         if command is None or command.attempt_number != attempt_number:
             return True  # the attempt ends
         ranks = [home for home in homes.values() if home in self._busy]
-        if moves:
-            free = self._free()
-            node = max(free, key=lambda id: (free[id], id), default=None)
-        else:
-            node = placement.standby_node(ranks, self._standbys.values())
+        node = placement.roomiest(self._free()) if moves else placement.standby_node(ranks, self._standbys.values())
         if node is None:
             return False
         self._standbys[number] = node
         self._busy.add(node)  # it ends with the attempt
+        self._orders[node] += 1
         self._moving |= {number} if moves else set()
         what = (attempt_number, number, command.world_size, command.base, self._places[0].cpus)
         self._outbox.send(node, wire.StartStandby(*what, self._nodes.address(node)))
@@ -88,7 +87,7 @@ class Attempts:
         return self._nodes.with_room(Counter([*self._homes.get(self.attempt_number, {}).values(), *moving]))
 
     def free_elsewhere(self) -> int:
-        """How many more workers there is room for on nodes that stay."""
+        """How many more workers fit on nodes that stay."""
         return sum(self._free().values())
 
     def lose_standbys(self, node: str) -> list[int]:
@@ -116,6 +115,7 @@ class Attempts:
             self._outbox.send(target, order)
         elif not standby and node in self._nodes.ids:
             self._busy.add(node)
+            self._orders[node] += 1
             what = (attempt_number, command.world_size, command.base, command.resume, [self._places[rank]])
             self._outbox.send(node, wire.StartWorkers(*what, address=self._nodes.address(node), joins=number))
         # else the loss of the standby or node is heard next
@@ -144,14 +144,20 @@ class Attempts:
             self._outbox.send(node, wire.StopWorkers(attempt_number, graceful))
         return not self._busy and not self.is_being_read
 
+    def may_have_processes(self, node: str) -> bool:
+        """Of the last attempt."""
+        return node in self._busy
+
     def node_lost(self, node: str) -> list[int]:
         """The ranks of the last attempt that were on it."""
         self._busy.discard(node)
+        del self._orders[node]
         return [rank for rank, home in self._homes.get(self.attempt_number, {}).items() if home == node]
 
-    def take_gone(self, node: str, attempt_number: int) -> bool:
-        """A node has no process of the attempt any more; whether that was the last one."""
-        if attempt_number != self.attempt_number:
+    def take_gone(self, node: str, attempt_number: int, orders: int = 0) -> bool:
+        """A node has no process of the attempt left; returns whether that was the last one. If it has not yet carried
+        out all orders to start processes, it will say so again."""
+        if attempt_number != self.attempt_number or 0 < orders < self._orders[node]:
             return False
         self._busy.discard(node)
         return not self._busy and not self.is_being_read

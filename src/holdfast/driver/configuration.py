@@ -1,4 +1,4 @@
-"""What the nodes of a run are told first."""
+"""The first message to the nodes of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .storage import Storage
 
 
 def configuration(plan: Plan, settings: Settings, storage: bytes) -> wire.Configure:
-    """What all nodes of the run are told first, without its place. ``storage`` is the pickled location, if that is
+    """The first message to all nodes of the run, without their place. ``storage`` is the pickled location, if that is
     remote."""
     own: dict[str, Any] = {
         "run_name": plan.name,
@@ -61,5 +61,5 @@ def configured_for(configuration: wire.Configure, storage: Storage) -> wire.Conf
 def _working_directory() -> bytes:
     try:
         return os.getcwdb()
-    except FileNotFoundError:  # somebody removed it
+    except FileNotFoundError:  # it has been removed
         return b""

@@ -1,4 +1,4 @@
-"""What the driver tells whoever shows a run to a person. It decides nothing, and knows no terminal: see ``ui/``."""
+"""The driver's interface to the display of a run. It decides nothing, and knows no terminal: see ``ui/``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class Display(Protocol):
-    """What the driver's loop tells. No method raises, waits for a terminal, or costs more than microseconds."""
+    """The events for a display. No method raises, waits for a terminal, or costs more than microseconds."""
 
     def start(self, run_name: str, path: str, resumed: str | None) -> None:
         """The run begins, or resumes from the checkpoint ``resumed``."""
@@ -30,13 +30,13 @@ class Display(Protocol):
         """So many reports are in the surviving history; ``metrics`` are the newest."""
 
     def checkpoint(self, id: str, report: int) -> None:
-        """The checkpoint is durable now."""
+        """The checkpoint is committed now."""
 
     def pending(self, count: int, size: int = 0) -> None:
-        """So many checkpoints, of so many bytes, are staged and not yet durable."""
+        """This many checkpoints, with this many bytes, are staged and not committed yet."""
 
-    def failure(self, text: str, action: str) -> None:
-        """What went wrong, and what is done about it."""
+    def failure(self, text: str, action: str, rank: int = -1) -> None:
+        """The failure, the reaction, and whose failure it was (-1: not a rank's)."""
 
     def warning(self, text: str) -> None:
         """Something that a person should know and that does not stop the run."""
@@ -60,7 +60,7 @@ class OffDisplay:
     def progress(self, reports: int, metrics: Mapping[str, Any] | None) -> None: ...
     def checkpoint(self, id: str, report: int) -> None: ...
     def pending(self, count: int, size: int = 0) -> None: ...
-    def failure(self, text: str, action: str) -> None: ...
+    def failure(self, text: str, action: str, rank: int = -1) -> None: ...
     def output(self, rank: int, line: str) -> None: ...
     def finish(self, outcome: str, text: str) -> None: ...
 

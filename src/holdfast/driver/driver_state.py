@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.placement import WorkerNeeds
@@ -38,9 +37,8 @@ class DriverState:
         self.run = RunState(past.state)
         self.now = Now(0.0, 0.0)
         self.effects: list[Effect] = []  # of the inputs that are being handled
-        self.queue: deque[ev.Event] = deque()  # what the machine has to step next
+        self.queue: deque[ev.Event] = deque()  # the next events for the machine
         self.timers: dict[Timer | str, float] = {}  # when they are due, by the monotonic clock
-        self.arguments: dict[tuple[int, int], Any] = {}  # of validations, by (attempt, index)
         self.returned: dict[int, bytes] = {}
         self.stacks = AttemptStacks()
         layout, emit = RunLayout(site.run_dir), self.emit
@@ -72,7 +70,7 @@ class DriverState:
         return {c.id for c in self.run.checkpoints}.union(found)
 
     def slots(self) -> int:
-        """How many workers there is room for."""
+        """How many workers fit."""
         return self.nodes.slots_up_to(self.plan.spec.num_workers)
 
     def tell_of_room(self) -> None:

@@ -1,6 +1,7 @@
-"""What the kernel wants done, and what it is told: small values. The runtime carries effects out and feeds inputs back.
+"""The effects that the kernel requests, and its inputs: small values. The runtime carries effects out and feeds inputs
+back.
 
-An effect that follows from a durable event is never returned before a ``Journalled`` for that event was handled.
+An effect of a durable event is never returned before a ``Journalled`` for that event was handled.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class ReadLogs(Effect, frozen=True):
 
 
 class WriteStacks(Effect, frozen=True):
-    """Write down what the ranks of a hung attempt are doing, and show it in brief."""
+    """Save the stacks of a hung attempt, and show a summary."""
 
     attempt_number: int
     text: str
@@ -115,27 +116,27 @@ class DiscardStaged(Effect, frozen=True):
 
 
 class Collect(Effect, frozen=True):
-    """Remove from remote storage what was there at the start and belongs to no checkpoint that is kept."""
+    """Remove objects from remote storage that were there at the start and belong to no checkpoint that is kept."""
 
     keep: Collection[str]
 
 
 class Adopt(Effect, frozen=True):
-    """Commit what an earlier driver's nodes had; answered with ``AdoptedHere`` or ``Lacking``."""
+    """Commit checkpoints of an earlier driver's nodes; answered with ``AdoptedHere`` or ``Lacking``."""
 
     manifest: Manifest
     reports: Sequence[RankReports]
 
 
 class NoteAdopted(Effect, frozen=True):
-    """These were committed only now. ``state``: what was known before that."""
+    """These were committed only now. ``state``: the state before that."""
 
     manifests: Sequence[Manifest]
     state: Durable
 
 
 class TellLateReports(Effect, frozen=True):
-    """Tell the callback of reports that are safe with what was adopted."""
+    """Tell the callback of reports that are safe with the adopted checkpoints."""
 
 
 # Requests of workers
@@ -145,7 +146,7 @@ class ListCheckpoints(Effect, frozen=True):
     """Answered with ``Answered``, and with Damaged for what cannot be read."""
 
     asked: Asked
-    listed: Sequence[tuple[str, str, Mapping[str, Any]]]  # id, status, and what the validation found
+    listed: Sequence[tuple[str, str, Mapping[str, Any]]]  # id, status, and the results of the validation
 
 
 class GiveShard(Effect, frozen=True):
@@ -165,7 +166,7 @@ class Stepped(Effect, frozen=True):
     before: RunState
     after: RunState
     behind: Behind
-    action: str = ""  # what is done about a new failure
+    action: str = ""  # the reaction to a new failure
     failures: Mapping[int, Exception] | None = None  # for the callback
 
 

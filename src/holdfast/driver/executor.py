@@ -1,6 +1,6 @@
 """Carries the kernel's effects out: nodes, storage, files, displays and callbacks. It decides nothing.
 
-What answers an effect at once is in ``answers``; the rest comes through the inbox.
+Immediate answers to an effect are in ``answers``; the others come through the inbox.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Executor:
             self._plan.shards.close()
 
     def show_workers(self, state: RunState) -> None:
-        """As they are now, if that is not what was shown last: once for all that was acted on together."""
+        """The current state, if it differs from the last one shown: once for all events that were acted on together."""
         if state.attempt is not None and (state.attempt_number, state.ranks.statuses) != self._shown:
             self._shown = state.attempt_number, state.ranks.statuses
             self._display.workers({rank: r.status.value for rank, r in enumerate(state.ranks)})

@@ -10,17 +10,18 @@ import cloudpickle
 from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.handover import place_again
+from holdfast.core.run.regrouping import is_of_its_rank, may_report
 from holdfast.core.run.state import ValidationStatus
 from holdfast.store import values
 from holdfast.store.report_log import RankReports
 from holdfast.wire import messages as wire
 
 from .accounts import evidence_of
+from .committed_events import score_of
 from .driver_state import DriverState
 from .effects import Accept, ReadLogs, ShowOutput, ShowProgress, WriteStacks
-from .late_reports import as_said
+from .logged_reports import as_said
 from .outbox import Kind
-from .recovery import score_of
 from .startup import Startup
 
 
@@ -32,73 +33,76 @@ class Inbound:
         self._unheard: set[tuple[int, int]] = set()  # (attempt, rank) of ranks whose node was lost
 
     def hear(self, node: str, message: wire.Message) -> None:
+        hear = _HEAR.get(type(message))
+        if hear is not None:
+            hear(self, node, message)
+
+    def _hear_news(self, node: str, message: wire.NodeNews) -> None:
+        self._hear_reports(node, [one for one in message.of if isinstance(one, wire.Reports)])
+        for one in message.of:
+            if isinstance(one, wire.Sealed):
+                self._hear_sealed(one)
+
+    def _hear_standby(self, node: str, message: wire.StandbyIsReady | wire.StandbyHasEnded) -> None:
+        known, where = self._known, (message.attempt_number, message.number)
+        if isinstance(message, wire.StandbyIsReady):
+            known.queue.append(ev.StandbyReady(*where, node))
+        else:
+            known.attempts.forget_standby(message.number)
+            known.queue.append(ev.StandbyLost(*where, message.why))
+
+    def _is_of_its_rank(
+        self, message: wire.WorkerHasReturned | wire.WorkerHasFailed | wire.WorkerNoticed | wire.Asked
+    ) -> bool:
+        """Whether the process has the rank still: what one does whose rank was given to another does not count."""
+        self._work_off()  # what was heard before may have decided that, and shows where a process failed
+        return is_of_its_rank(self._known.run, message.attempt_number, message.rank, message.process)
+
+    def _hear_returned(self, message: wire.WorkerHasReturned) -> None:
+        if not self._is_of_its_rank(message):
+            return
         known = self._known
-        match message:
-            case wire.Reports():
-                self._hear_reports(node, [message])
-            case wire.NodeNews(of):
-                self._hear_reports(node, [one for one in of if isinstance(one, wire.Reports)])
-                for one in of:
-                    if isinstance(one, wire.Sealed):
-                        self._hear_sealed(one)
-            case wire.Sealed():
-                self._hear_sealed(message)
-            case wire.WorkerIsArmed(attempt_number, rank):
-                known.queue.append(ev.WorkerArmed(attempt_number, rank))
-            case wire.StandbyIsReady(attempt_number, number):
-                known.queue.append(ev.StandbyReady(attempt_number, number, node))
-            case wire.StandbyHasEnded(attempt_number, number, why):
-                known.attempts.forget_standby(number)
-                known.queue.append(ev.StandbyLost(attempt_number, number, why))
-            case wire.WorkerIsReady(attempt_number, rank):
-                known.queue.append(ev.WorkerReady(attempt_number, rank))
-            case wire.WorkerHasReturned(attempt_number, rank, body):
-                known.returned[rank] = body
-                if attempt_number == known.run.attempt_number:
-                    known.book.returned(rank)
-                known.queue.append(ev.WorkerReturned(attempt_number, rank))
-            case wire.WorkerHasFailed():
-                self._work_off()  # the reports before it tell where it failed
-                known.accounts.add(message)
-                self._worker_failed(message.attempt_number, message.rank, evidence_of(message))
-            case wire.WorkerIsStopped(attempt_number, rank, stopped):
-                known.queue.append(ev.WorkerStopped(attempt_number, rank, stopped))
-            case wire.WorkersGone(attempt_number):
-                if self._may_be_replaced(attempt_number):
-                    pass  # its successors are on their way; when the attempt ends, the node says it again
-                elif known.attempts.take_gone(node, attempt_number):
-                    self._hear_attempt_end(attempt_number)
-            case wire.WorkerNoticed():
-                known.handover.take_noticed(message, known.run)
-                known.queue.extend(filter(None, [known.handover.settle(known.run)]))
-            case wire.Stacks():
-                self._hear_stacks(message)
-            case wire.Probed(ok, findings):
-                self._hear_probe(node, ok, findings)
-            case wire.DoorOpen() | wire.Met():
-                self._hear_of_peers(node, message)
-            case wire.SnapshotHeld() | wire.StoreOpen() | wire.Recalled():
-                known.queue.extend(known.snapshots.hear(node, message, known.run))
-            case wire.Asked():
-                self._work_off()  # a request counts on the reports before it
-                if message.request.kind == "regroup":
-                    known.queue.append(known.regroups.add(message))
-                else:
-                    known.requests.add(message)
-            case wire.TaskDone():
-                self._hear_task(message)
-            case wire.Output(rank, lines):
-                known.effects.append(ShowOutput(rank, lines))
-            case wire.Uploaded() | wire.Fetched() | wire.StagedLost():
-                self._hear_storage(node, message)
-            case wire.PlacesClear(places):
-                known.nodes.mark_clear(places)
-                self._settle_doubts()
-            case wire.NodeJoining() | wire.NodeReady() | wire.NodeSeats() | wire.NodeDraining() | wire.NodeLost():
-                self._hear_of_node(message)
+        known.returned[message.rank] = message.body
+        if message.attempt_number == known.run.attempt_number:
+            known.book.returned(message.rank)
+        known.queue.append(ev.WorkerReturned(message.attempt_number, message.rank, message.process))
+
+    def _hear_failed(self, message: wire.WorkerHasFailed) -> None:
+        if not self._is_of_its_rank(message):  # and the reports before it show where it failed
+            return
+        self._known.accounts.add(message)
+        self._worker_failed(message.attempt_number, message.rank, evidence_of(message))
+
+    def _hear_gone(self, node: str, message: wire.WorkersGone) -> None:
+        """Unless the node's workers have successors on their way: when the attempt ends, the node says it again."""
+        number = message.attempt_number
+        if not self._may_be_replaced(number) and self._known.attempts.take_gone(node, number, message.orders):
+            self._hear_attempt_end(number)
+
+    def _hear_noticed(self, message: wire.WorkerNoticed) -> None:
+        known = self._known
+        if self._is_of_its_rank(message):
+            known.handover.take_noticed(message, known.run)
+        known.queue.extend(filter(None, [known.handover.settle(known.run)]))
+
+    def _hear_asked(self, message: wire.Asked) -> None:
+        if not self._is_of_its_rank(message):  # and it counts on the reports before it
+            return
+        if message.request.kind == "regroup":
+            self._known.queue.extend(self._known.regroups.add(message))
+        else:
+            self._known.requests.add(message)
+
+    def _hear_snapshots(self, node: str, message: wire.SnapshotHeld | wire.StoreOpen | wire.Recalled) -> None:
+        known = self._known
+        known.queue.extend(known.snapshots.hear(node, message, known.run))
+
+    def _hear_clear(self, message: wire.PlacesClear) -> None:
+        self._known.nodes.mark_clear(message.places)
+        self._settle_doubts()
 
     def _may_be_replaced(self, attempt_number: int) -> bool:
-        """Whether processes of the attempt may follow those that a node has no more."""
+        """Whether the attempt may start processes on a node that has none left."""
         run = self._known.run
         return attempt_number == run.attempt_number and run.attempt_lives and any(rank.armed for rank in run.ranks)
 
@@ -151,9 +155,16 @@ class Inbound:
     def _hear_reports(self, node: str, of_ranks: Sequence[wire.Reports]) -> None:
         staged: dict[tuple[int, int], list[int]] = {}  # by report, the ranks whose files are to be sealed
         for reports in of_ranks:
-            self._hear_rank(reports, staged)
+            if self._are_counted(reports):
+                self._hear_rank(reports, staged)
         for (attempt_number, index), ranks in staged.items():
             self._known.shards.seal(node, attempt_number, ranks, index)
+
+    def _are_counted(self, reports: wire.Reports) -> bool:
+        attempt = self._known.run.attempt
+        if attempt is not None and attempt.regroup is not None:
+            self._work_off()  # what was heard before may have decided that they are not
+        return may_report(self._known.run, reports.attempt_number, reports.rank, reports.process)
 
     def _hear_rank(self, message: wire.Reports, staged: dict[tuple[int, int], list[int]]) -> None:
         known = self._known
@@ -164,7 +175,7 @@ class Inbound:
                 arguments = values.decode(report.validation) if report.validation else None
                 validate = arguments is not None and known.plan.validation is not None
                 if validate:
-                    known.arguments[attempt_number, report.index] = arguments
+                    known.shards.keep_arguments(attempt_number, report.index, arguments)
                 where = (attempt_number, rank, report.index)
                 known.queue.append(ev.ShardStaged(*where, report.name, validate, report.urgent))
                 if report.elsewhere:
@@ -205,7 +216,7 @@ class Inbound:
 
     def _upload_failed(self, message: wire.Uploaded) -> None:
         """Unless the checkpoint was given up meanwhile, with a node that had another part of it, or an earlier order
-        has brought these parts to storage."""
+        has uploaded these parts."""
         for pending in self._known.run.unsaved:
             refused = tuple(rank for rank in message.ranks if rank not in pending.uploaded)
             if refused and (pending.attempt_number, pending.index) == (message.attempt_number, message.index):
@@ -238,14 +249,15 @@ class Inbound:
         known.queue.append(ev.WorkerFailed(attempt_number, rank, evidence, node, at))
 
     def _node_lost(self, node: str) -> None:
-        """Its processes are gone with it."""
+        """Its processes have exited with it."""
         known = self._known
-        self._work_off()  # what it said before counts
+        self._work_off()  # its earlier messages count
         announced = known.nodes.is_draining(node)
         known.nodes.lost(node)
         known.peers.lost(node)
         for number in known.attempts.lose_standbys(node):
             known.queue.append(ev.StandbyLost(known.run.attempt_number, number, f"{node} was lost"))
+        had_processes = known.attempts.may_have_processes(node)  # maybe none but a standby
         ranks, left_with = known.attempts.node_lost(node), known.outbox.node_lost(node)
         self._startup.node_lost(node)
         attempt_number = known.attempts.attempt_number
@@ -254,7 +266,7 @@ class Inbound:
         self._tell_of_room()  # before the next attempt is decided
         known.queue.extend(known.snapshots.node_lost(node, known.run))
         self._unheard |= {(attempt_number, rank) for rank in ranks}
-        if ranks and known.attempts.take_gone(node, attempt_number):
+        if (ranks or had_processes) and known.attempts.take_gone(node, attempt_number):
             self._hear_attempt_end(attempt_number)
         for pending in known.run.unsaved:
             if (pending.attempt_number, pending.index) in left_with and not pending.is_uploaded:
@@ -277,13 +289,13 @@ class Inbound:
         for rank, logged in logs.items():
             first = known.book.count(attempt_number, rank)
             unheard = [report for report in as_said(logged) if report.index >= first]
+            process = known.run.ranks[rank].process if rank < len(known.run.ranks) else 0
             if unheard:
-                self._hear_reports(
-                    known.attempts.node_of(attempt_number, rank), [wire.Reports(attempt_number, rank, unheard)]
-                )
+                reports = wire.Reports(attempt_number, rank, unheard, process)
+                self._hear_reports(known.attempts.node_of(attempt_number, rank), [reports])
             if logged.returned:
                 known.book.returned(rank)
-                known.queue.append(ev.WorkerReturned(attempt_number, rank))
+                known.queue.append(ev.WorkerReturned(attempt_number, rank, process))
         known.queue.append(ev.AttemptGone(attempt_number))
 
     def _hear_stacks(self, message: wire.Stacks) -> None:
@@ -295,7 +307,7 @@ class Inbound:
     def _hear_probe(self, node: str, ok: bool, findings: list[str]) -> None:
         known = self._known
         if not ok:
-            known.warn(f"{node} is not fit to train on, and is not used: {'; '.join(findings)}")
+            known.warn(f"{node} failed its check and is not used: {'; '.join(findings)}")
             known.nodes.mark_unfit(node)
             self._place_again()
 
@@ -309,6 +321,41 @@ class Inbound:
     def _place_again(self) -> None:
         known = self._known
         known.queue.append(ev.Capacity(known.slots()))
-        self._work_off()  # what was reported before counts
+        self._work_off()  # earlier reports count
         again = place_again(known.run, known.attempts.is_well_placed(known.run.attempt_number))
         known.queue.extend(filter(None, [again]))
+
+
+def _queued(event: Callable[[Any], ev.Event]) -> Callable[[Inbound, str, Any], None]:
+    return lambda inbound, _node, message: inbound._known.queue.append(event(message))
+
+
+_HEAR: dict[type[wire.Message], Callable[[Inbound, str, Any], None]] = {
+    wire.Reports: lambda inbound, node, message: inbound._hear_reports(node, [message]),
+    wire.NodeNews: Inbound._hear_news,
+    wire.Sealed: lambda inbound, _, message: inbound._hear_sealed(message),
+    wire.WorkerIsArmed: _queued(lambda said: ev.WorkerArmed(said.attempt_number, said.rank, said.process)),
+    wire.StandbyIsReady: Inbound._hear_standby,
+    wire.StandbyHasEnded: Inbound._hear_standby,
+    wire.WorkerIsReady: _queued(lambda said: ev.WorkerReady(said.attempt_number, said.rank, said.process)),
+    wire.WorkerHasReturned: lambda inbound, _, message: inbound._hear_returned(message),
+    wire.WorkerHasFailed: lambda inbound, _, message: inbound._hear_failed(message),
+    wire.WorkerIsStopped: _queued(
+        lambda said: ev.WorkerStopped(said.attempt_number, said.rank, said.stopped, said.process)
+    ),
+    wire.WorkersGone: Inbound._hear_gone,
+    wire.WorkerNoticed: lambda inbound, _, message: inbound._hear_noticed(message),
+    wire.Stacks: lambda inbound, _, message: inbound._hear_stacks(message),
+    wire.Probed: lambda inbound, node, message: inbound._hear_probe(node, message.ok, message.findings),
+    **dict.fromkeys((wire.DoorOpen, wire.Met), Inbound._hear_of_peers),
+    **dict.fromkeys((wire.SnapshotHeld, wire.StoreOpen, wire.Recalled), Inbound._hear_snapshots),
+    wire.Asked: lambda inbound, _, message: inbound._hear_asked(message),
+    wire.TaskDone: lambda inbound, _, message: inbound._hear_task(message),
+    wire.Output: lambda inbound, _, said: inbound._known.effects.append(ShowOutput(said.rank, said.lines)),
+    **dict.fromkeys((wire.Uploaded, wire.Fetched, wire.StagedLost), Inbound._hear_storage),
+    wire.PlacesClear: lambda inbound, _, message: inbound._hear_clear(message),
+    **dict.fromkeys(
+        (wire.NodeJoining, wire.NodeReady, wire.NodeSeats, wire.NodeDraining, wire.NodeLost),
+        lambda inbound, _, message: inbound._hear_of_node(message),
+    ),
+}

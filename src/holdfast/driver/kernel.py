@@ -35,7 +35,7 @@ from .startup import Startup
 log = logging.getLogger(__name__)
 _HEARTBEAT_S = 10.0  # handle() is called at least this often while a timer waits
 _LATE_S = 1.0  # a loop that is only busy calls handle() within this time after it is due
-_DONE_BY_WORKERS = (ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded)
+_DONE_BY_WORKERS = {ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded}
 
 
 class StepTaken(NamedTuple):
@@ -59,14 +59,14 @@ class Kernel:
         found: Iterable[ev.Event] = (),
         audit: Callable[[StepTaken], None] | None = None,
     ) -> None:
-        """``found``: what makes the journal's view agree with what is stored."""
+        """``found``: the events that make the journal's view agree with storage."""
         self.known = DriverState(plan, site, past, epoch)
         self.known.queue.extend(found)
-        self._audit = audit
+        self._audit, self._is_logged = audit, log.isEnabledFor(logging.DEBUG)
         self._startup = Startup(self.known, self._work_off)
         self._inbound = Inbound(self.known, self._startup, self._work_off)
         self._outbound = Outbound(self.known, self._startup)
-        self._asked = self._journalled = 0  # numbers of what was to be journalled, and of what is known to be
+        self._asked = self._journalled = 0  # numbers of journal entries: requested, and known to be written
         self._waiting: deque[tuple[int, list[StepTaken]]] = deque()  # steps, and what must be journalled before them
         self._measured = (0, 0)  # what was staged when the free space was asked for
         self._suspended_s = 0.0  # how long the process did not run; timers and hangs do not count that time
@@ -77,7 +77,7 @@ class Kernel:
 
     @property
     def finish(self) -> do.Finish | None:
-        """The machine's last command, when the run is over."""
+        """The machine's last command, when the run has ended."""
         return self._outbound.finish
 
     @property
@@ -123,23 +123,25 @@ class Kernel:
         return known.effects
 
     def _awake(self, now: fx.Now) -> fx.Now:
-        """The time without that in which the process was suspended: it could hear of no progress then, so no rank hangs
-        for it."""
+        """The time, without periods in which the process was suspended: it could not receive progress then, so no rank
+        counts as hung because of them."""
         monotonic = now.monotonic - self._suspended_s
         late = monotonic - max(self._due(), self.known.now.monotonic)
+        if late <= _LATE_S and not self._suspended_s:
+            return now
         if late > _LATE_S:
             log.info("The driver did not run for %.0f s; timers continue where they were.", late)
             self._suspended_s += late
             monotonic -= late
         return fx.Now(monotonic, now.wall)
 
-    def let_go_on(self, report: int) -> list[fx.Effect]:
-        """In lockstep: the workers may continue behind this report of the run."""
+    def let_go_on(self, report: int, save: bool) -> list[fx.Effect]:
+        """In lockstep: the workers may continue after this report of the run. ``save``: the next one is to be saved."""
         known = self.known
         known.effects = []
         index = report - known.run.base - 1
         for rank in range(len(known.run.ranks)):
-            known.outbox.tell(GoOn(known.run.attempt_number, rank, index))
+            known.outbox.tell(GoOn(known.run.attempt_number, rank, index, save))
         return known.effects
 
     def _take_event(self, event: ev.Event) -> None:
@@ -159,6 +161,8 @@ class Kernel:
 
     def _fire_timers(self) -> None:
         timers, now = self.known.timers, self.known.now.monotonic
+        if not timers or min(timers.values()) > now:
+            return
         for timer in [timer for timer, due in timers.items() if due <= now]:
             del timers[timer]
             if isinstance(timer, Timer):
@@ -169,7 +173,7 @@ class Kernel:
     # The machine
 
     def _work_off(self) -> None:
-        """Step what has come in, have it journalled together, and only then act on it."""
+        """Step the inputs, have them journalled together, and only then act on them."""
         known = self.known
         while True:
             turns: list[StepTaken] = []
@@ -180,8 +184,9 @@ class Kernel:
             if self._inbound.has_uploaded:
                 self._inbound.has_uploaded = False
                 known.verification.resume(known.run)
-            news = (known.lag.look(known.run, known.now.monotonic), known.handover.settle(known.run))
-            known.queue.extend(event for event in news if event is not None)
+            for news in (known.lag.look(known.run, known.now.monotonic), known.handover.settle(known.run)):
+                if news is not None:
+                    known.queue.append(news)
             if not known.queue:
                 break
         self._measure_disk()
@@ -198,13 +203,14 @@ class Kernel:
         """One event, and the decisions that the core takes on it: nothing else may come in between."""
         known = self.known
         before = known.run
-        if isinstance(event, ev.WorkerFailed):
+        if type(event) is ev.WorkerFailed:
             event = regrouping.judged(before, event)
         known.run, commands, reason = core.step(before, event, known.now.monotonic)
-        log.debug("%s: %s", type(event).__name__, reason)
+        if self._is_logged:
+            log.debug("%s: %s", type(event).__name__, reason)
         turns.append(StepTaken(event, before, known.run, commands))
         for command in commands:
-            if isinstance(command, do.Decide):
+            if type(command) is do.Decide:
                 self._step(self._located(command.event), turns)
 
     def _located(self, event: ev.Event) -> ev.Event:
@@ -230,6 +236,7 @@ class Kernel:
 
     def _act(self, number: int, turns: list[StepTaken]) -> None:
         assert number <= self._journalled, "a step is acted on before it is journalled"
+        carry_out = self._outbound.carry_out
         for turn in turns:
             if self._audit is not None:
                 self._audit(turn)
@@ -237,7 +244,7 @@ class Kernel:
                 self._note_durable(turn.event)
             self._show(turn)
             for command in turn.commands:
-                self._outbound.carry_out(command)
+                carry_out(command)
         self.known.book.call_back(self._first_on_their_way(turns[-1].after))
 
     def _show(self, turn: StepTaken) -> None:
@@ -249,9 +256,11 @@ class Kernel:
         known.effects.append(fx.Stepped(turn.event, turn.before, turn.after, known.lag.behind, action, failures))
 
     def _first_on_their_way(self, acted_on: RunState) -> dict[int, int]:
-        """By attempt, the first report whose checkpoint is pending. The state acted on may be older than the present
-        one, because remote storage writes the journal behind the loop, and reports may wait to be stepped."""
+        """By attempt, the first report whose checkpoint is pending. The state acted on may be older than the current
+        one, because remote storage writes the journal in the background, and reports may wait to be stepped."""
         known = self.known
+        if not (known.queue or acted_on.has_unsaved or known.run.has_unsaved):
+            return {}
         queued = [(e.attempt_number, e.index) for e in known.queue if isinstance(e, ev.ShardStaged)]
         unsaved = [(p.attempt_number, p.index) for p in (*acted_on.unsaved, *known.run.unsaved)]
         return dict(sorted({*queued, *unsaved}, reverse=True))
@@ -282,9 +291,9 @@ _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
 def _next(queue: deque[ev.Event]) -> ev.Event:
     """What workers did one after the other is one step: in a large attempt that is much."""
     event = queue.popleft()
-    if not isinstance(event, _DONE_BY_WORKERS):
+    if not queue or type(event) not in _DONE_BY_WORKERS:
         return event
     several: list[Any] = [event]
-    while queue and isinstance(queue[0], _DONE_BY_WORKERS):
+    while queue and type(queue[0]) in _DONE_BY_WORKERS:
         several.append(queue.popleft())
     return ev.Several(tuple(several)) if len(several) > 1 else event

@@ -1,28 +1,29 @@
-"""What the last attempt reported and the driver that died did not hear; taken up here where the run is on a disk.
+"""Reports of the last attempt that the dead driver did not receive; adopted here if the run is on a disk.
 
-Every rank logged its reports beside what it staged. What all of them had staged is committed here, as if it had been
-heard in time, with the metrics of all reports up to it.
+Every rank logged its reports beside its staged files. Checkpoints that all of them had staged are committed here, as if
+they had been received in time, with the metrics of all reports up to them.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.core.run import commands as do
-from holdfast.core.run.salvage import RankLog, committable
+from holdfast.core.run.salvage import committable
 from holdfast.core.run.state import Durable
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
-from holdfast.store import report_log, staging, values
+from holdfast.store import report_log, staging
 from holdfast.store.checkpoints import CheckpointStore
 from holdfast.store.layout import RunLayout
-from holdfast.store.manifests import FORMAT, Manifest, Shard, choose
-from holdfast.store.metrics import MetricsWriter, parse_line, read_last_metrics, read_metrics
-from holdfast.store.report_log import RankReports, StagedReport
-from holdfast.wire.worker_messages import Report
+from holdfast.store.manifests import Manifest, Shard, choose
+from holdfast.store.metrics import MetricsWriter, read_last_metrics, read_metrics
+from holdfast.store.report_log import RankReports
+
+from .logged_reports import log_of, manifest_of
 
 log = logging.getLogger(__name__)
 _WRITERS_END_WITHIN_S = 5.0
@@ -38,7 +39,8 @@ class LateReport(NamedTuple):
 
 
 def take_up(past: Past, state: Durable, store: CheckpointStore, layout: RunLayout) -> list[Manifest]:
-    """Commit what the last attempt's ranks had all staged. ``state``: the past one, with what was found in storage."""
+    """Commit the checkpoints that all ranks of the last attempt had staged. ``state``: the past state, with the content
+    of storage."""
     attempt = past.last_attempt
     if attempt is None:
         return []
@@ -60,29 +62,10 @@ def take_up(past: Past, state: Durable, store: CheckpointStore, layout: RunLayou
     return taken
 
 
-def log_of(reports: RankReports, lost: Collection[int] = ()) -> RankLog:
-    """As the core knows it."""
-    staged = {index: report.name for index, report in reports.staged.items()}
-    return RankLog(reports.count, staged, reports.returned, frozenset(lost))
-
-
-def as_said(reports: RankReports) -> list[Report]:
-    """The messages of the rank's worker."""
-    return [_said(reports.lines[index], index, reports.staged.get(index)) for index in sorted(reports.lines)]
-
-
-def _said(line: bytes, index: int, staged: StagedReport | None) -> Report:
-    if staged is None:
-        return Report(index, line)
-    arguments = b"" if staged.validation is None else values.encode(staged.validation)
-    elsewhere = [(entry.path, entry.size, entry.digest, entry.at) for entry in staged.files if entry.at]
-    return Report(index, line, True, staged.name, arguments, elsewhere=elsewhere)
-
-
 def _shards(
     command: do.Commit, ranks: Sequence[RankReports], store: CheckpointStore, layout: RunLayout
 ) -> list[Shard] | None:
-    """Each rank's files, hashed; None, with a warning, if they are not what was reported or do not go together. If they
+    """Each rank's files, hashed; None, with a warning, if they differ from the report or do not fit together. If they
     cannot be read or synced, that is an error, and they stay for the next driver."""
     shards: list[Shard] = []
     for rank in command.ranks:
@@ -104,20 +87,6 @@ def _shards(
     return shards
 
 
-def manifest_of(command: do.Commit, ranks: Sequence[RankReports], created: float) -> Manifest:
-    """Of a checkpoint that was reported and not heard of, without its files."""
-    where = (command.id, command.attempt_number, command.index, command.report, command.world_size)
-    asked = (ranks[rank].staged[command.index].validation for rank in command.ranks)
-    validation = next((arguments for arguments in asked if arguments is not None), None)
-    metrics = metrics_of(ranks[0], command.index)
-    return Manifest(FORMAT, *where, created=created, metrics=metrics, files=[], validation=validation)
-
-
-def metrics_of(reports: RankReports, index: int) -> dict[str, Any]:
-    parsed = parse_line(reports.lines[index]) if index in reports.lines else None
-    return parsed["metrics"] if parsed else {}
-
-
 def append_missing(layout: RunLayout, attempt_number: int, ranks: Sequence[RankReports], last: int) -> None:
     """The metrics of every report up to that one, durable."""
     writer = MetricsWriter(layout)
@@ -133,7 +102,7 @@ def append_missing(layout: RunLayout, attempt_number: int, ranks: Sequence[RankR
 
 
 def late_reports(layout: RunLayout, taken: Sequence[Manifest], newest: int) -> list[LateReport]:
-    """The reports behind number ``newest`` that are safe now with these checkpoints, by number."""
+    """The reports after number ``newest`` that are safe now with these checkpoints, by number."""
     found: list[LateReport] = []
     for manifest in sorted(taken, key=lambda manifest: manifest.report):
         base = manifest.report - manifest.index - 1

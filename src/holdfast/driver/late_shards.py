@@ -1,6 +1,6 @@
-"""What the last attempt staged on its nodes, and the driver that died had not gathered: hashed and gathered there.
+"""Files that the last attempt staged on its nodes, and the dead driver had not gathered: hashed and gathered there.
 
-It is known when the logs of all ranks are here. From then on it is adopted like what was gathered before.
+They are known when the logs of all ranks are here. From then on they are adopted like files that were gathered before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.store.manifests import FileEntry, Manifest, Shard, choose
 from holdfast.store.report_log import RankReports
 from holdfast.wire import messages as wire
 
-from .late_reports import log_of, manifest_of
+from .logged_reports import log_of, manifest_of
 from .shard_registry import ShardRegistry, with_files
 
 
@@ -54,14 +54,14 @@ class LateShards:
 
     @property
     def reports(self) -> list[RankReports]:
-        """Of every rank; none if not all of them are known."""
+        """The reports of all ranks; empty if one is not known."""
         attempt = self._past.last_attempt
         if attempt is None or len(self._left) < attempt.world_size:
             return []
         return [report_log.parse(self._left[rank][1].log) for rank in range(attempt.world_size)]
 
     def add(self, node: str, left: Sequence[wire.LeftReports], manifests: Sequence[Manifest]) -> None:
-        """What a node has; ``manifests``: what nodes have gathered that is not in storage."""
+        """The files of a node; ``manifests``: checkpoints that nodes have gathered and that are not in storage."""
         attempt = self._past.last_attempt
         for reports in left:
             if (
@@ -78,7 +78,7 @@ class LateShards:
         self._take_up(ranks, {m.index for m in manifests if m.attempt_number == self._state.attempt_number})
 
     def _take_up(self, ranks: list[RankReports], gathered: set[int]) -> None:
-        """Have hashed what all ranks had staged."""
+        """Have the files hashed that all ranks had staged."""
         logs = [log_of(reports, self._left[rank][1].lost) for rank, reports in enumerate(ranks)]
         for command in committable(self._state, logs, self._past.given_up, self._past.committed):
             if command.index in gathered | self._taken:

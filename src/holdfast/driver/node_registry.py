@@ -1,4 +1,4 @@
-"""The nodes that a run has, and what is known of each. Which worker goes where is decided in ``core/run/placement``."""
+"""The nodes of a run, and what is known of each. ``core/run/placement`` decides which worker runs where."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class NodeRegistry:
         return self._nodes[id].address
 
     def slots(self) -> float:
-        """How many workers there is room for; it may be endless."""
+        """How many workers fit; it may be infinite."""
         return sum(placement.capacity_of(node, self._needs) for node in self._usable())
 
     def slots_up_to(self, most: int) -> int:
@@ -97,14 +97,12 @@ class NodeRegistry:
         self._clear.update(places)
 
     def places_of(self, ids: Iterable[str]) -> list[str]:
-        """Of those across a network."""
+        """The places of those nodes that are reached over a network."""
         return [place for id in ids if id in self._nodes and (place := self._nodes[id].place)]
 
     def with_room(self, taken: Mapping[str, int]) -> dict[str, int]:
-        """How many more workers each usable node has room for. ``taken``: how many it has."""
-        most = max(1, sum(taken.values()))
-        free = {n.id: placement.capacity_of(n, self._needs) - taken.get(n.id, 0) for n in self._usable()}
-        return {id: int(min(count, most)) for id, count in free.items() if count > 0}
+        """How many more workers fit on each usable node. ``taken``: how many it has."""
+        return placement.room_left(self._usable(), taken, self._needs)
 
     def leased(self, world_size: int) -> list[str]:
         """The places across a network that an attempt would take."""

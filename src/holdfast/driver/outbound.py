@@ -26,21 +26,31 @@ class Outbound:
 
     def carry_out(self, command: do.Command) -> None:
         known = self._known
-        match command:
+        match command:  # the frequent ones first
+            case do.SetTimer(timer, after_s):
+                known.timers[timer] = known.now.monotonic + after_s
+                if timer == timers.BACKOFF:
+                    known.effects.append(ShowBackoff(after_s))
+            case do.CancelTimer(timer):
+                known.timers.pop(timer, None)
+            case do.Decide():
+                pass  # it has been stepped with the event that led to it
             case do.StartAttempt():
                 self._start_attempt(command)
+            case do.ReplaceRank(of) | do.StartStandby(of) if not self._lives(of):
+                pass  # while this was journalled, the attempt ended: the new process would not be used
             case do.ReplaceRank(attempt_number, rank, number, standby):
                 known.attempts.replace(attempt_number, rank, number, standby)
             case do.StartStandby(attempt_number, number, moves):
                 if not known.attempts.start_standby(attempt_number, number, moves):
-                    known.queue.append(ev.StandbyLost(attempt_number, number, "there is no room for it"))
+                    known.queue.append(ev.StandbyLost(attempt_number, number, "there is no capacity for it"))
             case do.TellPeersLost(attempt_number, number):
                 known.outbox.tell(PeersLost(attempt_number, number))
             case do.RegroupRanks():
                 known.accounts.begin(command.attempt_number)
                 for rank in command.replaced:
                     known.book.skip(command.attempt_number, rank, command.reports)
-                known.regroups.answer(command)
+                known.regroups.answer(command, known.snapshots.regrouped(command.steps[command.source]))
             case do.AskHandover():
                 known.handover.ask(command, known.now.wall)
             case do.DumpStacks(attempt_number):
@@ -61,7 +71,7 @@ class Outbound:
                 known.outbox.stall(on)
             case do.Upload(attempt_number, index, id, ranks):
                 manifest = known.shards.manifest_of(id)
-                if manifest is not None:  # else it could not be gathered, and the machine hears of it
+                if manifest is not None:  # otherwise it could not be gathered, and the machine is told
                     known.shards.upload(manifest, ranks)
             case do.Discard(attempt_number, index):
                 known.shards.discard(attempt_number, index)
@@ -76,16 +86,14 @@ class Outbound:
                 known.effects.append(Quarantine(id, why))
             case do.Validate(id):
                 self._validate(id)
-            case do.SetTimer(timer, after_s):
-                known.timers[timer] = known.now.monotonic + after_s
-                if timer == timers.BACKOFF:
-                    known.effects.append(ShowBackoff(after_s))
-            case do.CancelTimer(timer):
-                known.timers.pop(timer, None)
             case do.Warn(text):
                 known.warn(text)
             case do.Finish():
                 self.finish = command
+
+    def _lives(self, attempt_number: int) -> bool:
+        run = self._known.run
+        return run.attempt_number == attempt_number and run.attempt_lives
 
     def _start_attempt(self, command: do.StartAttempt) -> None:
         known = self._known
@@ -141,7 +149,7 @@ class Outbound:
         """As far as it is known before the files are put together."""
         known = self._known
         metrics = known.book.metrics_of(command.attempt_number, command.index)
-        arguments = known.arguments.pop((command.attempt_number, command.index), None)
+        arguments = known.shards.arguments(command)
         where = (command.id, command.attempt_number, command.index, command.report, command.world_size)
         return Manifest(FORMAT, *where, known.now.wall, metrics, [], arguments)
 

@@ -1,13 +1,13 @@
-"""What nodes were asked for and have not done yet: with a lost node none of that is forgotten.
+"""Orders that nodes have not carried out yet: none of them is forgotten with a lost node.
 
-An order belongs to the node that has what it is about, and is given again when that node comes back. On a disk that all
-nodes reach, any of them can do it.
+An order belongs to the node that has its files, and is sent again when that node comes back. On a disk that all nodes
+reach, any of them can carry it out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import IntEnum
 from typing import Any
 
 from holdfast.wire import messages as wire
@@ -17,15 +17,15 @@ from .effects import Effect, Send
 from .node_registry import NodeRegistry
 
 Report = tuple[int, int]  # (attempt, index)
-_NOBODY = ""  # the node of an order that any node may carry out, and none is there
+_NOBODY = ""  # the node of an order that any node may carry out, while there is none
 
 
-class Kind(Enum):
-    SEAL = "seal"  # about (attempt, rank, index)
-    GATHER = "gather"  # about a report
-    UPLOAD = "upload"  # about a report
-    FETCH = "fetch"  # about a checkpoint's id
-    TASK = "task"  # about its name
+class Kind(IntEnum):  # which is hashed without a call: of ten thousand ranks, each has orders
+    SEAL = 1  # about (attempt, rank, index)
+    GATHER = 2  # about a report
+    UPLOAD = 3  # about a report
+    FETCH = 4  # about a checkpoint's id
+    TASK = 5  # about its name
 
 
 class Outbox:
@@ -36,12 +36,13 @@ class Outbox:
         nodes_hold_files: bool = False,
         keeps_files: bool = False,
     ) -> None:
-        """``nodes_hold_files``: each has what its workers staged for itself. ``keeps_files``: a node that is lost comes
-        back with them."""
+        """``nodes_hold_files``: each has the files that its workers staged. ``keeps_files``: a lost node comes back
+        with them."""
         self._nodes, self._emit = nodes, emit
         self._nodes_hold_files, self._keeps_files = nodes_hold_files, keeps_files
-        self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and what they are about
-        self._owners: dict[tuple[Kind, Any], set[str]] = {}  # the nodes of those, by kind and what they are about
+        self._for_any = {Kind.TASK} if nodes_hold_files else {Kind.TASK, Kind.SEAL}  # orders that any node can take
+        self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and subject
+        self._owners: dict[tuple[Kind, Any], set[str]] = {}  # the nodes of those, by kind and subject
         self._fetches: dict[str, wire.Fetch] = {}
         self._stalled = False
 
@@ -56,7 +57,11 @@ class Outbox:
         self.order_together(node, kind, {about: order}, order)
 
     def order_together(self, node: str, kind: Kind, orders: Mapping[Any, wire.Message], message: wire.Message) -> None:
-        """Several, which one message gives; each by itself if they are given again."""
+        """Several orders in one message; separately if they are sent again, or go to other nodes as theirs is lost."""
+        if node != _NOBODY and kind in self._for_any and node not in self._nodes.ids:
+            for about, order in orders.items():
+                self.order_any(kind, about, order)
+            return
         for about, order in orders.items():
             self._orders[node, kind, about] = order
             self._owners.setdefault((kind, about), set()).add(node)
@@ -69,7 +74,8 @@ class Outbox:
 
     def finish(self, kind: Kind, about: Any, node: str | None = None) -> bool:
         """Forget an order that is carried out; whether it was still open."""
-        found = [owner for owner in self.holders(kind, about) if node in (None, owner)]
+        owners = self._owners.get((kind, about), ())
+        found = [owner for owner in owners if node is None or node == owner]
         for owner in found:
             self._drop(owner, kind, about)
         return bool(found)
@@ -87,7 +93,7 @@ class Outbox:
     # Nodes come and go
 
     def node_ready(self, node: str) -> None:
-        """It takes over what is open."""
+        """It takes over open orders."""
         for (owner, kind, about), order in list(self._orders.items()):
             if owner == _NOBODY:
                 self._drop(owner, kind, about)
@@ -100,26 +106,27 @@ class Outbox:
             self.send(node, Pressure(True))
 
     def node_lost(self, node: str) -> list[Report]:
-        """The reports of which it had what is not in storage, if that does not come back with it."""
+        """The reports whose files it had and storage has not, if those do not come back with it."""
         left_with: set[Report] = set()
         for owner, kind, about in [key for key in self._orders if key[0] == node]:
             if kind in (Kind.UPLOAD, Kind.GATHER):
                 left_with.add(about)
             elif kind is Kind.SEAL:
                 left_with.add((about[0], about[2]))
-            if kind is Kind.TASK or (kind is Kind.SEAL and not self._nodes_hold_files):
+            if kind in self._for_any:
                 self.order_any(kind, about, self._drop(owner, kind, about))
             elif kind is Kind.FETCH or not self._keeps_files:
                 self._drop(owner, kind, about)
         for id, fetch in self._fetches.items():
             if not self.holders(Kind.FETCH, id):
-                self._fetch_everywhere(id, fetch)  # who has it says so at once
+                self._fetch_everywhere(id, fetch)  # the node that has it answers immediately
         return sorted(left_with) if self._nodes_hold_files and not self._keeps_files else []
 
-    # What all nodes do
+    # Orders for all nodes
 
     def fetch(self, id: str, manifest: bytes, stored: bool = True) -> None:
-        """Have a checkpoint verified where workers may read it. ``stored``: what a node lacks can be downloaded."""
+        """Have a checkpoint verified on the nodes where workers may read it. ``stored``: missing files can be
+        downloaded."""
         self._fetches[id] = wire.Fetch(id, manifest, stored)
         self._fetch_everywhere(id, self._fetches[id])
 
@@ -137,6 +144,11 @@ class Outbox:
         self.finish(Kind.FETCH, id)
         del self._fetches[id]
         return True
+
+    def forget_staged(self, attempt_number: int, index: int, id: str) -> None:
+        """Have nodes remove what they hold of a report. Files that all reach are removed by storage."""
+        if self._nodes_hold_files:
+            self.tell(wire.Forget(attempt_number, index, id))
 
     def stall(self, on: bool) -> None:
         self._stalled = on

@@ -1,7 +1,7 @@
-"""Whether the nodes of a run can talk to each other: a new one meets some of those that are there, beside the training.
+"""Whether the nodes of a run can talk to each other: a new one tests some of the others while training continues.
 
-Each calls the other, as there are walls with one side. Of two that cannot talk, also not at the second attempt, one is
-used only where the others are not enough.
+Each connects to the other, because a firewall may block one direction. If two cannot talk, even at the second try, one
+of them is used only if the others are not enough.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Peers:
             self._arrange(_Meeting(node, other))
 
     def lost(self, node: str) -> None:
-        """What was found out about it counts no more."""
+        """Earlier results about it no longer count."""
         self._met.discard(node)
         self._meetings = {n: m for n, m in self._meetings.items() if node not in (m.host, m.guest)}
         self._strangers = {pair for pair in self._strangers if node not in pair}
         self._nodes.set_apart(self._to_be_set_apart())
 
     def hear(self, node: str, message: wire.DoorOpen | wire.Met) -> str | None:
-        """What a person should know, if the message makes a difference."""
+        """A message for a person, if this one makes a difference."""
         meeting = self._meetings.get(message.meeting)
         if meeting is None or node != (meeting.host if isinstance(message, wire.DoorOpen) else meeting.guest):
             return None

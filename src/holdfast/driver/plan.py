@@ -1,4 +1,4 @@
-"""What a trainer asks the driver to run."""
+"""The request of a trainer to the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class ShardSource(Protocol):
     """Where workers' parts of datasets come from that only the driver has."""
 
     def shard(self, name: str, attempt_number: int, rank: int, nodes: Sequence[str], lost: bytes | None) -> bytes:
-        """For a rank of the attempt whose ranks are on these nodes. ``lost``: what it was given, and cannot be used."""
+        """For a rank of the attempt whose ranks are on these nodes. ``lost``: the previous value, which cannot be
+        used."""
 
     def close(self) -> None: ...
 
@@ -33,7 +34,7 @@ class Plan:
     spec: RunSpec
     payload: bytes  # a cloudpickle of the callable that each worker runs
     identity: Mapping[str, Any]  # what run.json says
-    essential: Sequence[str] = ()  # modules that every worker needs at once
+    essential: Sequence[str] = ()  # modules that every worker needs immediately
     preload: Sequence[str] = ()  # modules that workers need later, and that take long to import
     preload_early: bool = False  # as soon as workers have entered the train function
     imported: Sequence[str] = ()  # modules that the script has imported, and its workers perhaps need

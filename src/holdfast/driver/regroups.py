@@ -1,4 +1,4 @@
-"""The ranks that wait to form their group again: what each has said of itself, and what all of them are answered."""
+"""The ranks that wait to form their group again: the state of each, and the answer to all of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ class Regroups:
         self._outbox = outbox
         self._waiting: dict[int, tuple[Asked, dict[str, Any]]] = {}  # by rank
 
-    def add(self, asked: Asked) -> ev.RegroupAsked:
+    def add(self, asked: Asked) -> list[ev.Event]:
         body = cloudpickle.loads(asked.request.body)
-        self._waiting[asked.rank] = asked, body
         standing = RankStanding(body["steps"], asked.request.index, body["joins"])
-        return ev.RegroupAsked(asked.attempt_number, asked.rank, standing)
+        self._waiting[asked.rank] = asked, body
+        return [ev.RegroupAsked(asked.attempt_number, asked.rank, standing, asked.process)]
 
-    def answer(self, command: do.RegroupRanks) -> None:
-        """The first replacement serves the store over which the new group forms."""
+    def answer(self, command: do.RegroupRanks, snapshot: tuple[int, int] | None) -> None:
+        """The first replacement serves the store over which the new group forms. ``snapshot``: the newest that is
+        complete."""
         endpoint = self._waiting[command.replaced[0]][1]["endpoint"]
         body = cloudpickle.dumps(
             {
@@ -38,8 +39,9 @@ class Regroups:
                 "reports": command.reports,
                 "made": list(command.made),
                 "replaced": list(command.replaced),
+                "snapshot": snapshot,
             }
         )
         for rank, (asked, _) in self._waiting.items():
-            self._outbox.tell(Reply(command.attempt_number, rank, asked.request.request, body))
+            self._outbox.tell(Reply(command.attempt_number, rank, asked.request.request, body, "", asked.process))
         self._waiting = {}

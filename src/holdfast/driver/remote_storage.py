@@ -1,5 +1,5 @@
-"""A run's remote storage. The journal has a thread of its own: when storage does not answer, the driver still
-hears its workers, shows what they do, and acts on nothing that is not yet written."""
+"""A run's remote storage. The journal has its own thread: when storage does not answer, the driver still receives from
+its workers, shows what they do, and acts on nothing that is not yet written."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from msgspec import structs
 
 from holdfast.core.run import events as ev
@@ -32,9 +33,10 @@ from holdfast.store.remote.remote_journal import RemoteJournal
 from holdfast.store.report_log import RankReports
 from holdfast.store.sealed import Damage
 
+from .committed_events import committed, stored_of
 from .late_reports import append_missing
-from .recovery import FOUND_DAMAGED, GONE, committed, stored_of
-from .storage import Entries, Outcome, Storage, log
+from .recovery import FOUND_DAMAGED, GONE
+from .storage import Entries, FindLog, Outcome, Storage, log
 
 _LAST_PATIENCE_S = 5.0
 _CLEANED_UP_WITHIN_S = 60.0
@@ -106,11 +108,14 @@ class RemoteStorage(Storage):
 
     @property
     def is_lost(self) -> bool:
-        """What is on this machine is then the other driver's."""
+        """The files on this machine then belong to the other driver."""
         return self._lease.is_lost
 
     def check_lease(self) -> None:
-        """A lost lease comes through the inbox, and the journal refuses what a relieved driver writes."""
+        """A lost lease comes through the inbox, and the journal refuses writes of a driver that has lost the run."""
+
+    def cause_of(self, error: Exception) -> Exception:
+        return self._lease.cause_of(error)
 
     def open(self) -> tuple[list[Record], list[Damage]]:
         self._writer = _JournalWriter(self._journal, self._inbox)
@@ -145,7 +150,8 @@ class RemoteStorage(Storage):
         self._run.write_identity(identity)
 
     def take_stock(self, past: Past) -> tuple[list[ev.Event], list[Damage]]:
-        """Only what the journal does not know is read: the rest is seen to be there, and verified before it is used."""
+        """Only manifests that the journal does not know are read: the others are seen to exist, and verified before
+        use."""
         self._listing = self._listed.result()
         known = {c.id for c in past.state.checkpoints}
         past.is_damaged = bool(self._damage)
@@ -154,7 +160,7 @@ class RemoteStorage(Storage):
         gone = self._checkpoints.gone(sorted(known - set(self._listing.committed)))
         stored = [stored_of(manifest, self._score_attribute) for manifest in manifests]
         stock = reconciliation.reconcile(past.state, past.given_up, stored, dict.fromkeys(gone, GONE))
-        for id in stock.damaged:  # what is unwanted is not kept, and so is collected
+        for id in stock.damaged:  # unwanted ones are not kept, and so are collected
             self._checkpoints.quarantine(id, FOUND_DAMAGED)
         return list(stock.events), damage
 
@@ -172,6 +178,13 @@ class RemoteStorage(Storage):
     def report_log(self, attempt_number: int, rank: int, node: str) -> Path | None:
         """Nodes of other machines have nothing below this path."""
         return RunLayout(self.run_dir / node).report_log(attempt_number, rank)
+
+    def report_logs_here(self, is_this_machine: bool) -> FindLog:
+        return self.report_log if is_this_machine else lambda *_: None
+
+    def upload_address(self) -> bytes:
+        address: bytes = cloudpickle.dumps(self._location)
+        return address
 
     def has_reports_of(self, attempt_numbers: Iterable[int]) -> bool:
         return all(self.home.metrics_file(attempt_number, 0).exists() for attempt_number in attempt_numbers)
@@ -222,7 +235,7 @@ class RemoteStorage(Storage):
         self._submit(self._pool, job)
 
     def _write_down(self, manifest: Manifest, ranks: Sequence[RankReports]) -> None:
-        """The metrics of all reports up to that checkpoint's, behind those that storage has already."""
+        """The metrics of all reports up to that checkpoint's, after those that storage already has."""
         for rank in range(len(ranks)):
             path = self.home.metrics_file(manifest.attempt_number, rank)
             stored = b"" if path.exists() else fetch(self._objects, self.home.relative(path))
@@ -262,7 +275,7 @@ class RemoteStorage(Storage):
                 self._reports[path].sync()
 
     def _keep_saving(self) -> None:
-        """So that a machine that dies takes few reports along that no checkpoint has brought to storage."""
+        """So that a lost machine loses few reports without a checkpoint."""
         while not self._over.wait(_SAVE_REPORTS_EVERY_S):
             with contextlib.suppress(StorageError, OSError):
                 self.save_reports()
@@ -277,7 +290,7 @@ class RemoteStorage(Storage):
         wait(self._jobs, _CLEANED_UP_WITHIN_S)
         for pool in (self._pool, self._cleaning):
             pool.shutdown(wait=False, cancel_futures=True)
-        # Also what a node left that was killed at last. A driver that was relieved removes nothing.
+        # Also files of a node that was killed at the end. A driver that has lost the run removes nothing.
         if saved and self._run_dir is not None and not self.is_lost:
             scratch.remove(self._run_dir, owner=None if all_stored else _DRIVER)
 

@@ -1,4 +1,4 @@
-"""The reports of all ranks: written down as they come, and brought together where the k-th of each is needed."""
+"""The reports of all ranks: recorded as they arrive, and combined where the k-th of each is needed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ class ReportBook:
 
     def begin(self, attempt_number: int, world_size: int, base: int, rank_zero_only: bool = False) -> None:
         """``base``: the reports of the run that it builds upon."""
-        attempt = _AttemptReports(attempt_number, world_size, base, self._calls_back)
-        if rank_zero_only:
-            attempt.counts[1:] = [math.inf] * (world_size - 1)
-        self._attempts.append(attempt)
+        silent = world_size - 1 if rank_zero_only else 0
+        self._attempts.append(_AttemptReports(attempt_number, world_size, base, self._calls_back, silent))
 
     def add(self, reports: Reports) -> bytes | None:
         """Write them down; rank 0's newest line, if it is among them."""
@@ -38,17 +36,17 @@ class ReportBook:
         rank, attempt = reports.rank, self._attempts[-1]
         if reports.attempt_number != attempt.attempt_number:
             return None
-        attempt.counts[rank] = reports.reports[-1].index + 1
+        attempt.made(rank, reports.reports[-1].index + 1)
         if rank == 0 or self._calls_back:
             attempt.lines[rank].extend(r.line for r in reports.reports)
         return reports.reports[-1].line if rank == 0 else None
 
     def skip(self, attempt_number: int, rank: int, reports: int) -> None:
-        """The rank continues behind so many reports, some of which it may not have made."""
+        """The rank continues after this many reports, some of which it may not have made."""
         attempt = self._attempt(attempt_number)
         missing = 0 if attempt is None else reports - int(attempt.counts[rank])
         if attempt is not None and missing > 0:
-            attempt.counts[rank] = reports
+            attempt.made(rank, reports)
             if rank == 0 or self._calls_back:
                 attempt.lines[rank].extend([b""] * missing)
 
@@ -58,7 +56,7 @@ class ReportBook:
         return attempt.counts[rank] if attempt.attempt_number == attempt_number else math.inf
 
     def returned(self, rank: int) -> None:
-        self._attempts[-1].counts[rank] = math.inf
+        self._attempts[-1].made(rank, math.inf)
 
     def metrics_of(self, attempt_number: int, index: int) -> dict[str, Any]:
         """Rank 0's metrics of a report: the ones that a checkpoint carries."""
@@ -71,8 +69,8 @@ class ReportBook:
             attempt.checkpoints[index] = id
 
     def call_back(self, first_pending: Mapping[int, int]) -> None:
-        """Tell the callback, in order, of each report that all ranks made and whose checkpoint, if any, is durable.
-        ``first_pending``: by attempt, the first report whose checkpoint is on its way."""
+        """Tell the callback, in order, of each report that all ranks made and whose checkpoint, if any, is committed.
+        ``first_pending``: by attempt, the first report whose checkpoint is pending."""
         while len(self._attempts) > 1:
             attempt = self._attempts[0]
             self._tell(attempt, first_pending.get(attempt.attempt_number, math.inf))
@@ -83,7 +81,7 @@ class ReportBook:
         self._tell(attempt, first_pending.get(attempt.attempt_number, math.inf))
 
     def _tell(self, attempt: _AttemptReports, first_pending: float) -> None:
-        """All that is ready; then forget what nobody needs any more."""
+        """All that are ready; then forget those that are no longer needed."""
         told = math.inf
         if self._calls_back:
             for number, metrics, id in attempt.ready(first_pending):
@@ -96,16 +94,25 @@ class ReportBook:
 
 
 class _AttemptReports:
-    """What is known of the reports of one attempt."""
+    """The reports of one attempt."""
 
-    def __init__(self, attempt_number: int, world_size: int, base: int, keeps_all: bool) -> None:
-        """``keeps_all``: the lines of all ranks, not rank 0's alone."""
+    def __init__(self, attempt_number: int, world_size: int, base: int, keeps_all: bool, silent: int = 0) -> None:
+        """``keeps_all``: the lines of all ranks, not rank 0's alone. ``silent``: how many, the last, never report."""
         self.attempt_number, self._base = attempt_number, base
         self.lines: list[deque[bytes]] = [deque() for _ in range(world_size if keeps_all else min(1, world_size))]
-        self.counts: list[float] = [0] * world_size  # reports made; endless for a rank that makes no more
+        # Reports made, infinite for a rank that makes no more; and how many ranks have made so many
+        self.counts: list[float] = [0] * (world_size - silent) + [math.inf] * silent
+        self._ranks_with: dict[float, int] = {0: world_size - silent, math.inf: silent}
         self.checkpoints: dict[int, str] = {}  # committed ones that the callback is still to be told of
         self._first = [0] * len(self.lines)  # the index of each rank's first line that is kept
         self.told = 0  # reports already given to the callback
+
+    def made(self, rank: int, count: float) -> None:
+        before, self.counts[rank] = self.counts[rank], count
+        self._ranks_with[count] = self._ranks_with.get(count, 0) + 1
+        self._ranks_with[before] -= 1
+        if not self._ranks_with[before]:
+            del self._ranks_with[before]
 
     def metrics(self, rank: int, index: int) -> dict[str, Any]:
         if rank >= len(self.lines):
@@ -114,18 +121,18 @@ class _AttemptReports:
         return metrics_in(self.lines[rank][at]) if 0 <= at < len(self.lines[rank]) else {}
 
     def ready(self, first_pending: float) -> Iterator[tuple[int, list[dict[str, Any]], str | None]]:
-        """What the callback is to be told now."""
+        """The reports to tell the callback now."""
         if not self.lines:
             return
         made = max(first + len(lines) for first, lines in zip(self._first, self.lines, strict=True))
-        while self.told < min(made, *self.counts, first_pending):
+        while self.told < min(made, first_pending, *self._ranks_with):
             index, self.told = self.told, self.told + 1
             metrics = [self.metrics(rank, index) for rank in range(len(self.lines))]
             yield self._base + index + 1, metrics, self.checkpoints.pop(index, None)
 
     def forget(self, before: float) -> None:
-        """What nobody needs any more, and all ranks have made."""
-        before = min(before, min(self.counts, default=math.inf))
+        """Reports that all ranks have made and that are no longer needed."""
+        before = min(before, *self._ranks_with)
         for rank, lines in enumerate(self.lines):
             while lines and self._first[rank] < before:
                 lines.popleft()

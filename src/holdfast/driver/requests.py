@@ -58,14 +58,17 @@ class Requests:
             self.answer(asked, b"", f"the driver does not know the request {kind!r}")
 
     def settle(self, state: RunState, is_written: bool) -> None:
-        """Answer what can be answered now. ``is_written``: the journal has all that led to this state. Until then
-        nothing counts as durable, and the workers have not been told of it either."""
+        """Answer the requests that can be answered now. ``is_written``: the journal has everything that led to this
+        state. Until then nothing counts as durable, and the workers have not been told of it either."""
         if self._attempt_number != state.attempt_number or state.attempt is None:
             return
         if self._collective:
+            self._collective = {r: one for r, one in self._collective.items() if one.process == state.ranks[r].process}
+        if self._collective:
             self._settle_collective(state)
         if self._waiting:
-            self._waiting = [w for w in self._waiting if not self._settled(w, state, is_written)]
+            there = [w for w in self._waiting if w.asked.process == state.ranks[w.asked.rank].process]
+            self._waiting = [w for w in there if not self._settled(w, state, is_written)]
 
     def _settle_collective(self, state: RunState) -> None:
         returned = [r for r, rank in enumerate(state.ranks) if rank.status is RankStatus.RETURNED]
@@ -95,7 +98,7 @@ class Requests:
         if _waits_for_storage(asked, state) or (asked.request.kind in _ABOUT_STORAGE and not is_written):
             return False
         if asked.request.kind == "checkpoints" and not state.complete(asked.request.index - 1):
-            return False  # a rank that lags behind may still bring files, so that the answer would depend on who asks
+            return False  # a rank that lags behind may still save files, so that the answer would depend on who asks
         if waiting.validated and any(c.validation is ValidationStatus.PENDING for c in state.checkpoints):
             return False
         if asked.request.kind in ("checkpoints", "checkpoints now"):
@@ -106,7 +109,7 @@ class Requests:
         return True
 
     def answer(self, asked: Asked, body: bytes, error: str = "") -> None:
-        self._outbox.tell(Reply(asked.attempt_number, asked.rank, asked.request.request, body, error))
+        self._outbox.tell(Reply(asked.attempt_number, asked.rank, asked.request.request, body, error, asked.process))
 
 
 def _waits_for_storage(asked: Asked, state: RunState) -> bool:

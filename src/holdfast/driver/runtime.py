@@ -64,11 +64,10 @@ class Driver:
         self._plan, self._engine, self._settings = plan, engine, settings
         self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
         self._storage = storage or storage_at(plan.location, self._inbox, settings, plan.score_attribute)
-        address = cloudpickle.dumps(plan.location) if self._storage.nodes_hold_files else b""
-        self._configuration = configuration(plan, settings, address)
+        self._configuration = configuration(plan, settings, self._storage.upload_address())
         self._display = display or OffDisplay()
         self._executor = Executor(plan, self._storage, self._display, observer or Nobody())
-        self._kernel: Kernel | None = None  # until the run has been taken over from whoever had it before
+        self._kernel: Kernel | None = None  # until the run has been taken over from an earlier driver
         self._past = Past()
         self._is_busy = False
         self._signal: int | None = None
@@ -89,7 +88,7 @@ class Driver:
             self.release()
 
     def open(self) -> None:
-        """Take the run over from whoever had it before."""
+        """Take the run over from an earlier driver."""
         self._epoch = self._storage.acquire()
         self._open()
 
@@ -123,7 +122,7 @@ class Driver:
             storage.nodes_hold_files,
             storage.run_dir,
             storage.log_address,
-            storage.report_log if engine.is_this_machine or not storage.nodes_hold_files else lambda *_: None,
+            storage.report_logs_here(engine.is_this_machine),
             self._configuration.node_timeout_s + FENCE_MARGIN_S,
             self._settings.staging_limit_gb,
         )
@@ -142,14 +141,15 @@ class Driver:
             text = "\n".join(filter(None, (words, self._account())))
             return ending
         except Exception as error:
-            text = f"the driver could not continue: {message_of(error)}"
-            raise self.failed(error) from error
+            cause = self._storage.cause_of(error)
+            text = f"the driver could not continue: {message_of(cause)}"
+            raise self.failed(cause) from error
         finally:
             self.close()
             display.finish(outcome, text)
 
     def start(self) -> None:
-        """Ask for nodes. The machine begins when they are there."""
+        """Request nodes. The machine starts when they are there."""
         for warning in self._warnings:
             self._executor.warn(warning)
         self._identify()
@@ -175,9 +175,9 @@ class Driver:
         """When ``take_in`` is to be called even if nothing has come in; by the monotonic clock, endless for never."""
         return self._kernel.due() if self._kernel is not None else math.inf
 
-    def let_go_on(self, report: int) -> None:
-        """In lockstep: the workers may continue behind this report of the run."""
-        for effect in self.kernel.let_go_on(report):
+    def let_go_on(self, report: int, save: bool = False) -> None:
+        """In lockstep: the workers may continue after this report of the run. ``save``: the next one is to be saved."""
+        for effect in self.kernel.let_go_on(report, save):
             self._executor.carry_out(effect)
 
     def release(self) -> None:
@@ -201,7 +201,7 @@ class Driver:
         return closing_account(storage.records(), storage.home) if known else ""
 
     def _identify(self) -> None:
-        """Write down what the run is, twice, so that damage to one place leaves the other."""
+        """Write the run's identity twice, so that damage to one place leaves the other."""
         if self._known_as != self._identity:
             self._storage.write_identity(self._identity)
         if self._past.identity != self._identity:
@@ -218,7 +218,7 @@ class Driver:
             return None
 
     def close(self) -> None:
-        """End everything that was started. What was staged and complete has been made durable by now, or never is."""
+        """End everything that was started. Complete staged checkpoints have been committed by now, or never are."""
         kernel = self._kernel
         all_stored = self.is_over and kernel is not None and not kernel.state.unsaved and not kernel.left_on_nodes
         executor = self._executor
@@ -263,7 +263,7 @@ class Driver:
             return []
 
     def _heard(self) -> list[Any]:
-        """What is in the inbox already."""
+        """The inputs that are in the inbox already."""
         inbox = self._inbox
         items: list[Any] = []
         while len(items) < _BATCH and not inbox.empty():
@@ -271,8 +271,8 @@ class Driver:
         return items
 
     def take_in(self, items: Iterable[Any]) -> None:
-        """What happened: inputs of the kernel, things to do in the loop, or the error that ends the run. Then what is
-        due by now."""
+        """Inputs of the kernel, callables for the loop, or the error that ends the run. Then the timers that are
+        due."""
         self._storage.check_lease()
         answers = self._executor.answers
         for item in items:
@@ -283,7 +283,7 @@ class Driver:
             else:
                 answers.append(item)
         if self._is_busy:
-            return  # called by an effect: it is taken in behind that
+            return  # called by an effect: it is processed after that
         self._is_busy = True
         try:
             self._turn()
@@ -305,7 +305,7 @@ def _had_finished(past: Past) -> bool:
 
 
 def _of_earlier_work(name: str, past: Past, changed: str) -> list[str]:
-    """Nobody should take an old run's result for that of new settings."""
+    """An old run's result must not be mistaken for that of new settings."""
     if not past.attempts:
         return []
     newest = past.state.newest

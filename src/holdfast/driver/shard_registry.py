@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
@@ -28,23 +29,27 @@ from .outbox import Kind, Outbox, Report
 from .site import Site
 
 
+@dataclass
+class _Unsaved:
+    """One report's checkpoint on its way to storage, as far as the driver knows it beyond its state in the core."""
+
+    shards: dict[int, Shard] = field(default_factory=dict)  # by rank, sealed
+    size: int = 0  # bytes of those: asked for at every turn, of ten thousand ranks
+    arguments: Any = None  # of its validation
+    manifest: Manifest | None = None  # when it was gathered
+
+
 class ShardRegistry:
     def __init__(self, nodes: NodeRegistry, outbox: Outbox, attempts: Attempts, layout: RunLayout, site: Site) -> None:
         self._nodes, self._outbox, self._attempts, self._layout, self._site = nodes, outbox, attempts, layout, site
-        self._shards: dict[Report, dict[int, Shard]] = {}  # by rank, sealed
-        self._sizes: dict[Report, int] = {}  # bytes of those: asked for at every turn, of ten thousand ranks
-        self._gathered: dict[Report, Manifest] = {}  # whole, and not known to be in storage
+        self._unsaved: dict[Report, _Unsaved] = {}
 
     def seal(self, node: str, attempt_number: int, ranks: Sequence[int], index: int) -> None:
-        """Have staged shards hashed, and forced to disk where that makes them durable."""
+        """Have staged shards hashed, and synced if that makes them durable."""
         orders: dict[Any, wire.Message] = {
             (attempt_number, r, index): wire.Seal(attempt_number, [r], index) for r in ranks
         }
-        if not self._site.nodes_hold_files and node not in self._nodes.ids:
-            for about, order in orders.items():
-                self._outbox.order_any(Kind.SEAL, about, order)
-        else:
-            self._outbox.order_together(node, Kind.SEAL, orders, wire.Seal(attempt_number, list(ranks), index))
+        self._outbox.order_together(node, Kind.SEAL, orders, wire.Seal(attempt_number, list(ranks), index))
 
     def take_sealed(self, message: wire.Sealed) -> None:
         attempt_number, rank, index = message.attempt_number, message.rank, message.index
@@ -52,18 +57,31 @@ class ShardRegistry:
         if not message.error:
             directory = self._layout.shard_path(attempt_number, index, rank)
             shard = Shard(rank, directory, [FileEntry(*entry) for entry in message.files])
-            shards = self._shards.setdefault((attempt_number, index), {})
-            added = _size(shard) - (_size(shards[rank]) if rank in shards else 0)
-            self._sizes[attempt_number, index] = self._sizes.get((attempt_number, index), 0) + added
-            shards[rank] = shard
+            unsaved = self._entry(attempt_number, index)
+            unsaved.size += _size(shard) - (_size(unsaved.shards[rank]) if rank in unsaved.shards else 0)
+            unsaved.shards[rank] = shard
+
+    def _entry(self, attempt_number: int, index: int) -> _Unsaved:
+        report = attempt_number, index
+        if report not in self._unsaved:
+            self._unsaved[report] = _Unsaved()
+        return self._unsaved[report]
+
+    def keep_arguments(self, attempt_number: int, index: int, arguments: Any) -> None:
+        """Those that its validation is to be called with."""
+        self._entry(attempt_number, index).arguments = arguments
+
+    def arguments(self, command: do.Commit | do.Gather) -> Any:
+        return self._unsaved[command.attempt_number, command.index].arguments
 
     def shards(self, command: do.Commit | do.Gather) -> list[Shard]:
-        found = self._shards[command.attempt_number, command.index]
+        found = self._unsaved[command.attempt_number, command.index].shards
         return [found[rank] for rank in command.ranks]
 
     def size(self, attempt_number: int, index: int) -> int:
         """How many bytes are staged for that report, as far as they are counted."""
-        return self._sizes.get((attempt_number, index), 0)
+        unsaved = self._unsaved.get((attempt_number, index))
+        return 0 if unsaved is None else unsaved.size
 
     def lost_with(self, command: do.Gather) -> str | None:
         """A node that had a part of it, and was lost before it was asked to gather that."""
@@ -71,7 +89,7 @@ class ShardRegistry:
         return None if self._site.keeps_files else next(iter(sorted(homes - set(self._nodes.ids))), None)
 
     def gather(self, command: do.Gather, manifest: Manifest) -> None:
-        """Have a whole checkpoint put together, each node what its own workers saved."""
+        """Have a complete checkpoint gathered, on each node the files of its own workers."""
         chosen = choose(command.id, self.shards(command))
         manifest = with_files(manifest, [entry for entry, _ in chosen])
         parts: dict[str, dict[int, list[str]]] = {}
@@ -80,7 +98,7 @@ class ShardRegistry:
         for entry, shard in chosen:
             if not entry.at:  # else it is in storage already
                 parts[self._attempts.node_of(command.attempt_number, shard.rank)][shard.rank].append(entry.path)
-        self._gathered[command.attempt_number, command.index] = manifest
+        self._entry(command.attempt_number, command.index).manifest = manifest
         for node, by_rank in parts.items():
             self.gather_on(node, manifest, by_rank)
 
@@ -91,12 +109,14 @@ class ShardRegistry:
         self._outbox.order(node, Kind.GATHER, report, order)
 
     def gathered(self, attempt_number: int, index: int) -> Manifest | None:
-        """Of a checkpoint that nodes have put together and brought to storage."""
-        return self._gathered.get((attempt_number, index))
+        """The manifest of a checkpoint that nodes have gathered and uploaded."""
+        unsaved = self._unsaved.get((attempt_number, index))
+        return None if unsaved is None else unsaved.manifest
 
     def manifest_of(self, id: str) -> Manifest | None:
-        """Of a checkpoint that is on its way to storage."""
-        return next((manifest for manifest in self._gathered.values() if manifest.id == id), None)
+        """The manifest of a checkpoint that is being uploaded."""
+        manifests = (unsaved.manifest for unsaved in self._unsaved.values())
+        return next((manifest for manifest in manifests if manifest is not None and manifest.id == id), None)
 
     def is_at_hand(self, attempt_number: int, index: int) -> bool:
         """Whether all of a gathered checkpoint is on the only node that the next attempt can be on."""
@@ -109,7 +129,7 @@ class ShardRegistry:
             self._upload(node, manifest, [rank for rank in there if rank in ranks])
 
     def upload_from(self, node: str, manifest: Manifest) -> None:
-        """Of what an earlier driver left there."""
+        """Upload files that an earlier driver left there."""
         self._upload(node, manifest, [])
 
     def _upload(self, node: str, manifest: Manifest, ranks: list[int]) -> None:
@@ -130,14 +150,13 @@ class ShardRegistry:
         self._outbox.tell(wire.Forget(manifest.attempt_number, manifest.index, manifest.id))
 
     def discard(self, attempt_number: int, index: int) -> None:
-        """Nobody wants that report's files any more."""
-        manifest = self._gathered.get((attempt_number, index))
+        """That report's files are no longer needed."""
+        manifest = self.gathered(attempt_number, index)
         self._drop(attempt_number, index)
-        if self._site.nodes_hold_files:
-            self._outbox.tell(wire.Forget(attempt_number, index, manifest.id if manifest else ""))
+        self._outbox.forget_staged(attempt_number, index, manifest.id if manifest else "")
 
     def sort_out(self, unsaved: Sequence[bytes], stored: Collection[str]) -> None:
-        """What a node that was lost has not heard: which of its checkpoints are in storage, and which are given up."""
+        """Messages that a lost node has missed: which of its checkpoints are in storage, and which are given up."""
         for line in unsaved:
             try:
                 manifest = parse_manifest_line(line)
@@ -145,14 +164,12 @@ class ShardRegistry:
                 continue  # half written: it is gathered again
             if manifest.id in stored:
                 self.note_durable(manifest.attempt_number, manifest.index, manifest.id)
-            elif (manifest.attempt_number, manifest.index) not in self._gathered:
+            elif self.gathered(manifest.attempt_number, manifest.index) is None:
                 self.forget(manifest)
 
     def _drop(self, attempt_number: int, index: int) -> None:
         report = attempt_number, index
-        self._shards.pop(report, None)
-        self._sizes.pop(report, None)
-        self._gathered.pop(report, None)
+        self._unsaved.pop(report, None)
         self._outbox.finish(Kind.GATHER, report)
         self._outbox.finish(Kind.UPLOAD, report)
 

@@ -1,4 +1,4 @@
-"""What a person and the callbacks are shown of the machine's steps."""
+"""What a person and the callbacks see of the machine's steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> Non
     for one in event.events if isinstance(event, ev.Several) else (event,):
         observer.saw(one, before, state)
     if state.failure is not None and state.failure is not before.failure:
-        display.failure(state.failure.text, step.action)
+        display.failure(state.failure.text, step.action, state.failure.rank)
         if plan.on_failure is not None and step.failures is not None:
             plan.on_failure(dict(step.failures))
     if isinstance(event, ev.Committed) and event.index >= 0:
         display.checkpoint(event.record.id, event.record.report)
     if isinstance(event, ev.Regrouped):
-        display.state(state.phase.value, f"{regrouping.told(event)}, no step is done again")
+        display.state(state.phase.value, f"{regrouping.told(event)}, no step is repeated")
     if isinstance(event, ev.StorageLags):
         text = _how_far_behind(str(step.behind), event.stalled, before.stalled)
         display.warning(text)
@@ -77,7 +77,7 @@ def _how_far_behind(behind: str, stalled: bool, stalled_before: bool) -> str:
 
 
 def _detail(state: RunState) -> str:
-    """What a person wants to know beside the phase."""
+    """Details for a person, in addition to the phase."""
     if state.phase is Phase.STARTING:
         if state.began_at is not None:
             return f"from step {state.began_at[1]:,} in memory"

@@ -1,7 +1,7 @@
-"""Which nodes have which pieces of which snapshots in memory, and what is under way to bring them where needed.
+"""Which nodes have which pieces of which snapshots in memory, and which copies are in progress.
 
-Nothing is decided here: which snapshot an attempt resumes from, and which nodes keep copies, is decided in
-``core/run/memory``.
+Nothing is decided here: ``core/run/memory`` decides which snapshot an attempt resumes from, and which nodes keep
+copies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .node_registry import NodeRegistry
 from .outbox import Outbox
 
 _NOBODY = ""
-_KNOWN_STEPS = 1000  # reports of which the step is remembered
+_KNOWN_STEPS = 1000  # reports whose step is remembered
 
 
 @dataclass
 class _Taken:
-    """One step of an attempt, as far as ranks have brought it."""
+    """One step of an attempt, as far as ranks have saved it."""
 
     moves: bool
     reports: dict[int, int] = field(default_factory=dict)  # by rank
     homes: dict[str, set[str]] = field(default_factory=dict)  # nodes by piece
-    final: set[int] = field(default_factory=set)  # ranks of which no more copies will be made
+    final: set[int] = field(default_factory=set)  # ranks for which no further copies will be made
     snapshot: Snapshot | None = None  # when it is complete
 
     def is_on(self, nodes: Sequence[str]) -> bool:
@@ -50,10 +50,12 @@ class SnapshotRegistry:
         self._nodes, self._outbox, self._replicas = nodes, outbox, replicas
         self._taken: dict[tuple[int, int], _Taken] = {}  # by attempt and step
         self._stores: dict[str, wire.PeerStore] = {}  # by node
-        self._told: dict[str, wire.Replicate] = {}  # where each node was told to bring copies
+        self._told: dict[str, wire.Replicate] = {}  # where each node was told to send copies
         self._recall: _Recall | None = None
+        self._recalls = 0  # how many there were: of the same snapshot another may follow, for other places
         self._steps: dict[int, int] = {}  # the last step that was known to be complete before a report of the run
         self._newest = -1  # step that any rank has completed
+        self._given_up = -1  # snapshots up to this step that were incomplete when ranks were replaced stay so
 
     # What nodes say
 
@@ -61,7 +63,7 @@ class SnapshotRegistry:
         self, node: str, message: wire.SnapshotHeld | wire.StoreOpen | wire.Recalled, state: RunState
     ) -> Iterator[ev.Event]:
         if node not in self._nodes.ids:
-            return  # it is lost by now, with what it had
+            return  # it is lost by now, with its content
         match message:
             case wire.SnapshotHeld():
                 yield from self._hear_held(node, message, state)
@@ -74,8 +76,11 @@ class SnapshotRegistry:
     def _hear_held(self, node: str, message: wire.SnapshotHeld, state: RunState) -> Iterator[ev.Event]:
         if message.attempt_number != state.attempt_number or state.attempt is None:
             return
+        which = (message.attempt_number, message.step)
+        if which not in self._taken and message.step <= self._given_up:
+            return
         self._open_stores(state)
-        taken = self._taken.setdefault((message.attempt_number, message.step), _Taken(message.moves))
+        taken = self._taken.setdefault(which, _Taken(message.moves))
         taken.reports[message.rank] = message.reports
         taken.moves = taken.moves and message.moves
         for piece in message.pieces:
@@ -94,12 +99,18 @@ class SnapshotRegistry:
             self._steps[report] = message.step
             for old in list(self._steps)[:-_KNOWN_STEPS]:
                 del self._steps[old]
-            which = (message.attempt_number, message.step)
             taken.snapshot = Snapshot(*which, report, world_size, taken.moves)
             yield ev.SnapshotTaken(taken.snapshot)
         if len(taken.final) == world_size:
             self._drop_before(message.attempt_number, message.step)
             self._outbox.tell(SnapshotKept(message.attempt_number, message.step))
+
+    def regrouped(self, steps: int) -> tuple[int, int] | None:
+        """Replaced ranks continue after that step: they take no snapshot of earlier ones. Returns the newest complete
+        one, by attempt and step, whose memory stays."""
+        self._taken = {key: taken for key, taken in self._taken.items() if taken.snapshot is not None}
+        self._given_up = steps
+        return max(self._taken, default=None)
 
     def _drop_before(self, attempt_number: int, step: int) -> None:
         """Their memory may be overwritten from now on."""
@@ -164,7 +175,7 @@ class SnapshotRegistry:
     # Recovery
 
     def recall(self, snapshot: Snapshot, world_size: int) -> None:
-        """Have each node verify and fetch what the workers need that would be placed there now."""
+        """Have each node verify and fetch what the workers that would be placed there need."""
         taken = self._taken.get((snapshot.attempt_number, snapshot.step))
         homes = taken.homes if taken is not None else {}
         placed = self._nodes.place(world_size)
@@ -174,13 +185,15 @@ class SnapshotRegistry:
         }
         is_room = sum(map(len, placed.values())) >= world_size  # else a node is on its way
         waiting = set(asked) if is_room else {_NOBODY}
+        self._recalls += 1
         self._recall = _Recall(snapshot, world_size, {node: set(p) for node, p in asked.items()}, waiting)
         if not is_room:
             return
         for node, pieces in asked.items():
             sources = {piece: self._stores_of(homes.get(piece, set()) - {node}) for piece in pieces}
             given = {piece: stores for piece, stores in sources.items() if stores}
-            self._outbox.send(node, wire.Recall(snapshot.attempt_number, snapshot.step, pieces, given))
+            order = wire.Recall(snapshot.attempt_number, snapshot.step, pieces, given, self._recalls)
+            self._outbox.send(node, order)
 
     def _stores_of(self, nodes: set[str]) -> list[wire.PeerStore]:
         return [self._stores[node] for node in sorted(nodes) if node in self._stores]
@@ -188,11 +201,7 @@ class SnapshotRegistry:
     def _hear_recalled(self, node: str, message: wire.Recalled) -> Iterator[ev.Event]:
         recall = self._recall
         which = (message.attempt_number, message.step)
-        if (
-            recall is None
-            or which != (recall.snapshot.attempt_number, recall.snapshot.step)
-            or node not in recall.waiting
-        ):
+        if recall is None or message.number != self._recalls or node not in recall.waiting:
             return
         if message.error:
             self._recall = None
@@ -216,7 +225,7 @@ class SnapshotRegistry:
         )
 
     def taken_by(self) -> int:
-        """How many workers the attempt had that took what was recalled."""
+        """How many workers the attempt of the recalled snapshot had."""
         return 0 if self._recall is None else self._recall.snapshot.world_size
 
     def redone(self, event: ev.AttemptStarted) -> int:
@@ -225,14 +234,14 @@ class SnapshotRegistry:
         return max(0, self._newest - step)
 
     def attempt_started(self, event_snapshot: tuple[int, int] | None) -> None:
-        """What it did not start from no longer belongs to the run."""
+        """A snapshot that it did not start from no longer belongs to the run."""
         if event_snapshot is None:
             self._taken.clear()
             self._newest, self._steps = -1, {}
         else:
             self._taken = {key: taken for key, taken in self._taken.items() if key == event_snapshot}
             self._newest = event_snapshot[1]
-        self._recall = None
+        self._recall, self._given_up = None, -1
 
 
 def _age(snapshot: Snapshot | None) -> tuple[int, int]:

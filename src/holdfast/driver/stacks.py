@@ -1,4 +1,4 @@
-"""What the ranks of a hung attempt were doing: written down in full, shown in brief, and judged for the cause.
+"""The stacks of a hung attempt: saved in full, shown as a summary, and searched for the cause.
 
 A rank that hangs makes its peers wait in a collective. So the cause is the one that does not wait there.
 """
@@ -27,7 +27,7 @@ _COLLECTIVES = (
 
 
 class AttemptStacks:
-    """Of one attempt, as its nodes tell them."""
+    """The stacks of one attempt, as its nodes report them."""
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}  # by rank

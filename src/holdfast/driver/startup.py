@@ -1,4 +1,4 @@
-"""From the lease to the machine's first step: nodes come, and what an earlier driver left on them is brought home."""
+"""From the lease to the machine's first step: nodes join, and the leftovers of an earlier driver are collected."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from msgspec import structs
 
 from holdfast.core.run import events as ev
+from holdfast.core.run.salvage import NODES_JOIN_WITHIN_S, starts_without
 from holdfast.wire import messages as wire
 
 from .adoption import Adoption
 from .driver_state import DriverState
 from .effects import AdoptedHere, Collect, Lacking, TellLateReports
 
-NODES_JOIN = "nodes join"  # a timer of the driver's own: nodes that are there at the start are waited for
-_NODES_JOIN_WITHIN_S = 10.0
+NODES_JOIN = "nodes join"  # a timer of the driver: how long to wait for the nodes at the start
 
 
 class Startup:
@@ -22,7 +22,7 @@ class Startup:
         self._known, self._work_off = known, work_off
         self._adopter: Adoption | None = None  # also when it is no longer waited for
         self._adoption: Adoption | None = None
-        self._found: list[ev.Event] | None = None  # what an earlier driver left, when that is known
+        self._found: list[ev.Event] | None = None  # the leftovers of an earlier driver, when they are known
         self.is_over = False
         self.left_on_nodes = False  # something that an earlier driver had there, for the next one
 
@@ -31,15 +31,15 @@ class Startup:
         known = self._known
         self._since = known.now.monotonic
         if known.site.grows:
-            known.timers[NODES_JOIN] = self._since + _NODES_JOIN_WITHIN_S
+            known.timers[NODES_JOIN] = self._since + NODES_JOIN_WITHIN_S
         if known.site.nodes_hold_files:
-            self._work_off()  # what was found in storage is known before nodes say what they have
+            self._work_off()  # the content of storage is known before nodes report theirs
             told = (known.past, known.run.durable, known.now.wall, self._took_stock, known.warn)
             self._adopter = self._adoption = Adoption(known.shards, known.emit, *told)
 
     def nodes_announced(self) -> None:
         """Those that are on their way are known."""
-        if not self._known.site.nodes_hold_files:
+        if self._adopter is None:
             self._took_stock([])
 
     def heard_of_a_node(self) -> None:
@@ -47,7 +47,7 @@ class Startup:
             self._took_stock(self._found)
 
     def take_over(self, node: wire.NodeReady) -> None:
-        """What a node has that is not in storage, as far as it knows."""
+        """The files of a node that are not in storage, as far as it knows."""
         known = self._known
         if self._adoption is not None:
             self._found = None
@@ -72,20 +72,21 @@ class Startup:
             self._adoption.node_lost(node)
 
     def time_is_up(self) -> None:
-        """Nodes are long in coming. What one that is there has is still brought into storage first."""
+        """Nodes take long to join. The files of nodes that are here are still uploaded first."""
         known = self._known
-        if self._found is None and (known.nodes.ids or (self._adoption is not None and self._adoption.is_busy)):
-            known.timers[NODES_JOIN] = known.now.monotonic + _NODES_JOIN_WITHIN_S
-            return
-        self._go_without_the_rest()
+        is_busy = self._adoption is not None and self._adoption.is_busy
+        if starts_without(self._found is not None, bool(known.nodes.ids), is_busy):
+            self._go_without_the_rest()
+        else:
+            known.timers[NODES_JOIN] = known.now.monotonic + NODES_JOIN_WITHIN_S
 
     def cut_short(self, stop: ev.StopAsked) -> None:
-        """The run is to stop before it has begun. What is on nodes stays there for the next driver."""
+        """The run must stop before it has started. Files on nodes stay there for the next driver."""
         self.left_on_nodes = True
         self._end(stop)
 
     def _took_stock(self, found: list[ev.Event]) -> None:
-        """What an earlier driver left is known; nodes that are on their way are waited for."""
+        """The leftovers of an earlier driver are known; nodes that are joining are waited for."""
         self._found = found
         if not self.is_over and (self._known.nodes.is_settled or not self._known.site.grows):
             self._go_without_the_rest()
@@ -103,7 +104,7 @@ class Startup:
         known.queue.extend(self._found or [])
         known.effects.append(TellLateReports())  # before an attempt of this driver makes others
         known.effects.append(Collect(known.stored()))
-        if known.site.nodes_hold_files and not self.left_on_nodes:
+        if self._adopter is not None and not self.left_on_nodes:
             known.outbox.tell(wire.Sweep(known.run.attempt_number))
         known.tell_of_room()
         spec = structs.replace(known.plan.spec, lease_s=known.site.lease_s)

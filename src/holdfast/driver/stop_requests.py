@@ -1,7 +1,7 @@
-"""A stop that somebody asks for from outside: a note in the run's storage to the driver that is at work there.
+"""A stop request from outside: a note in the run's storage for the driver that is running there.
 
-It reaches a driver in any thread, container or machine, which a signal does not. A note is for one driver, named by
-what it says of itself in its lease, so that none that comes later is stopped by what was meant for another.
+It reaches a driver in any thread, container or machine, which a signal does not. A note is for one driver, named as in
+its lease, so that a later driver is not stopped by a note for an earlier one.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _content(objects: ObjectStore) -> bytes | None:
 
 
 def _parse(content: bytes | None) -> StopRequest | None:
-    """None also for what is no request, or is half written."""
+    """None also if it is not a request, or half written."""
     data = unseal(content.rstrip(b"\n")) if content else None
     try:
         return msgspec.convert(values.decode(data), StopRequest) if data is not None else None

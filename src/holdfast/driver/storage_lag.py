@@ -1,4 +1,4 @@
-"""How far storage is behind training: what waits for it, and since when. When workers wait is decided in the core."""
+"""How far storage is behind training: what waits for it, and since when. The core decides when workers wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.core.run.state import RunState
 
 
 class StorageLag:
-    """``size`` tells how many bytes are staged for a report."""
+    """``size`` returns how many bytes are staged for a report."""
 
     def __init__(self, limit_gb: float, size: Callable[[int, int], int], most_waiting: int) -> None:
         self._size, self._most = size, most_waiting
@@ -27,6 +27,8 @@ class StorageLag:
 
     def look(self, state: RunState, now: float) -> ev.StorageLags | None:
         """The news that the machine is to have of it, if there are any."""
+        if not state.has_unsaved and not self._since:
+            return None
         whole = [p for p in state.unsaved if state.is_whole(p)]
         if not whole and not self._since:
             return None

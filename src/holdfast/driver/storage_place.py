@@ -1,4 +1,4 @@
-"""Which storage goes with a location: on a disk that the driver reaches, or far away with a scratch directory here."""
+"""Which storage belongs to a location: on a disk that the driver reaches, or remote with a local scratch directory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.scratch import make_scratch_root
 
+from .disk_storage import DiskStorage
 from .remote_storage import RemoteStorage
-from .storage import DiskStorage, Storage
+from .storage import Storage
 
 D = TypeVar("D", bound=DiskStorage)
 R = TypeVar("R", bound=RemoteStorage)

@@ -44,7 +44,7 @@ class Verification:
         self._outbox.fetch(id, line)
 
     def take_fetched(self, node: str, message: wire.Fetched) -> ev.Event | None:
-        """What a node's answer means, when it decides the matter."""
+        """The meaning of a node's answer, if it is decisive."""
         id, error = message.id, message.error
         if not self._outbox.take_fetched(node, id, bool(error)):
             return None

@@ -8,7 +8,7 @@ from .demand import Demand
 
 
 def choose(engine: Any, in_process: bool, demand: Demand | None = None) -> Any:
-    """The engine that a setting names, or the one that was passed. ``demand``: what the run asks of a cluster."""
+    """The engine that a setting names, or the one that was passed. ``demand``: the run's request to a cluster."""
     if in_process:
         from holdfast.engine.local.in_process import InProcessEngine
 

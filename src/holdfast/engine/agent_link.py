@@ -22,7 +22,7 @@ from holdfast.engine.switchboard import switchboard
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
-FENCE_MARGIN_S = 2.0  # how long an agent that is cut off takes to end its workers when its time is over
+FENCE_MARGIN_S = 2.0  # how long a cut-off agent takes to end its workers after its lease has expired
 _PING_EVERY_S = 1.0
 _FEWEST_PINGS = 4
 _START_WITHIN_S = 120.0  # until the first word: Python starts, and the payload may be large
@@ -37,13 +37,13 @@ class Link:
         self._every_s = min(_PING_EVERY_S, timeout_s / _FEWEST_PINGS)
         self._most_unanswered = math.ceil(timeout_s / self._every_s)
         self._unpacker: Unpacker[Any] = Unpacker(wire.TO_DRIVER)
-        self._lock = threading.Lock()  # of what is unsent, and of the end
+        self._lock = threading.Lock()  # for unsent data, and for the end
         self._unsent = bytearray()
         self._over = False
         self._waiting: deque[wire.Message] = deque()
         self._held = 0
         self._is_connected = True
-        self._is_served = False
+        self._is_served = self._is_closed = False
         self._switchboard = switchboard()
         self._ended = threading.Event()
         self._error: Exception | None = None
@@ -54,7 +54,7 @@ class Link:
         self.heard_at = time.monotonic()  # when the last answer to a ping came
 
     def send(self, message: wire.Message) -> None:
-        """From any thread. Never waits for the agent: what it does not take now goes when it does."""
+        """From any thread. Never waits for the agent: data that it does not accept now is sent later."""
         data = pack(message)
         with self._lock:
             if self._over:
@@ -67,31 +67,40 @@ class Link:
                 self._nudge()
 
     def hang_up(self) -> None:
-        """From any thread: ``converse`` returns, without passing on what it has not yet."""
+        """From any thread: ``converse`` returns, and drops what it has not delivered."""
         with self._lock:
             self._over = True
             self._nudge()
 
     def converse(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
-        """Deliver what the agent says, until it is gone or silent or the line is hung up; another thread does it.
+        """Deliver the agent's messages until it has exited, is silent, or the connection is closed; another thread does
+        it.
 
-        A driver that is far behind slows its workers down in the end; only what they print is not waited for.
+        A driver that is far behind slows its workers down in the end; only their output is dropped instead.
         """
         self.inbox, self._deliver = inbox, deliver
         with self._lock:
             self._is_served = True
-        self._switchboard.call(self, new=True)
+        try:
+            self._switchboard.call(self, new=True)
+        except (RuntimeError, OSError):  # at a limit of threads or files
+            self.end(None)
+            raise
         self._ended.wait()
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
+        """From any thread. The socket's number is free for other lines only when the switchboard no longer watches
+        it: otherwise it would take theirs for this one."""
         with self._lock:
-            self._over = True
+            self._over = self._is_closed = True
             with contextlib.suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)
-            self.socket.close()
-            self._nudge()
+            if self._is_served:
+                self._nudge()
+            else:
+                self.socket.close()
 
     # For the switchboard
 
@@ -119,6 +128,8 @@ class Link:
     def end(self, error: Exception | None) -> None:
         with self._lock:
             self._is_served = False
+            if self._is_closed:
+                self.socket.close()
         self._error = None if self._over else error  # a line that was closed fails in many ways
         self._ended.set()
 
@@ -140,7 +151,7 @@ class Link:
                 self._answered, self._unanswered = message.number, 0
                 self.heard_at = time.monotonic()
             elif not _is_output(message) or self.inbox.qsize() + len(self._waiting) <= _MOST_WAITING:
-                self._waiting.append(message)  # what was printed and has no room is in the logs
+                self._waiting.append(message)  # output that does not fit is in the logs
         self._held += len(data)
         return bool(data)
 
@@ -161,7 +172,7 @@ class Link:
         self._ping_at = now + self._every_s
         busy, self._has_moved = bool(self._unsent) and self._has_moved, False
         if busy:
-            return  # a large message is on its way, and a ping would wait behind it
+            return  # a large message is being sent, and a ping would wait for it
         self._ping += 1
         self._unanswered += listens
         self.send(wire.Ping(self._ping, self._answered))
@@ -174,7 +185,7 @@ class Link:
         except BlockingIOError:
             pass
         except OSError:
-            self._unsent.clear()  # it is gone: the listening side sees that too
+            self._unsent.clear()  # it has exited: the reading side sees that too
 
     def _nudge(self) -> None:
         if self._is_served:

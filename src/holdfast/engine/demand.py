@@ -1,4 +1,4 @@
-"""What the workers of a run ask of an engine that shares out a cluster."""
+"""The request of a run's workers to an engine that manages a cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Demand:
-    """``labels`` are selectors, one for each worker; empty if any node will do. ``runtime_env`` is Ray's.
-    ``by_request``: room is asked for in the course of the run, and not by what is said of workers here."""
+    """``labels`` are selectors, one for each worker; empty if any node fits. ``runtime_env`` is Ray's. ``by_request``:
+    resources are requested in the course of the run, and not by this description of workers."""
 
     least: int = 1  # workers, without which the run cannot start
     most: int = 1
@@ -20,8 +20,8 @@ class Demand:
     labels: Sequence[Mapping[str, str]] = ()
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     by_request: bool = False
-    idle_s: float = math.inf  # after which a node without room of ours loses its agent
-    standby: int = 0  # nodes without room of ours that have an agent all the same, ready to take over
+    idle_s: float = math.inf  # after which a node without our resources loses its agent
+    standby: int = 0  # nodes without our resources that still have an agent, ready to take over
 
     @property
     def gpus(self) -> float:

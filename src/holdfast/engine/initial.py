@@ -27,13 +27,13 @@ _IN_VAIN = (
     "runtime_env",
 )
 _local: dict[str, float] = {}  # what trials share on this machine, where that was said
-_before: list[str | None] = []  # what the variable was, and that the connection is ours to end
+_before: list[str | None] = []  # the previous value of the variable, and whether the connection is ours to close
 
 
 def init(engine: str | None = None, *, address: str | None = None, **options: Any) -> None:
-    """Use this engine, and connect to it. ``address`` and ``options`` are those of ``ray.init``; without an address it
-    is the cluster at RAY_ADDRESS or on this machine, or a new one here. On this machine alone, ``num_cpus``,
-    ``num_gpus`` and ``resources``, a dict of other amounts, are what the trials of an experiment share."""
+    """Use this engine, and connect to it. ``address`` and ``options`` are those of ``ray.init``; without an address, it
+    is the cluster at RAY_ADDRESS or on this machine, or a new one here. Without a cluster, ``num_cpus``, ``num_gpus``
+    and ``resources``, a dict of other amounts, are what the trials of an experiment share."""
     chosen = engine or settings.load().engine
     if chosen == "ray":
         from .ray.connection import connect
@@ -48,7 +48,7 @@ def init(engine: str | None = None, *, address: str | None = None, **options: An
 
 
 def is_initialized() -> bool:
-    """Whether ``init`` was called, and ``shutdown`` not since."""
+    """Whether ``init`` was called, and ``shutdown`` was not called since."""
     return bool(_before)
 
 
@@ -58,7 +58,7 @@ def local_resources() -> dict[str, float]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """What there is for trials in all: on the Ray cluster, or on this machine."""
+    """The total resources for trials: those of the Ray cluster, or of this machine."""
     if settings.load().engine == "ray":
         import ray
 
@@ -84,7 +84,7 @@ def _limit_this_machine(address: str | None, options: Mapping[str, Any]) -> None
 
 
 def shutdown() -> None:
-    """Undo ``init``: leave the cluster, which ends what this process still runs there."""
+    """Undo ``init``: disconnect from the cluster, which ends everything that this process still runs there."""
     _local.clear()
     if not _before:
         return

@@ -1,4 +1,5 @@
-"""A node's part in one run: its agent, and the next one if that dies, until the node goes or the run is over."""
+"""A node's part in one run: its agent, and the next one if that dies, until the node is removed or the run has
+ended."""
 
 from __future__ import annotations
 
@@ -31,17 +32,18 @@ class AgentHandle(Protocol):
 
 
 class Member:
-    """One thread starts the node's agents and hears them: the kernel ends an agent with the thread that started it."""
+    """One thread starts the node's agents and receives from them: the kernel kills an agent with the thread that
+    started it."""
 
     def __init__(self, node: LocalNode, configure: wire.Configure, inbox: Inbox, stays: Callable[[str], bool]) -> None:
         self._node, self._configure, self._inbox = node, configure, inbox
-        self._stays = stays  # whether the node is to have another agent when this one has gone
+        self._stays = stays  # whether the node gets another agent after this one has exited
         self._lock = threading.Lock()
         self._agent: AgentHandle | None = None
         self._ready = 0  # the pid of the agent, once it has said that it is ready
         self._accepted = 0  # the pid of the agent that the driver knows
         self._drain_by: float | None = None
-        self._over = threading.Event()  # the run is over, or the node is removed
+        self._over = threading.Event()  # the run has ended, or the node is removed
         self._removed = False
         self._thread = threading.Thread(target=self._live, name=f"holdfast-{node.id}", daemon=True)
         self._thread.start()
@@ -72,14 +74,14 @@ class Member:
                 self._agent.kill()
 
     def shut_down(self) -> None:
-        """The run is over: the agent ends in good order."""
+        """The run has ended: the agent exits normally."""
         with self._lock:
             self._over.set()
             if self._agent is not None:
                 self._agent.shut_down()
 
     def join(self, within_s: float | None = None) -> bool:
-        """Whether all of it is gone."""
+        """Whether everything has exited."""
         self._thread.join(within_s)
         return not self._thread.is_alive()
 
@@ -107,7 +109,7 @@ class Member:
             if self._removed and self._configure.storage:
                 shutil.rmtree(Path(self._configure.run_dir) / self._node.id, ignore_errors=True)
         except Exception as error:
-            self._inbox.put(error)  # else the driver would wait for ever
+            self._inbox.put(error)  # otherwise the driver would wait forever
 
     def _one_agent(self) -> bool:
         """From its start to its end; whether it was ready in between."""
@@ -135,7 +137,7 @@ class Member:
         return AgentProcess(self._node, self._configure)
 
     def _gives(self) -> dict[str, Any]:
-        """What the node has for workers, as fields of ``NodeReady``."""
+        """The node's resources for workers, as fields of ``NodeReady``."""
         node = self._node
         return {"cpus": node.cpus, "gpus": node.gpus, "labels": dict(node.labels), "address": node.address}
 
@@ -157,6 +159,6 @@ class Member:
         if in_vain == _IN_VAIN and self._node.network is None:
             self._inbox.put(
                 HoldfastError(
-                    f"the agent of {self._node.id} ended {in_vain} times before it was ready; what it printed says why"
+                    f"the agent of {self._node.id} ended {in_vain} times before it was ready. Its output says why"
                 )
             )

@@ -25,18 +25,18 @@ class AgentLine(Protocol):
     inbox: Inbox
 
     def wants(self) -> int:
-        """What its socket is to be watched for, as a mask of selectors."""
+        """The events to watch its socket for, as a mask of selectors."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether something that it heard waits until the inbox has room."""
+        """Whether something that it received waits until the inbox has space."""
 
     def serve(self, mask: int) -> float | None:
-        """Do what its socket is ready for, and what is due. Returns when it is due again, by the monotonic
-        clock, and endless for never; None if it is over."""
+        """Handle the events of its socket, and what is due. Returns when it is due again, by the monotonic clock,
+        infinity for never; None if it has ended."""
 
     def end(self, error: Exception | None) -> None:
-        """It is not served any more."""
+        """It is no longer served."""
 
 
 class Switchboard:
@@ -56,17 +56,34 @@ class Switchboard:
             if self._thread is None:
                 if not new:
                     return
-                service = _Service(self)
-                self._wake, self._waker = os.pipe()
-                self._thread = threading.Thread(target=service.run, name="holdfast-lines", daemon=True)
-                self._thread.start()
+                self._begin()
             if not self._calls:
                 os.write(self._waker, b"x")
             self._calls.append((line, new))
 
+    def _begin(self) -> None:
+        service = _Service(self)
+        thread = threading.Thread(target=service.run, name="holdfast-lines", daemon=True)
+        try:
+            self._wake, self._waker = os.pipe()
+        except OSError:
+            service.close()
+            raise
+        try:
+            thread.start()
+        except RuntimeError:  # a limit of threads is reached: this line fails, and the next one tries again
+            service.close()
+            self._close_pipe()
+            raise
+        self._thread = thread
+
+    def _close_pipe(self) -> None:
+        os.close(self._wake)
+        os.close(self._waker)
+
     @property
     def wake(self) -> int:
-        """Readable when somebody has called."""
+        """Readable after another thread has called."""
         return self._wake
 
     def calls(self, idle: bool) -> list[tuple[AgentLine, bool]] | None:
@@ -75,23 +92,25 @@ class Switchboard:
             calls, self._calls = self._calls, []
             if idle and not calls:
                 self._thread = None
-                os.close(self._wake)
-                os.close(self._waker)
+                self._close_pipe()
                 return None
         return calls
 
 
 class _Service:
-    """What the thread has."""
+    """The state of the thread."""
 
     def __init__(self, board: Switchboard) -> None:
         self._board = board
         self._selector = selectors.DefaultSelector()
         self._watched: dict[AgentLine, int] = {}  # the lines, and for what their sockets are watched
         self._due: dict[AgentLine, float] = {}  # when each is to be looked at, by the monotonic clock
-        self._next: list[tuple[float, int, AgentLine]] = []  # a heap of those; what `_due` has no more is skipped
+        self._next: list[tuple[float, int, AgentLine]] = []  # a heap; entries that are no longer in `_due` are skipped
         self._count = 0
-        self._behind: dict[int, dict[AgentLine, None]] = {}  # by inbox, the lines that wait until it has room, in turn
+        self._behind: dict[int, dict[AgentLine, None]] = {}  # by inbox, those that wait until it has space, in turn
+
+    def close(self) -> None:
+        self._selector.close()
 
     def run(self) -> None:
         board = self._board
@@ -169,7 +188,7 @@ class _Service:
             self._selector.modify(line.socket, wanted, line)
 
     def _end(self, line: AgentLine, error: Exception | None) -> None:
-        with contextlib.suppress(KeyError, ValueError, OSError):  # its socket may have been closed meanwhile
+        with contextlib.suppress(KeyError, ValueError, OSError):  # its socket may be unusable, which is why it ends
             self._watch(line, 0)
         del self._watched[line]
         self._due.pop(line, None)
@@ -180,7 +199,7 @@ _board = Switchboard(), os.getpid()
 
 
 def switchboard() -> Switchboard:
-    """Of this process: a fork has none of its threads."""
+    """The one of this process; a fork makes a new one, because it has none of the threads."""
     global _board
     if _board[1] != os.getpid():
         _board = Switchboard(), os.getpid()

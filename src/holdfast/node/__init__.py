@@ -1,1 +1,2 @@
-"""One machine: the agent that starts, watches and ends its training processes, and looks after what they staged."""
+"""One machine: the agent that starts, watches and ends its training processes, and handles the files that they
+staged."""

@@ -1,9 +1,9 @@
-"""The agent: one process a machine, light, that starts, watches and ends training processes for the driver.
+"""The agent: one light process per machine that starts, watches and ends training processes for the driver.
 
-One thread runs the loop; a few others hash and move files. The agent decides nothing: it does what the driver says and
-tells what it sees. It ends when the driver is gone or must be taken for gone, and everything below it ends first.
-Besides its own run, that of the first ``Configure``, it serves any number of others, each with processes, files and a
-payload of its own. They share the zygote, the loop and the line to the driver.
+One thread runs the loop; a few others hash and move files. The agent decides nothing: it follows the driver's orders
+and reports what it sees. It exits when the driver has exited or must be assumed lost, and everything below it exits
+first. Besides its own run, that of the first ``Configure``, it serves any number of others, each with its own
+processes, files and payload. They share the zygote, the loop and the connection to the driver.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MOVE_IN_EVERY_S = 0.02
 
 
 class Agent:
-    """``alone``: the process is the agent's own, and ends with it. ``leased``: there is a network between it and its
-    driver, so that each must know by itself when the other has given it up."""
+    """``alone``: the process belongs to the agent, and exits with it. ``leased``: there is a network between it and its
+    driver, so each must decide on its own when the other is lost."""
 
     def __init__(
         self, driver: socket.socket, launcher: Launcher | None = None, *, alone: bool = False, leased: bool = False
@@ -54,11 +54,11 @@ class Agent:
         self._closing = self._run_over = False
         self._notices = 0  # that the machine goes away
         self._drained_at: float | None = None
-        self._moves_in_by: float | None = None  # what an earlier agent of the run left here is waited for
-        self._clear = False  # nothing of it is left
+        self._moves_in_by: float | None = None  # waits for the end of an earlier agent of the run on this machine
+        self._clear = False  # all processes of it have exited
 
     def run(self) -> None:
-        """Serve until the driver is gone or says so."""
+        """Serve until the driver has exited or ends the session."""
         try:
             while not self._closing and not self._line.over:
                 for key, mask in self._selector.select(self._timeout()):
@@ -95,11 +95,11 @@ class Agent:
         self._nudge()
 
     def drain(self) -> None:
-        """The machine will go away; may be called from a signal handler. The second time, it goes at once."""
+        """The machine will be removed; may be called from a signal handler. The second call exits immediately."""
         self._notices += 1
         self._nudge()
 
-    # What the driver says
+    # Messages from the driver
 
     def _obey(self, order: Any) -> None:
         match order:
@@ -131,8 +131,8 @@ class Agent:
         self._move_in(order)
 
     def _move_in(self, session: wire.Configure) -> None:
-        """Say that the node is ready when nothing of an earlier agent is left on it. Where that takes longer than such
-        an agent may live without its driver, it is for the driver to know."""
+        """Say that the node is ready when no process of an earlier agent is left on it. If that takes longer than such
+        an agent may live without its driver, the driver has to know."""
         if self._moves_in_by is None:
             return
         found = self._lease.move_in(session.run_key, session.node_id) if self._lease is not None else True
@@ -151,7 +151,7 @@ class Agent:
 
     def _let_go_of_closed(self) -> None:
         for number in [number for number in self._leaving if self._runs[number].close_further()]:
-            self._say_posted()  # what it has answered comes before
+            self._say_posted()  # its earlier answers come first
             run = self._runs.pop(number)
             run.workers.close()
             self._leaving.discard(number)
@@ -212,7 +212,8 @@ class Agent:
         if self._line.is_cut:
             node, silence = self._session.node_id, self._session.node_timeout_s
             print(
-                f"holdfast: {node} is cut off from its driver for {silence:g} s: it ends its workers", file=sys.stderr
+                f"holdfast: {node} has been cut off from its driver for {silence:g} s and stops its workers",
+                file=sys.stderr,
             )
             self._closing = True
         if self._notices and self._drained_at is None:

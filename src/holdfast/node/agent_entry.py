@@ -30,7 +30,7 @@ def child(parent: int, driver_fd: int, zygote_fd: int | None = None) -> None:
     driver = socket.socket(fileno=driver_fd)
     launcher = ZygoteLauncher(socket.socket(fileno=zygote_fd)) if zygote_fd is not None else None
     agent = _with_signals(Agent(driver, launcher, alone=True))
-    # By the one signal that also wakes an agent that was stopped, and so could never see that its driver is gone.
+    # SIGKILL also ends an agent that was stopped and could therefore never see that its driver has exited.
     signal.signal(signal.SIGCONT, lambda *_: agent.close_soon() if os.getppid() != parent else None)
     process_control.die_with_parent(parent, signal.SIGCONT)
     agent.run()
@@ -48,7 +48,7 @@ def caller(told_fd: int) -> None:
 
 
 def _with_signals(agent: Agent) -> Agent:
-    """A SIGTERM is somebody's, and means that the machine goes away."""
+    """A SIGTERM comes from outside, and means that the machine will be removed."""
     signal.signal(signal.SIGTERM, lambda *_: agent.drain())
     signal.signal(signal.SIGHUP, lambda *_: agent.close_soon())
     return agent

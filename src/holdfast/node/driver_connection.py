@@ -1,6 +1,6 @@
-"""The agent's end of the line to its driver: orders come in, news go out.
+"""The agent's side of the connection to its driver: orders come in, messages go out.
 
-Across a network the line is also a lease, and the agent knows by each ping what the driver has heard.
+Across a network the connection is also a lease, and each ping tells the agent what the driver has received.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DriverConnection:
         self._orders: Unpacker[Any] = Unpacker(wire.TO_AGENT)
         self._unsent = bytearray()
         self.over = False
-        self.listening = True  # the driver takes in what it is told
+        self.listening = True  # the driver accepts messages
         self.on_listening: Callable[[], None] = lambda: None
         driver.setblocking(False)
         selector.register(driver, selectors.EVENT_READ, self._serve)
@@ -114,10 +114,10 @@ class DriverConnection:
 
 
 class RunConnection:
-    """A run's share of the line: what it says bears its number, unless it is the agent's own run.
+    """One run's share of the connection: its messages carry its number, unless it is the agent's own run.
 
-    Workers of one job report at about the same time. Their reports wait for each other, for a moment, and go as one
-    message, so that a driver of many nodes hears each of them once.
+    Workers of one job report at about the same time. Their reports wait for each other for a moment and are sent as one
+    message, so that a driver of many nodes gets one message per node.
     """
 
     def __init__(self, line: DriverConnection, run: int | None) -> None:

@@ -1,8 +1,8 @@
-"""How an agent on another machine and its driver make sure of each other: both know a token, and neither says it.
+"""How an agent on another machine and its driver authenticate each other: both know a token, and neither sends it.
 
-The driver sends 32 random bytes. The agent answers with 32 of its own and a keyed digest of both. The driver answers
-with another digest of them. From then on the socket carries messages. Whoever does not know the token gets nothing
-that is of use, and nothing that it sends is read as a message.
+The driver sends 32 random bytes. The agent answers with 32 random bytes and a keyed digest of both. The driver answers
+with another digest of them. After that, the socket carries messages. A stranger without the token receives nothing
+useful, and nothing that it sends is read as a message.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AgentListener:
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def admit(self, wanted: Callable[[], bool]) -> socket.socket | None:
-        """The agent's socket, blocking; None if it is no longer wanted before it comes."""
+        """The agent's socket, blocking; None if it is no longer wanted before it connects."""
         while wanted():
             for key, _ in self._selector.select(_TURN_S):
                 sock: socket.socket = key.fileobj  # type: ignore[assignment]
@@ -120,10 +120,10 @@ def call(host: str, port: int, token: bytes, within_s: float) -> socket.socket:
     """In the agent: the socket to its driver. ``OSError`` if the driver cannot be reached or is another."""
     sock = socket.create_connection((host, port), timeout=within_s)
     try:
-        theirs = _exactly(sock, _NONCE)
+        theirs = receive_exactly(sock, _NONCE)
         ours = os.urandom(_NONCE)
         sock.sendall(ours + _digest(token, b"agent", theirs, ours))
-        if not hmac.compare_digest(_exactly(sock, _DIGEST), _digest(token, b"driver", theirs, ours)):
+        if not hmac.compare_digest(receive_exactly(sock, _DIGEST), _digest(token, b"driver", theirs, ours)):
             raise ConnectionRefusedError(f"who answers at {host}:{port} is not the driver of this agent")
     except BaseException:
         sock.close()
@@ -133,12 +133,13 @@ def call(host: str, port: int, token: bytes, within_s: float) -> socket.socket:
     return sock
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes:
+def receive_exactly(sock: socket.socket, size: int) -> bytes:
+    """So many bytes, however they arrive; ``ConnectionResetError`` if the other end hangs up before."""
     data = b""
     while len(data) < size:
         part = sock.recv(size - len(data))
         if not part:
-            raise ConnectionResetError("the driver hung up")
+            raise ConnectionResetError("the other end hung up")
         data += part
     return data
 

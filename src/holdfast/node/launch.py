@@ -28,12 +28,12 @@ Fds = tuple[int, int, int, int]  # a worker's channel, its output, the payload, 
 
 
 class LauncherLostError(Exception):
-    """The zygote is gone; the agent cannot continue."""
+    """The zygote has exited; the agent cannot continue."""
 
 
 class Launcher(Protocol):
     socket: socket.socket
-    shared: bool  # by several runs, so that what a worker leaves behind must go when it does, and not with the last
+    shared: bool  # by several runs, so a worker's leftovers must be removed with it, and not with the last worker
 
     def launch(self, token: int, fds: Fds, task: bool = False) -> None: ...
     def warmed(self, modules: Sequence[str]) -> Launcher | None: ...

@@ -1,10 +1,10 @@
-"""What an earlier driver of the run left on this machine: its agents, with all that is below them.
+"""Leftovers of an earlier driver of the run on this machine: its agents, with all processes below them.
 
-An agent ends with its driver, but one that is stopped (SIGSTOP) at the wrong moment never hears of that, and one whose
-driver is stopped works for a driver that has lost the run. Each agent ends those of earlier epochs of its run; never a
-later one, as its own driver may be the one that has lost. Their command lines say whose they are: that is known from
-their first moment on, ends with the process, and cannot be taken for another's when a pid is used again. Linux only; on
-Ray, the raylet ends agents.
+An agent exits with its driver, but one that is stopped (SIGSTOP) at the wrong moment never sees that, and one whose
+driver is stopped works for a driver that has lost the run. Each agent kills those of earlier epochs of its run, and
+never a later one, because its own driver may be the one that has lost. Their command lines identify them: these exist
+from the first moment, end with the process, and cannot be confused when a pid is reused. Linux only; on Ray, the raylet
+ends agents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a node has of a run's checkpoints when storage is remote: on their way there, and for the workers to read.
+"""A run's checkpoints on a node when storage is remote: those waiting for upload, and those that workers read.
 
-Its directory has the layout of a run. Staged files are renamed into ``checkpoints/<id>/`` once the checkpoint is whole,
-with the manifest beside it, and stay there as long as a worker may want them. A mark says what is not in storage yet:
-that outlives the agent and the driver, and the next driver on this node uploads it.
+Its directory has the layout of a run. Staged files are renamed into ``checkpoints/<id>/`` once the checkpoint is
+complete, with the manifest beside it, and stay there as long as a worker may need them. A mark lists the checkpoints
+that are not in storage yet. It survives the agent and the driver, and the next driver on this node uploads them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NodeCheckpoints:
         self._fetching = threading.Lock()
         self._logs: dict[Path, PartUploader] = {}
         self._log_lock = threading.Lock()
-        self._resumed: str | None = None  # what the present attempt started from
+        self._resumed: str | None = None  # what the current attempt started from
         self._newest: str | None = None  # the newest that is in storage
 
     @property
@@ -95,9 +95,9 @@ class NodeCheckpoints:
         shutil.rmtree(self.layout.shard_dir(attempt_number, index, 0).parent, ignore_errors=True)
 
     def upload(self, id: str) -> None:
-        """What was gathered here; FileNotFoundError if something of it is gone.
+        """The gathered files; FileNotFoundError if one of them is missing.
 
-        What storage has already in its full size was brought there by an earlier try: no other content has its name.
+        A file that storage already has in its full size was uploaded by an earlier try: no other content has its name.
         """
         directory = self.layout.checkpoint_dir(id)
         paths = self._read_mark(id).paths
@@ -152,7 +152,8 @@ class NodeCheckpoints:
                 replace_file(self.layout.checkpoint_dir(id) / name, self.objects.get(info.key))
 
     def has(self, id: str) -> bool:
-        """Whether all of it is here: a node of several may have only what its own workers saved."""
+        """Whether the whole checkpoint is here: with several nodes, a node may have only the files of its own
+        workers."""
         try:
             manifest = parse_manifest(id, read_whole(self.layout.manifest_file(id)), id)
             directory = self.layout.checkpoint_dir(id)
@@ -164,7 +165,7 @@ class NodeCheckpoints:
         self._resumed = id
 
     def mark_durable(self, id: str) -> None:
-        """It is in storage now. Of those only the newest stays, and what the workers may still be reading."""
+        """It is in storage now. Of those only the newest is kept, and those that workers may still be reading."""
         if not self.layout.checkpoint_dir(id).is_dir():
             return
         self._mark(id).unlink(missing_ok=True)
@@ -189,12 +190,12 @@ class NodeCheckpoints:
         self._mark(id).unlink(missing_ok=True)
 
     def unsaved(self) -> list[bytes]:
-        """The manifests of what is gathered here and not in storage."""
+        """The manifests of checkpoints that are gathered here and not in storage."""
         files = [self.layout.manifest_file(id) for id in sorted(self._marked())]
         return [read_whole(file) for file in files if file.exists()]
 
     def take_back(self) -> None:
-        """Undo each gathering that was cut off, so that what its ranks staged is all in one place again."""
+        """Undo each interrupted gathering, so that all files that its ranks staged are in one place again."""
         for id in self._marked():
             if self.layout.manifest_file(id).exists():
                 continue
@@ -213,7 +214,7 @@ class NodeCheckpoints:
                     os.rename(moved, shard / path)
 
     def left(self) -> list[Left]:
-        """What the ranks of the last attempt here reported."""
+        """The reports of the last attempt here."""
         logs = sorted(self.layout.staging_dir.glob("attempt-*/rank-*.jsonl"))
         logs = [log for log in logs if log.parent == logs[-1].parent]
         found: list[Left] = []
@@ -237,7 +238,7 @@ class NodeCheckpoints:
         return self.layout.checkpoints_dir / f".{id}.unsaved"
 
     def _read_mark(self, id: str) -> _Mark:
-        """What was gathered. Only files of the checkpoint's own directory leave this machine, whatever a mark says."""
+        """The gathered files. Only files in the checkpoint's own directory leave this machine, whatever a mark says."""
         try:
             mark = msgspec.json.decode(read_whole(self._mark(id)), type=_Mark | list[str])
         except msgspec.DecodeError as error:
@@ -257,7 +258,7 @@ class NodeCheckpoints:
         return {n.removeprefix(".").removesuffix(".unsaved") for n in names if n.endswith(".unsaved")}
 
     def save_logs(self) -> None:
-        """Bring what the logs have grown by into storage. A log that cannot be stored costs no run."""
+        """Upload the new part of the logs. A log that cannot be stored does not fail the run."""
         with self._log_lock, contextlib.suppress(StorageError, OSError):
             for path in self.layout.logs_dir.rglob("*.log"):
                 key = self.layout.relative(path)
@@ -266,7 +267,7 @@ class NodeCheckpoints:
                 self._logs[path].sync()
 
     def close(self, over: bool) -> None:
-        """``over``: the run ended in good order, and nothing here is wanted any more that is in storage."""
+        """``over``: the run ended normally, and files here that are in storage are no longer needed."""
         with self._opening:
             objects, self._objects = self._objects, None
         if objects is not None:

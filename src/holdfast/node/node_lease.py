@@ -58,8 +58,8 @@ class NodeLease:
         return max(0.0, self.end - now())
 
     def move_in(self, run: str, node: str) -> bool | None:
-        """Take the place of the run on this node; False if somebody has it, None if nobody can tell. The name is of
-        this network namespace, and leaves no file behind."""
+        """Take the run's place on this node; False if another process holds it, None if that is unknown. The name
+        belongs to this network namespace, and leaves no file behind."""
         if not process_control.LINUX:
             return None
         name = hashlib.sha256(f"{os.getuid()} {node} {run}".encode()).hexdigest()
@@ -73,7 +73,7 @@ class NodeLease:
         return True
 
     def leave_to_zygote(self) -> None:
-        """Those that can train hold the place, and the agent does not: it may be stopped when they are gone."""
+        """Processes that can train hold the place, not the agent: the agent may be stopped when they have exited."""
         memory, place = self.fds
         if place >= 0:
             os.close(place)

@@ -1,4 +1,4 @@
-"""One run on this node: what its driver orders, its processes and its files. Runs of one agent share all else."""
+"""One run on this node: its driver's orders, its processes and its files. Runs of one agent share everything else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NodeRun:
         self._node_id = session.node_id
 
     def say_ready(self, leased: bool, clear: bool) -> None:
-        left = self._storage.left()  # first: it puts back what a gathering that was cut off had moved
+        left = self._storage.left()  # first: it moves the files of an interrupted gathering back
         ready = wire.NodeReady(self._node_id, os.getpid(), os.cpu_count() or 1, self._storage.unsaved(), left)
         if leased:
             ready = structs.replace(ready, machine=node_lease.machine(), clear=clear)
@@ -72,7 +72,9 @@ class NodeRun:
                 self._snapshots.serve(order)
             case wire.RunTask():
                 self.workers.run_task(order)
-            case Reply() | GoOn():
+            case Reply():
+                self.workers.tell(order, order.attempt_number, order.rank, order.process)
+            case GoOn():
                 self.workers.tell(order, order.attempt_number, order.rank)
             case Durable(attempt_number, id):
                 self._storage.mark_durable(id)
@@ -108,7 +110,7 @@ class NodeRun:
             self._storage.close_soon(over)
 
     def close_further(self) -> bool:
-        """Do what is next to the end of a run that is to close. Returns whether nothing of it is left."""
+        """Take the next step to close a run. Returns whether it is closed completely."""
         if not self.workers.is_empty or not self._storage.is_idle:
             return False
         if self._over and not self._wound_up:
@@ -127,7 +129,7 @@ class NodeRun:
     # In other threads
 
     def _beside(self, work: Callable[[], wire.RunNews]) -> None:
-        """In a thread of its own: the others may have much to do."""
+        """In a separate thread: the others may be busy for long."""
         threading.Thread(target=lambda: self._answer(work()), name="holdfast-aside", daemon=True).start()
 
     def _answer(self, message: wire.RunNews) -> None:

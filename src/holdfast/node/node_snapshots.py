@@ -1,7 +1,7 @@
-"""A run's snapshots on this node: the agent owns the memory, takes digests behind the training, and keeps copies.
+"""A run's snapshots on this node: the agent owns the memory, computes digests in the background, and keeps copies.
 
-A snapshot whose file changed while its digest was taken does not count. At a recall every digest is taken again: what
-is not as it was taken, or is not here, is fetched from a peer, and if none has it, the driver is told so.
+A snapshot whose file changed while its digest was computed does not count. A recall computes every digest again: files
+that differ or are missing are fetched from a peer, and if no peer has them, the driver is told.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class NodeSnapshots:
         self._lock = threading.Lock()
         self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, attempt, step, digest
         self._order = wire.Replicate([], False)
-        self._lines: dict[int, PeerCalls] = {}  # by rank, as ranks bring theirs at the same time
+        self._lines: dict[int, PeerCalls] = {}  # by rank, because ranks bring theirs at the same time
         self._store: SnapshotStore | None = None
-        self._recalled: dict[str, str] = {}  # the files of what was recalled last, by piece
+        self._recalled: dict[str, str] = {}  # the files of the last recall, by piece
         self._recalled_of: tuple[int, int] | None = None
 
     def memory(self, order: wire.StartWorkers | None) -> Memory | None:
-        """What the workers of an attempt are told; None where there is no memory to be had. Without an order:
-        of one that gets its state from a peer."""
+        """What the workers of an attempt are told; None if no memory is available. Without an order: for an attempt
+        that gets its state from a peer."""
         if self._directory is None:
             self._directory = new_directory()
         if self._directory is None:
@@ -82,7 +82,7 @@ class NodeSnapshots:
         said = (attempt_number, rank, message.step, message.reports, message.moves, list(files))
         self._answer(wire.SnapshotHeld(*said, [], not order.to))
         if order.to:
-            copies = [peer.node for peer in order.to if self._bring(rank, peer, files, order.shared)]
+            copies = [peer.node for peer in order.to if self._bring(rank, peer, files, order.shared, message.keep)]
             self._answer(wire.SnapshotHeld(*said, copies, True))
 
     def _own(self, path: str) -> Path:
@@ -116,14 +116,16 @@ class NodeSnapshots:
                     return path, digest
         return None
 
-    def _bring(self, rank: int, peer: wire.PeerStore, files: dict[str, Path], shared: bool) -> bool:
+    def _bring(
+        self, rank: int, peer: wire.PeerStore, files: dict[str, Path], shared: bool, keep: tuple[int, int] | None
+    ) -> bool:
         lines = self._lines.setdefault(rank, PeerCalls())
         for piece, path in files.items():
             if piece == SHARED and not shared:
                 continue
             held = self._held[path]
             with MappedSnapshot(path) as mapped:
-                if not lines.bring(peer, self._node, piece, mapped, held[3]):
+                if not lines.bring(peer, self._node, piece, mapped, held[3], keep):
                     return False
         return True
 
@@ -138,10 +140,10 @@ class NodeSnapshots:
                 path, moved = self._fetched(piece, order), True
             if path is None:
                 why = f"{self._node} has no intact copy of {piece}, and no other node has one"
-                return wire.Recalled(order.attempt_number, order.step, error=why)
+                return wire.Recalled(order.attempt_number, order.step, error=why, number=order.number)
             found[piece] = str(path)
         self._recalled, self._recalled_of = found, (order.attempt_number, order.step)
-        return wire.Recalled(order.attempt_number, order.step, moved)
+        return wire.Recalled(order.attempt_number, order.step, moved, number=order.number)
 
     def _verified(self, piece: str, attempt_number: int, step: int) -> Path | None:
         held = self._find(piece, attempt_number, step)
@@ -186,5 +188,5 @@ class NodeSnapshots:
         try:
             self._store = SnapshotStore(self._directory, address, self._find, self._keep)
         except OSError:
-            return  # nobody can bring anything here
+            return  # no node can bring anything here
         self._answer(wire.StoreOpen(self._store.port, self._store.token))

@@ -18,14 +18,14 @@ _DIGEST = 16
 
 
 def open_door(address: str) -> AgentListener:
-    """Let one other node call, which is served in a thread of its own. ``OSError`` if that cannot be."""
-    door = AgentListener(address)  # for longer than the caller takes, who tells what went wrong
+    """Let one other node connect, and serve it in a separate thread. ``OSError`` if that is impossible."""
+    door = AgentListener(address)  # longer than the caller waits, which reports what went wrong
     threading.Thread(target=_serve, args=(door, 2 * WITHIN_S), name="holdfast-door", daemon=True).start()
     return door
 
 
 def meet(address: str, port: int, token: bytes) -> str:
-    """Call the node whose door that is; what is wrong, or nothing."""
+    """Connect to the node that listens there; returns the problem, or nothing."""
     deadline = time.monotonic() + WITHIN_S
     try:
         with call(address, port, token, WITHIN_S) as peer:
@@ -40,10 +40,10 @@ def _exchange(peer: socket.socket, deadline: float) -> str:
     data = os.urandom(AMOUNT)
     _send(peer, data, deadline)
     if _receive(peer, _DIGEST, deadline) != _digest(data):
-        return "what arrived there is not what was sent"
+        return "the other node received other data than was sent"
     theirs = _receive(peer, AMOUNT, deadline)
     if _receive(peer, _DIGEST, deadline) != _digest(theirs):
-        return "what arrived is not what was sent there"
+        return "other data arrived than was sent"
     return ""
 
 
@@ -55,7 +55,7 @@ def _serve(door: AgentListener, within_s: float) -> None:
         door.close()
     if caller is None:
         return
-    with caller, contextlib.suppress(OSError):  # the caller tells what went wrong
+    with caller, contextlib.suppress(OSError):  # the caller reports what went wrong
         theirs, ours = _receive(caller, AMOUNT, deadline), os.urandom(AMOUNT)
         _send(caller, _digest(theirs) + ours + _digest(ours), deadline)
 

@@ -20,7 +20,7 @@ _LEAST_FREE = 64 << 20
 
 
 def findings(scratch: Path) -> list[str]:
-    """What is wrong, in words; empty if nothing is."""
+    """The problem, in words; empty if there is none."""
     checks: dict[str, Callable[[], None]] = {
         "processor": _compute,
         "memory": _fill_memory,
@@ -55,7 +55,7 @@ class _Check:
 
 def _compute() -> None:
     if hashlib.sha256(bytes(_BURST)).hexdigest() != _BURST_DIGEST:
-        raise ArithmeticError("a computation came out wrong")
+        raise ArithmeticError("a computation gave a wrong result")
 
 
 def _fill_memory() -> None:
@@ -72,12 +72,12 @@ def _share_memory() -> None:
 
 
 def _stamp_and_check(memory: mmap.mmap) -> None:
-    """Touch each page, and find there what was written."""
+    """Touch each page, and check that it holds what was written."""
     places = range(0, len(memory) - 8, mmap.PAGESIZE)
     for place in places:
         memory[place : place + 8] = place.to_bytes(8, "little")
     if any(int.from_bytes(memory[place : place + 8], "little") != place for place in places):
-        raise ArithmeticError("what was read is not what was written")
+        raise ArithmeticError("the data read differs from the data written")
 
 
 def _write_and_read(directory: Path) -> None:
@@ -92,10 +92,10 @@ def _write_and_read(directory: Path) -> None:
             os.fsync(file.fileno())
             file.seek(0)
             if file.read() != data:
-                raise OSError("what was read is not what was written")
+                raise OSError("the data read differs from the data written")
     finally:
         if made:
-            with contextlib.suppress(OSError):  # somebody uses it meanwhile
+            with contextlib.suppress(OSError):  # another process uses it meanwhile
                 directory.rmdir()
 
 
@@ -104,4 +104,4 @@ def _check_space(directory: Path) -> None:
     if there.f_bavail * there.f_frsize < _LEAST_FREE:
         raise OSError(f"only {there.f_bavail * there.f_frsize >> 20} MiB are free")
     if there.f_files and not there.f_favail:
-        raise OSError("no inode is free")
+        raise OSError("no inodes are free")

@@ -1,9 +1,9 @@
 """Where the processes of all runs of a node come from: the launchers, and the zygotes that workers are forked from.
 
-A run launches its processes here, and hears of their fork, their pauses and their end. Modules that a run wants
-preloaded are imported in a successor of the zygote, behind the first report; it forks all workers from then on. If
-every worker needs them before its first report, they are imported as soon as the first ones have entered the train
-function, and processes that are launched from then on wait for that: they would import the same.
+A run launches its processes here, and is told of their fork, stops and exit. Modules that a run wants to preload are
+imported in a successor of the zygote after the first report; it forks all workers from then on. If every worker needs
+them before its first report, they are imported as soon as the first workers have entered the train function, and
+processes launched from then on wait for that, because they would import the same.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class ProcessPool:
         self._living: dict[int, tuple[Owner, WatchedProcess]] = {}  # by pid
         self._known = {*session.essential}  # modules that are imported or will be
         self._to_preload: list[str] = []
-        self._warming: list[str] = []  # what a successor imports at present
+        self._warming: list[str] = []  # what a successor is importing now
         self._warm_at: float | None = None
-        self._holds = False  # processes wait for what is imported at present
+        self._holds = False  # processes wait for the current imports
 
     def leave_lease_to_zygote(self) -> None:
         """The place on this machine is for the zygote to keep, if there is one."""
@@ -109,7 +109,7 @@ class ProcessPool:
             owner.on_ended(process, _NOT_STARTED)
 
     def warm_later(self) -> None:
-        """Workers start; what they do first must not be slowed down."""
+        """Workers start; nothing may slow down their first steps."""
         if self._to_preload and self._warm_at is None:
             self._warm_at = time.monotonic() + _WARM_AFTER_S
 
@@ -159,7 +159,7 @@ class ProcessPool:
         except LauncherLostError:
             if launcher is self._launcher or launcher is not self._launchers[-1]:
                 raise
-            # It died of what it was to import, and nothing depends on it yet: continue without.
+            # It died while importing, and nothing depends on it yet: continue without it.
             print(f"holdfast: preloading {', '.join(self._warming)} failed", file=sys.stderr, flush=True)
             self._warming = []
             self._selector.unregister(launcher.socket)

@@ -22,25 +22,25 @@ class ProcessTree:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ends: dict[int, int] = {}  # pid -> a file descriptor that tells of its end
+        self._ends: dict[int, int] = {}  # pid -> a file descriptor that becomes readable when it exits
         self._zombies: dict[int, int] = {}  # the same of those that had ended when they were found
         self._closed = False
 
     def add(self, pid: int) -> None:
-        """A root. One that has ended already is no part of it."""
+        """Add a root. One that has already exited is not part of the tree."""
         with self._lock:
             self._forget_ended()
             self._open(pid)
 
     def add_children(self, pid: int) -> None:
-        """Those of a root, so that they are known when it has ended and they are no longer its."""
+        """Children of a root, so that they are known when it has exited and they are no longer its children."""
         with self._lock:
             for child in processes.children(pid) if pid in self._ends else ():
                 self._open(child)
 
     def kill(self) -> None:
-        """All of it at once. They are stopped first: a process that is killed leaves its children to others, and
-        then nobody could tell whose they were."""
+        """All of it at the same time. The processes are stopped first: a killed process leaves its children to another
+        parent, and then they could no longer be identified."""
         with self._lock:
             if process_control.LINUX:
                 with contextlib.suppress(OSError):  # at the limit of open files they cannot be looked at
@@ -49,7 +49,7 @@ class ProcessTree:
                 process_control.kill_group(pid)
 
     def wait(self, within_s: float) -> list[int]:
-        """Wait for the end of all; those that live on. One that has become a child of ours leaves no zombie."""
+        """Wait until all have exited; returns those that have not. A child of this process leaves no zombie."""
         deadline = time.monotonic() + within_s
         with self._lock:
             ends, zombies = dict(self._ends), list(self._zombies.values())
@@ -83,7 +83,7 @@ class ProcessTree:
     def _forget_ended(self) -> None:
         for pid in [pid for pid, fd in self._ends.items() if _has_ended(fd, 0.0)]:
             os.close(self._ends.pop(pid))
-        for pid in [pid for pid in self._zombies if not processes.state(pid)]:  # somebody has reaped it
+        for pid in [pid for pid in self._zombies if not processes.state(pid)]:  # it has been reaped already
             os.close(self._zombies.pop(pid))
 
     def _stop_all(self) -> None:

@@ -1,13 +1,13 @@
 """The seed: a snapshot of the script's process, forked right after its imports, from which zygotes are forked.
 
 A zygote that had to import the framework again would double the time to the first step. The seed costs a fork: it
-shares the script's memory, does nothing, and ends with the script. It is only taken when the process is still safe to
-fork: no other thread runs, and no framework holds a device. Otherwise the agent starts a zygote of its own.
-Nodes that join later, and the script's next fit(), need more at once, which a copy of the seed imports meanwhile: it
-takes over when it has.
+shares the script's memory, does nothing, and exits with the script. It is only taken while the process is still safe to
+fork: no other thread runs, and no framework holds a device. Otherwise the agent starts a fresh zygote. Nodes that join
+later, and the script's next fit(), need more imports immediately; a copy of the seed imports them meanwhile and takes
+over when it is done.
 
-A notebook has threads, and trains many times while a person waits. There the seed is a process of its own, which
-imports all that workers need while the person writes on.
+A notebook has threads, and trains many times while a person waits. There the seed is a separate process, which imports
+everything that workers need while the person keeps typing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Seed:
     """The script's end of the wire to its seed."""
 
     process: subprocess.Popen[bytes] | None = None  # kept as long as the seed
-    imported: frozenset[str] = frozenset()  # beyond what the script has imported
+    imported: frozenset[str] = frozenset()  # beyond the imports of the script
 
     def __init__(self, pid: int, wire: socket.socket, within_s: float = _WITHIN_S) -> None:
         self.pid = pid
@@ -60,9 +60,9 @@ class Seed:
         return {self.pid} if self._copy is None else {self.pid, self._copy.pid}
 
     def grow(self) -> tuple[int, socket.socket] | None:
-        """Fork a zygote; its pid and control socket, or None if there is no seed (any more)."""
+        """Fork a zygote; its pid and control socket, or None if there is no seed, or no longer."""
         with self._one_at_a_time:
-            warm = self._copy.grow() if self._copy is not None and self._has_warm_copy() else None
+            warm = self._copy.grow() if self._copy is not None and self._learn_if_copy_is_warm() else None
             return warm or self._ask(_GROW)
 
     def warm(self, modules: Sequence[str]) -> None:
@@ -74,7 +74,7 @@ class Seed:
             if found is not None:
                 self._copy = Seed(*found)
 
-    def _has_warm_copy(self) -> bool:
+    def _learn_if_copy_is_warm(self) -> bool:
         if self._copy is not None and not self._copy_is_warm and select.select([self._copy._wire], [], [], 0)[0]:
             with contextlib.suppress(OSError):
                 self._copy_is_warm = self._copy._wire.recv(64) == _WARM
@@ -90,7 +90,7 @@ class Seed:
                 socket.send_fds(self._wire, [what], [theirs.fileno()])
                 return int(self._wire.recv(64)), ours
             except (OSError, ValueError):
-                self._wire.close()  # it is gone, or so late that its answers would be taken for later ones
+                self._wire.close()  # it has exited, or answers so late that this would be taken for a later answer
                 ours.close()
                 return None
 
@@ -119,7 +119,7 @@ def _fork(modules: Sequence[str]) -> Seed:
     parent = os.getpid()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            stream.flush()  # else the child would hold a second copy of what is buffered
+            stream.flush()  # else the child would hold a second copy of the buffered output
     gc.collect()
     gc.freeze()
     pid = os.fork()
@@ -151,7 +151,7 @@ def _start(modules: Sequence[str]) -> Seed:
 
 
 def _forget_half_imported() -> None:
-    """The imports that led here never return in this process: whoever needs those modules imports them again."""
+    """The imports that led here never return in this process: code that needs those modules imports them again."""
     specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
     half = {name for name, spec in specs.items() if getattr(spec, "_initializing", False)} - {"holdfast"}
     for name in specs:
@@ -196,7 +196,7 @@ def _serve(wire: socket.socket) -> NoReturn:
 def _warm_up(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
     process_control.yield_to_others(True)  # it must not slow down those that train meanwhile
     for name in modules:
-        with contextlib.suppress(Exception, SystemExit):  # who needs it hears of that
+        with contextlib.suppress(Exception, SystemExit):  # a process that needs it will see the error
             importlib.import_module(name)
     process_control.yield_to_others(False)
     gc.collect()
@@ -206,14 +206,14 @@ def _warm_up(wire: socket.socket, modules: Sequence[str]) -> NoReturn:
 
 
 def main() -> None:
-    """Started as a process of its own: ``python -m holdfast.node.seed PARENT FD MODULE...``."""
+    """Started as a separate process: ``python -m holdfast.node.seed PARENT FD MODULE...``."""
     parent, wire, *modules = sys.argv[1:]
     os.set_inheritable(int(wire), False)
     _live(int(parent), socket.socket(fileno=int(wire)), modules)
 
 
 if __name__ == "__main__":
-    # Imported again under its own name, so that what is imported below knows that it is inside a seed.
+    # Imported again under its own name, so that modules imported below know that they are inside a seed.
     from holdfast.node.seed import main as main_
 
     main_()

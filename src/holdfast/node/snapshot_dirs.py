@@ -1,6 +1,7 @@
-"""The directories of snapshots, on the machine's memory file system: private, and swept when their agent is gone.
+"""The directories of snapshots on the machine's memory file system: private, and removed after their agent has exited.
 
-An agent holds a lock on its directory's lock file as long as it lives; who gets that lock has found a stale one.
+An agent holds a lock on its directory's lock file as long as it lives; a process that gets the lock has found a stale
+directory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _home() -> Path:
 
 
 def new_directory() -> Path | None:
-    """One for a run on this node; None where there is no such memory."""
+    """One for a run on this node; None if there is no such memory."""
     if sys.platform != "linux" or not os.access(_ROOT, os.W_OK):
         return None
     try:

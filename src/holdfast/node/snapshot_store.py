@@ -1,8 +1,8 @@
-"""Snapshots from node to node: each brings copies to its peers, and fetches from them what it lacks.
+"""Snapshots between nodes: each node sends copies to its peers, and fetches from them what it lacks.
 
-Whoever calls proves that it knows the token that the driver has passed on (``handshake``). A request is a length, a
-msgpack body, and for a copy its bytes. What arrives is written into buffers that are used again, two for each piece, so
-the memory for copies is bounded; it counts when its digest is right.
+A caller proves that it knows the token that the driver has distributed (``handshake``). A request is a length, a
+msgpack body, and for a copy its bytes. Data is received into buffers that are reused, two for each piece, so the memory
+for copies is bounded; a copy counts when its digest is right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from holdfast.node.handshake import AgentListener, call
+from holdfast.node.handshake import AgentListener, call, receive_exactly
 from holdfast.wire.messages import PeerStore
 from holdfast.worker.snapshot_buffers import DATA_AT, MappedSnapshot, PieceBuffers, SnapshotHeader, header_of
 
@@ -30,7 +30,7 @@ _LENGTH = struct.Struct("!I")
 _PIECE = re.compile(r"(shared|rank-[0-9]{1,9})\Z")
 
 
-Keep = Callable[[str, Path, bytes, SnapshotHeader], None]  # piece, file, digest, and what the header says
+Keep = Callable[[str, Path, bytes, SnapshotHeader], None]  # piece, file, digest, and the content of the header
 
 
 class CopyRequest(msgspec.Struct, frozen=True):
@@ -41,10 +41,11 @@ class CopyRequest(msgspec.Struct, frozen=True):
     data_size: int = 0  # of the copy that follows; nothing follows if ``digest`` is empty
     meta_size: int = 0
     digest: bytes = b""
+    keep: tuple[int, int] | None = None  # the copy of this one, by attempt and step, is not overwritten by it
 
 
 def digest_of(content: mmap.mmap | bytes, header: SnapshotHeader) -> bytes:
-    """Of the step and all that belongs to it. In pieces: others may want to run meanwhile."""
+    """The digest of the step and its content, computed in pieces so that other threads can run in between."""
     digest = xxhash.xxh3_128(msgspec.msgpack.encode(tuple(header)))
     with memoryview(content) as view:
         for at in range(DATA_AT, header.size, _CHUNK):
@@ -122,9 +123,16 @@ def _is_other(header: SnapshotHeader, request: CopyRequest) -> bool:
     return (header.attempt_number, header.step) != (request.attempt_number, request.step)
 
 
-def send_copy(peer: socket.socket, node: str, piece: str, mapped: MappedSnapshot, digest: bytes) -> None:
+def send_copy(
+    peer: socket.socket,
+    node: str,
+    piece: str,
+    mapped: MappedSnapshot,
+    digest: bytes,
+    keep: tuple[int, int] | None = None,
+) -> None:
     header = mapped.header
-    _send_body(peer, CopyRequest(node, piece, *header, digest))
+    _send_body(peer, CopyRequest(node, piece, *header, digest, keep))
     with memoryview(mapped.content) as view:
         for at in range(DATA_AT, header.size, _CHUNK):
             with view[at : min(at + _CHUNK, header.size)] as part:
@@ -136,7 +144,7 @@ def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, 
     header = SnapshotHeader(request.attempt_number, request.step, request.data_size, request.meta_size)
     if header.step < 0 or min(header.data_size, header.meta_size) < 0:
         raise ValueError("such a snapshot cannot be")
-    file = into.next()
+    file = into.next(request.keep)
     content = file.begin(header.data_size, header.meta_size)
     with memoryview(content) as view:
         at = DATA_AT
@@ -161,11 +169,19 @@ class PeerCalls:
     def __init__(self) -> None:
         self._lines: dict[PeerStore, socket.socket] = {}
 
-    def bring(self, peer: PeerStore, node: str, piece: str, mapped: MappedSnapshot, digest: bytes) -> bool:
-        """Whether the peer has it now."""
+    def bring(
+        self,
+        peer: PeerStore,
+        node: str,
+        piece: str,
+        mapped: MappedSnapshot,
+        digest: bytes,
+        keep: tuple[int, int] | None = None,
+    ) -> bool:
+        """Whether the peer has it now. ``keep``: its copy of that one stays."""
 
         def use(line: socket.socket) -> bool:
-            send_copy(line, node, piece, mapped, digest)
+            send_copy(line, node, piece, mapped, digest, keep)
             return line.recv(1) == b"\x01"
 
         return self._with_line(peer, use)
@@ -207,17 +223,7 @@ def _send_body(peer: socket.socket, request: CopyRequest) -> None:
 
 
 def _receive_body(peer: socket.socket) -> bytes:
-    (length,) = _LENGTH.unpack(_exactly(peer, _LENGTH.size))
+    (length,) = _LENGTH.unpack(receive_exactly(peer, _LENGTH.size))
     if length > _MOST:
         raise ValueError("the request is too long")
-    return _exactly(peer, length)
-
-
-def _exactly(peer: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = peer.recv(size - len(data))
-        if not part:
-            raise ConnectionResetError("it hung up")
-        data += part
-    return data
+    return receive_exactly(peer, length)

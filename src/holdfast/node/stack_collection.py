@@ -36,8 +36,8 @@ class Subject:
     seen_at: float = 0.0
     asked: bool = False
 
-    @property
-    def is_complete(self) -> bool:
+    def look(self) -> bool:
+        """Whether all of it is there: nothing more has come for a while."""
         size = os.fstat(self.fd).st_size
         if size != self.seen:
             self.seen, self.seen_at = size, time.monotonic()
@@ -69,7 +69,7 @@ def collect(subjects: list[Subject]) -> dict[int, str]:
         open_ = [subject for subject in subjects if subject.asked]
         while open_ and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
-            open_ = [s for s in open_ if not s.is_complete and (not s.pid or processes.state(s.pid) not in _STATES)]
+            open_ = [s for s in open_ if not s.look() and (not s.pid or processes.state(s.pid) not in _STATES)]
         return {subject.rank: subject.answer() for subject in subjects}
     finally:
         for subject in subjects:

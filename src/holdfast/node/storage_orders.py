@@ -1,4 +1,4 @@
-"""What the driver asks of a node's files: seal what was staged; with remote storage, gather, upload, fetch, forget."""
+"""The driver's orders for a node's files: seal staged files; with remote storage, gather, upload, fetch, forget."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StorageOrders:
         self._save_logs_at: float | None = None
         if session.storage:
             make_private(Path(session.scratch), REMEDY)
-            # An earlier driver's workers may have a moment to live: what they report until then is taken over, too.
+            # Workers of an earlier driver may have a moment to live: their reports until then are taken over, too.
             logs = home.parent.glob(f"epoch-*/{session.node_id}/.staging/attempt-*/rank-*.jsonl")
             report_log.await_writers(logs, _WRITERS_END_WITHIN_S)
             home = take_over(home, session.node_id)
@@ -66,14 +66,14 @@ class StorageOrders:
         self._store = CheckpointStore(self.layout)
         self._hands, self._answer, self._on_idle = hands, answer, on_idle
         self._jobs: set[Future[Any]] = set()
-        self._lock = threading.Lock()  # of what is left of an order
+        self._lock = threading.Lock()  # for the rest of an order
         self._closing = self._dropped = False
 
     def unsaved(self) -> list[bytes]:
         return [] if self._checkpoints is None else self._checkpoints.unsaved()
 
     def left(self) -> list[wire.LeftReports]:
-        """What the last attempt here reported. On a disk that the driver reaches, it looks itself."""
+        """The reports of the last attempt here. The driver reads them itself if it can reach the disk."""
         if self._checkpoints is None:
             return []
         self._checkpoints.take_back()
@@ -139,14 +139,14 @@ class StorageOrders:
             self.submit(self._checkpoints.save_logs)
 
     def close_soon(self, over: bool) -> None:
-        """Take no more time than it must, unless the run is ``over`` and what was ordered is still wanted."""
+        """Finish quickly, unless the run is ``over`` and its orders are still wanted."""
         self._closing, self._dropped = True, not over
         self._save_logs_at = None
         if self._checkpoints is not None and not over:
             self._checkpoints.close(False)
 
     def wind_up(self) -> None:
-        """The run is over and idle: bring its last log lines into storage, and remove what is here."""
+        """The run is over and idle: upload its last log lines, and remove its files here."""
         if self._checkpoints is not None:
             self.submit(lambda: self.close(True))
 
@@ -161,7 +161,7 @@ class StorageOrders:
         left = set(jobs)
 
         def done(job: Future[Any]) -> None:
-            """Of each, in any thread; the last one answers."""
+            """Called for each job, in any thread; the last one answers."""
             with self._lock:
                 left.discard(job)
                 is_last = not left

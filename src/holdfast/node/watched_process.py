@@ -38,6 +38,7 @@ class WatchedProcess:
     def __init__(self, attempt_number: int, rank: int, token: int, log: Path, task: str = "") -> None:
         self.attempt_number, self.rank, self.token, self.task = attempt_number, rank, token, task
         self.standby = 0  # it waits for a rank: its number
+        self.joins = 0  # it takes the place of a lost rank: the number of the replacement
         self.mark = new_token()
         self.pid = 0
         self.forked = False  # and its pid is known; 0 if it runs in this very process
@@ -65,7 +66,7 @@ class WatchedProcess:
         self.output, self.their_output = os.pipe()
         opened.callback(os.close, self.output)
         opened.callback(os.close, self.their_output)
-        self.stacks = process_control.anonymous_file()  # where it writes what its threads are at, when asked
+        self.stacks = process_control.anonymous_file()  # where it writes the stacks of its threads on request
         opened.callback(os.close, self.stacks)
         open_files.check_room(self.stacks)
         self.channel.setblocking(False)
@@ -76,9 +77,9 @@ class WatchedProcess:
         self.their_channel.close()
         os.close(self.their_output)
 
-    def take_rank(self, rank: int, log: Path) -> None:
-        """Of a standby: what it prints from now on is the rank's."""
-        self.rank, self.standby = rank, 0
+    def take_rank(self, rank: int, joins: int, log: Path) -> None:
+        """A standby becomes this rank: its output belongs to the rank from now on."""
+        self.rank, self.joins, self.standby = rank, joins, 0
         os.close(self._log)
         self._log = _open_log(log)
 
@@ -87,21 +88,21 @@ class WatchedProcess:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is unsent, as far as the worker takes it."""
+        """Send unsent data, as far as the worker accepts it."""
         try:
             while self._unsent:
                 del self._unsent[: self.channel.send(self._unsent)]
         except BlockingIOError:
             pass
         except OSError:
-            self._unsent.clear()  # the worker is gone
+            self._unsent.clear()  # the worker has exited
 
     @property
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
     def messages(self) -> Iterator[_Said]:
-        """What the worker has said and we have not heard yet."""
+        """Messages of the worker that have not been read yet."""
         turns = 0
         while self.ended or turns < _TURNS:
             turns += 1
@@ -119,7 +120,7 @@ class WatchedProcess:
                 return  # that was all; the selector says when there is more
 
     def lines(self) -> list[str]:
-        """What the worker has printed since the last call, in whole lines; it goes to the log as it is."""
+        """The worker's output since the last call, in whole lines; it is written to the log unchanged."""
         data = b""
         while len(data) < _CHUNK:
             try:
@@ -154,7 +155,7 @@ def _open_log(path: Path) -> int:
     except OSError as error:
         if open_files.is_at_limit(error):
             raise
-        print(f"holdfast: there will be no log, as {path} cannot be written: {error}", file=sys.stderr, flush=True)
+        print(f"holdfast: cannot write the log {path}: {error}", file=sys.stderr, flush=True)
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 

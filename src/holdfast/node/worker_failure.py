@@ -1,4 +1,4 @@
-"""What an agent says of a worker, a standby or a task that ended without having returned, or could not be started."""
+"""An agent's report of a worker, a standby or a task that exited without returning, or could not be started."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def news_of(process: WatchedProcess, oom_watch: OomWatch) -> wire.RunNews:
         return wire.StandbyHasEnded(process.attempt_number, process.standby, f"{how}{last}")
     oom = number == signal.SIGKILL and oom_watch.take_verdict(process.pid)
     where = (process.attempt_number, process.rank, process.raised, code, number)
-    return wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines))
+    return wire.WorkerHasFailed(*where, process.started, oom, list(process.last_lines), process.joins)
 
 
-def not_launched(attempt_number: int, rank: int, task: str, standby: int, why: str) -> wire.RunNews:
+def not_launched(attempt_number: int, rank: int, joins: int, task: str, standby: int, why: str) -> wire.RunNews:
     if task:
         return wire.TaskDone(task, b"", why)
     if standby:
         return wire.StandbyHasEnded(attempt_number, standby, why)
-    return wire.WorkerHasFailed(attempt_number, rank, None, os.EX_OSERR, None, False, False, [why])
+    return wire.WorkerHasFailed(attempt_number, rank, None, os.EX_OSERR, None, False, False, [why], joins)

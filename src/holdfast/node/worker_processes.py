@@ -7,6 +7,7 @@ import os
 import selectors
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from holdfast.node import worker_failure
 from holdfast.node.driver_connection import RunConnection
 from holdfast.node.process_pool import ProcessPool
 from holdfast.node.stack_collection import Subject
+from holdfast.node.temporary_sweep import TemporarySweep
 from holdfast.node.watched_process import WatchedProcess
 from holdfast.node.zygote import not_started
 from holdfast.platform import process_control
@@ -41,10 +43,8 @@ from holdfast.wire.worker_messages import (
     StandsBy,
     TakeRank,
 )
-from holdfast.worker.temporary import remove_temporary_files
 
 _PEER_GRACE_S = 1.0  # how long an exception waits for the exit of a peer that was on its way out before it
-_ENDED_WITHIN_S = 2.0  # how long killed processes are waited for when the agent ends
 
 
 class WorkerProcesses:
@@ -62,11 +62,11 @@ class WorkerProcesses:
         self._session, self._layout, self._pool = session, layout, pool
         self._selector, self._line, self._submit = selector, line, submit
         self._has_deadline, self._snapshot_taken = has_deadline, snapshot_taken
-        self._payload = process_control.anonymous_file(session.payload)  # what the session's workers run
+        self._payload = process_control.anonymous_file(session.payload)  # what the workers of the session run
         self._processes: dict[int, WatchedProcess] = {}  # by token
-        self._raised: list[WatchedProcess] = []  # exceptions not yet passed on
-        self._unswept: dict[int, str] = {}  # marks of the processes whose temporary files may still be there
-        self._pressure = False
+        self._raised: list[WatchedProcess] = []  # exceptions that have not been forwarded yet
+        self._sweep = TemporarySweep(session.env, submit)
+        self._pressure, self._orders = False, Counter[int]()  # orders that started processes, by attempt
         pool.want([*session.essential, *session.preload])
 
     @property
@@ -77,29 +77,27 @@ class WorkerProcesses:
 
     def start_attempt(self, order: wire.StartWorkers, offer: Offer | None, memory: Memory | None) -> None:
         self._pool.warm_later()
+        self._orders[order.attempt_number] += 1
         if order.attempt_number > 1:
             self._submit(lambda: report_log.remove_before(self._layout.staging_dir, order.attempt_number))
         for place in order.places:
             self.end_rank(order.attempt_number, place.rank)
             log = self._layout.log_file(order.attempt_number, place.rank)
-            process = self._launch(order.attempt_number, place.rank, log, self._payload)
+            process = self._launch(order.attempt_number, place.rank, log, self._payload, joins=order.joins)
             if process is None:
                 return
             assignment = self._assignment(process, order.world_size, place, order.base, offer)
-            own = {"lockstep": self._session.lockstep, "rank_zero_only": self._session.rank_zero_only}
-            of_the_attempt = {"address": order.address, "joins": order.joins, "memory": memory}
-            process.send(structs.replace(assignment, **own, **of_the_attempt))
+            process.send(structs.replace(assignment, address=order.address, joins=order.joins, memory=memory))
             if self._pressure:
                 process.send(Pressure(True))
 
     def start_standby(self, order: wire.StartStandby, memory: Memory | None) -> None:
+        self._orders[order.attempt_number] += 1
         log = self._layout.standby_log(order.attempt_number, order.number)
         process = self._launch(order.attempt_number, -order.number, log, self._payload, standby=order.number)
         if process is not None:
             assignment = self._assignment(process, order.world_size, Place(-1, 0, 1, 0, order.cpus), order.base, None)
-            own = {"lockstep": self._session.lockstep, "rank_zero_only": self._session.rank_zero_only}
-            of_the_standby = {"address": order.address, "memory": memory, "standby": order.number}
-            process.send(structs.replace(assignment, **own, **of_the_standby))
+            process.send(structs.replace(assignment, address=order.address, memory=memory, standby=order.number))
 
     def promote(self, order: wire.PromoteStandby, offer: Offer | None, memory: Memory | None) -> None:
         """If it has ended, the driver has been told."""
@@ -108,9 +106,9 @@ class WorkerProcesses:
         for process in self._workers_of(attempt_number, standbys=True):
             if process.standby == order.number and not process.stopping:
                 self._hear_output(process)
-                process.take_rank(place.rank, self._layout.log_file(attempt_number, place.rank))
+                process.take_rank(place.rank, order.joins, self._layout.log_file(attempt_number, place.rank))
                 self._line.say(wire.WorkerStarted(attempt_number, place.rank, process.pid, process.mark))
-                self._line.say(wire.WorkerIsReady(attempt_number, place.rank))
+                self._line.say(wire.WorkerIsReady(attempt_number, place.rank, order.joins))
                 self._send(process, TakeRank(place, order.joins, offer, memory))
 
     def end_rank(self, attempt_number: int, rank: int) -> None:
@@ -143,12 +141,12 @@ class WorkerProcesses:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGTERM)
         if not workers:
-            self._line.say(wire.WorkersGone(order.attempt_number))
+            self._line.say(wire.WorkersGone(order.attempt_number, self._orders[order.attempt_number]))
 
-    def tell(self, message: wire.Message, attempt_number: int, rank: int | None = None) -> None:
-        """The workers of an attempt, or one of them."""
+    def tell(self, message: wire.Message, attempt_number: int, rank: int | None = None, joins: int = -1) -> None:
+        """The workers of an attempt, or one of them; ``joins``: of the rank's processes, that one alone."""
         for process in self._workers_of(attempt_number):
-            if rank in (None, process.rank):
+            if rank in (None, process.rank) and joins in (-1, process.joins):
                 self._send(process, message)
 
     def press(self, order: Pressure) -> None:
@@ -173,18 +171,19 @@ class WorkerProcesses:
         common = (s.node_id, s.run_name, str(self._layout.root), s.storage, s.storage_url, offer)
         own = (s.env, s.sys_path, s.argv, s.cwd)
         last = (s.metadata, s.validates, process.mark)
-        return Assignment(process.attempt_number, world, base, place, *common, *own, *last)
+        found = Assignment(process.attempt_number, world, base, place, *common, *own, *last)
+        return found if process.task else structs.replace(found, lockstep=s.lockstep, rank_zero_only=s.rank_zero_only)
 
     def _launch(
-        self, attempt_number: int, rank: int, log: Path, payload: int, task: str = "", standby: int = 0
+        self, attempt_number: int, rank: int, log: Path, payload: int, task: str = "", standby: int = 0, joins: int = 0
     ) -> WatchedProcess | None:
-        """None if there is no room for it on this machine, which its driver is told."""
+        """None if this machine has no capacity for it; the driver is told."""
         try:
             process = WatchedProcess(attempt_number, rank, self._pool.token(), log, task)
         except OSError as error:
-            self._line.say(worker_failure.not_launched(attempt_number, rank, task, standby, not_started(error)))
+            self._line.say(worker_failure.not_launched(attempt_number, rank, joins, task, standby, not_started(error)))
             return None
-        process.standby = standby
+        process.standby, process.joins = standby, joins
         self._processes[process.token] = process
         self._watch(process)
         self._selector.register(process.output, selectors.EVENT_READ, lambda _mask: self._hear_output(process))
@@ -205,7 +204,7 @@ class WorkerProcesses:
         if process.ended:
             return
         wanted = selectors.EVENT_WRITE if process.has_unsent else 0
-        if self._line.listening and process.forked and not process.silent:  # first that it started, then what it says
+        if self._line.listening and process.forked and not process.silent:  # first its start, then its messages
             wanted |= selectors.EVENT_READ
         if wanted == process.watched_for:
             return
@@ -222,10 +221,10 @@ class WorkerProcesses:
             self._hear_worker(process)
         self._watch(process)
 
-    # What the pool says
+    # Messages from the pool
 
     def on_forked(self, process: WatchedProcess) -> None:
-        self._unswept[process.pid] = process.mark
+        self._sweep.began(process.pid, process.mark)
         self._pool.oom.look(process.pid)
         self._line.say(wire.WorkerStarted(process.attempt_number, process.rank, process.pid, process.mark))
         self._watch(process)
@@ -234,10 +233,10 @@ class WorkerProcesses:
 
     def on_paused(self, process: WatchedProcess, stopped: bool) -> None:
         if not process.standby:
-            self._line.say(wire.WorkerIsStopped(process.attempt_number, process.rank, stopped))
+            self._line.say(wire.WorkerIsStopped(process.attempt_number, process.rank, stopped, process.joins))
 
     def on_ended(self, process: WatchedProcess, status: int) -> None:
-        """The process is gone: hear the rest of what it said, then tell of its end."""
+        """The process has exited: read the rest of its messages, then report its end."""
         process.ended, process.status = True, status
         self._hear_worker(process)
         self._hear_output(process)
@@ -249,13 +248,12 @@ class WorkerProcesses:
         process.close()
         self._pool.oom.forget(process.pid)
         del self._processes[process.token]
-        if process.pid in self._unswept:
-            self._submit(lambda: self._sweep(process.pid))
+        self._sweep.ended(process.pid)
         self._pass_exceptions_on()
         if not process.task and not any(p.attempt_number == process.attempt_number for p in self._processes.values()):
-            self._line.say(wire.WorkersGone(process.attempt_number))
+            self._line.say(wire.WorkersGone(process.attempt_number, self._orders[process.attempt_number]))
 
-    # What the processes say
+    # Messages from the processes
 
     def _hear_worker(self, process: WatchedProcess) -> None:
         reports: list[Report] = []
@@ -270,39 +268,39 @@ class WorkerProcesses:
     def _pass_on(self, process: WatchedProcess, reports: list[Report]) -> list[Report]:
         if reports and not process.task:
             workers = sum(not p.returned for p in self._workers_of(process.attempt_number))
-            self._line.report(wire.Reports(process.attempt_number, process.rank, reports), workers)
+            self._line.report(wire.Reports(process.attempt_number, process.rank, reports, process.joins), workers)
             if self._line.due is not None:
                 self._has_deadline()
             self._pool.warm_soon()
         return []
 
     def _hear(self, process: WatchedProcess, message: Any) -> None:
-        attempt_number, rank = process.attempt_number, process.rank
+        attempt_number, rank, joins = process.attempt_number, process.rank, process.joins
         match message:
             case Ready():
                 process.started = True
                 self._pool.oom.look(process.pid)
                 if not process.task and not process.standby:
-                    self._line.say(wire.WorkerIsReady(attempt_number, rank))
+                    self._line.say(wire.WorkerIsReady(attempt_number, rank, joins))
                     if self._session.preload_early and all(p.started for p in self._workers_of(attempt_number)):
                         self._pool.warm_now()
             case Returned() | Raised() if process.standby:
                 pass  # its end is told when its process ends
             case Returned():
                 process.returned = True
-                self._unswept.pop(process.pid, None)
+                self._sweep.returned(process.pid)
                 if process.task:
                     self._line.say(wire.TaskDone(process.task, message.body))
                 else:
-                    self._line.say(wire.WorkerHasReturned(attempt_number, rank, message.body))
+                    self._line.say(wire.WorkerHasReturned(attempt_number, rank, message.body, joins))
             case StandsBy():
                 if process.standby:
                     self._line.say(wire.StandbyIsReady(attempt_number, process.standby))
             case Armed():
-                self._pool.warm_soon()  # a replacement must not import what its peers have
-                self._line.say(wire.WorkerIsArmed(attempt_number, rank))
+                self._pool.warm_soon()  # a replacement must not import again what its peers have
+                self._line.say(wire.WorkerIsArmed(attempt_number, rank, joins))
             case Noticed(reports):
-                self._line.say(wire.WorkerNoticed(attempt_number, rank, reports))
+                self._line.say(wire.WorkerNoticed(attempt_number, rank, reports, joins))
             case Snapshot():
                 self._snapshot_taken(attempt_number, rank, message)
             case Raised():
@@ -313,7 +311,7 @@ class WorkerProcesses:
                 error = f"a validation function runs beside the workers: it cannot ask the run for {message.kind!r}"
                 self._send(process, Reply(attempt_number, rank, message.request, b"", error))
             case Request():
-                self._line.say(wire.Asked(attempt_number, rank, message))
+                self._line.say(wire.Asked(attempt_number, rank, message, joins))
 
     def _hear_output(self, process: WatchedProcess) -> None:
         lines = process.lines()
@@ -325,20 +323,14 @@ class WorkerProcesses:
 
     # How they end
 
-    def _sweep(self, pid: int) -> None:
-        mark = self._unswept.get(pid)
-        if pid and mark is not None:
-            remove_temporary_files(pid, mark, self._session.env)
-        self._unswept.pop(pid, None)
-
     def _tell_failure(self, process: WatchedProcess) -> None:
         process.failed = True
         self._line.say(worker_failure.news_of(process, self._pool.oom))
 
     def _pass_exceptions_on(self) -> None:
-        """In the order in which they were raised, and behind the exit of any peer that had died before.
+        """In the order in which they were raised, and after the exit of any peer that died before.
 
-        A peer's death makes the others raise, and a person wants to read of the cause first.
+        A peer's death makes the others raise exceptions, and a person wants to read the cause first.
         """
         for other in [p for p in self._processes.values() if p.forked] if self._raised else ():
             self._hear_worker(other)
@@ -383,18 +375,14 @@ class WorkerProcesses:
             self._kill_at(process, 0.0)
 
     def kill(self) -> None:
-        """All of them at once: the agent ends."""
+        """All of them, immediately: the agent exits."""
         for process in self._processes.values():
             if process.pid:
                 process_control.kill_group(process.pid)
 
     def close(self) -> None:
-        """When they are gone: what they left goes too."""
-        deadline = time.monotonic() + _ENDED_WITHIN_S
-        for pid in list(self._unswept):
-            while pid and not process_control.is_ending(pid) and time.monotonic() < deadline:
-                time.sleep(0.002)
-            self._sweep(pid)
+        """After they have exited, their leftovers are removed."""
+        self._sweep.finish()
         for process in self._processes.values():
             process.close()
         os.close(self._payload)

@@ -1,9 +1,9 @@
 """The zygote: a process that has imported what workers need and forks them in milliseconds. It never trains.
 
-It runs one thread, and nothing in it may start another or touch CUDA: a forked child of such a process can hang.
-It is the parent of the workers, so it also sees their end first, and it does not outlive the agent, nor its lease.
-What takes long to import is not imported here, where it would hold up everything, but in a successor forked for it.
-What the script has imported is imported here too, unless that starts threads.
+It runs one thread, and nothing in it may start another or use CUDA: a forked child of such a process can hang. It is
+the parent of the workers, so it also sees their end first. It outlives neither the agent nor its lease. Slow imports
+are not done here, where they would delay everything, but in a successor that is forked for them. Modules that the
+script has imported are imported here too, unless that starts threads.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ answers: msgspec.msgpack.Decoder[Forked | NotForked | Exited | Paused | Warm] = 
 def serve(
     control: socket.socket, modules: Sequence[str] = (), lease: NodeLease | None = None, imported: Sequence[str] = ()
 ) -> NoReturn:
-    """Import the modules, and those that the script has imported; then fork when told and report what ends, until the
-    agent is gone, or its lease is over."""
+    """Import the modules, and those that the script has imported; then fork on request and report exits, until the
+    agent has exited or its lease has expired."""
     global serving
     serving = True
     zygote = _Zygote(control, lease)
@@ -63,14 +63,14 @@ class _Zygote:
     def __init__(self, control: socket.socket, lease: NodeLease | None) -> None:
         self._control, self._lease = control, lease
         self._pid, self._parent = os.getpid(), os.getppid()
-        self._children: dict[int, bool] = {}  # whether each adopts what its own children leave behind
+        self._children: dict[int, bool] = {}  # whether each adopts the orphans of its own children
         self._successors: set[int] = set()
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a notice that the machine goes away is the agent's to hear
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a notice that the machine will be removed is for the agent
         signal.signal(signal.SIGHUP, lambda *_: self._leave())
         signal.signal(END, lambda *_: self._leave_if_alone())
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -114,14 +114,14 @@ class _Zygote:
                 print(f"holdfast: could not preload {name!r}: {error!r}", file=sys.stderr, flush=True)
         process_control.forget_finalizers()
         gc.collect()
-        gc.freeze()  # forked children then do not touch, and so do not copy, what is here already
+        gc.freeze()  # forked children then do not touch, and so do not copy, existing objects
         if modules:
             self._say(Warm())
 
     def import_as_script(self, modules: Sequence[str]) -> None:
         """One that starts threads could hang every worker: then this process begins again, without them."""
         for name in modules:
-            with contextlib.suppress(Exception, SystemExit):  # who needs it hears of that
+            with contextlib.suppress(Exception, SystemExit):  # a process that needs it will see the error
                 importlib.import_module(name)
         if not is_safe_to_fork():
             for fd in _inherited:
@@ -203,7 +203,7 @@ class _Zygote:
         capture_output(output)
 
     def _reap(self) -> None:
-        """Tell of each child that ended or was stopped. An ended one's process group goes with it."""
+        """Report each child that exited or was stopped. The process group of an exited child is killed with it."""
         while True:
             flags = os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOHANG | os.WNOWAIT
             try:
@@ -239,10 +239,10 @@ class _Zygote:
         try:
             self._control.send(_encoder.encode(message))
         except OSError:
-            pass  # the agent is gone; the loop ends at its next turn
+            pass  # the agent has exited; the loop ends at its next turn
 
     def _kill_adopted(self) -> None:
-        """What workers left behind in process groups of its own goes when none is left that it may belong to."""
+        """Leftovers of workers in other process groups are killed when no worker is left to which they may belong."""
         for pid in process_control.children():
             if pid not in self._successors and pid not in self._children:
                 process_control.kill_group(pid)
@@ -253,7 +253,7 @@ class _Zygote:
 
     def _leave(self) -> None:
         """Told to end, most likely by the kernel because the parent did."""
-        if os.getpid() == self._pid:  # else a fork that has not yet become a worker
+        if os.getpid() == self._pid:  # otherwise a fork that has not become a worker yet
             self.end_children()
         os._exit(0)
 
@@ -271,7 +271,7 @@ class _Zygote:
 
 
 def tell_not_started(output: int, error: OSError) -> None:
-    """In the output of the worker that there is not: there a person looks for the reason."""
+    """Written to the output of the worker that could not start: a person looks for the reason there."""
     os.write(output, f"holdfast: {not_started(error)}\n".encode())
 
 
@@ -282,7 +282,7 @@ def not_started(error: OSError) -> str:
 
 def capture_output(fd: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # what the script reads is the script's, not its workers' children's
+    os.dup2(nothing, 0)  # standard input belongs to the script, not to the children of its workers
     if nothing > 0:
         os.close(nothing)
     os.dup2(fd, 1)
@@ -295,11 +295,11 @@ def capture_output(fd: int) -> None:
 
 
 def main() -> None:
-    """Started as a process of its own: ``python -m holdfast.node.zygote PARENT FD[,FD,FD] MODULE,... MODULE,...``. The
+    """Started as a separate process: ``python -m holdfast.node.zygote PARENT FD[,FD,FD] MODULE,... MODULE,...``. The
     first descriptor is the control socket, the others are the lease; the last modules are those of the script."""
     control, *lease = (int(fd) for fd in sys.argv[2].split(","))
     for fd in (control, *lease):
-        os.set_inheritable(fd, False)  # what a worker runs has no part in them
+        os.set_inheritable(fd, False)  # the code of a worker does not use them
     process_control.die_with_parent(int(sys.argv[1]), END)
     _inherited[:] = [control, *lease]
     modules, imported = ([name for name in given.split(",") if name] for given in (*sys.argv[3:5], "")[:2])

@@ -1,6 +1,6 @@
-"""How a worker asks the process that ties its node to a cluster, and is one with the cluster, which a worker is not.
+"""How a worker, which is not a process of the cluster, asks the process of its node that is.
 
-That process opens a door in the directory of its session, where the workers below it find it, and nobody else may look.
+That process listens in the directory of its session, where the workers below it find it and no other user can look.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "door"
 LOST = "lost"  # the answer to who wants batches of a dataset that is to be split again
-_found: tuple[int, Path | None] = (0, None)  # of which process, and what it found
+_found: tuple[int, Path | None] = (0, None)  # of which process, and its result
 
 
 class SentByActor(NamedTuple):
@@ -43,7 +43,7 @@ def find() -> Path | None:
 
 
 def knock() -> Connection:
-    """A conversation of its own with the node's process."""
+    """A new conversation with the node's process."""
     path = find()
     if path is None:
         raise HoldfastError("this process is not a worker of a cluster's node")
@@ -57,7 +57,7 @@ def knock_at(path: Path) -> Connection:
 
 
 def ask(question: str, *arguments: Any) -> Any:
-    """What the node's process answers; an error that it answers with is raised."""
+    """The answer of the node's process; raises an error that it answers with."""
     with knock() as conversation:
         conversation.send((question, *arguments))
         answer = conversation.recv()
@@ -67,7 +67,7 @@ def ask(question: str, *arguments: Any) -> Any:
 
 
 class ActorCarrier:
-    """Of a worker."""
+    """Carries calls of a worker to actors."""
 
     is_open = True
 

@@ -1,7 +1,7 @@
-"""References to shared objects: small, and they can be pickled. What one refers to lives as long as its session.
+"""References to shared objects: small, and they can be pickled. The object exists as long as its session.
 
-An object is a file of the machine that it was put on. Where an engine spans machines, a carrier brings it to others: a
-reference that is pickled gets a handle by which any machine of the cluster can fetch the object, once.
+An object is a file on the machine on which it was put. If an engine spans machines, a carrier copies it to others: a
+pickled reference gets a handle by which any machine of the cluster can fetch the object, once.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class ObjectRef:
 class Carrier(Protocol):
     @property
     def is_open(self) -> bool:
-        """Whether this process can use it: a fork cannot, nor can anybody when the cluster has been left."""
+        """Whether this process can use it: a fork cannot, and no process can after it has left the cluster."""
 
     def send(self, path: Path) -> Any:
         """What lets others fetch the object of this file."""
 
     def fetch(self, ref: ObjectRef) -> Path:
-        """The file of the object on this machine. ObjectLostError if the object is gone."""
+        """The file of the object on this machine. ObjectLostError if the object is lost."""
 
     def has(self, ref: ObjectRef) -> bool:
         """Whether it can be fetched, as far as is known without doing so."""
 
     def discard(self, ref: ObjectRef) -> None:
-        """Nobody will fetch it any more."""
+        """It will not be fetched any more."""
 
 
 class LocalShelf:
@@ -164,9 +164,7 @@ def put(value: Any) -> ObjectRef:
     """Keep an object where all processes of this session can have it with ``get``. It is pickled once; the memory of
     numpy arrays and torch tensors in it is written once, and shared by all who get it on a machine."""
     if isinstance(value, ObjectRef):
-        raise TypeError(
-            f"put({value!r}): it is a reference already; pass the reference on, or put a list of references"
-        )
+        raise TypeError(f"put({value!r}): it is already a reference. Pass it on, or put a list of references")
     return local.put(value)
 
 
@@ -179,9 +177,9 @@ def get(object_refs: Sequence[ObjectRef], *, timeout: float | None = None) -> li
 
 
 def get(object_refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None = None) -> Any:
-    """The object of a reference, or a list of those of several. Arrays in it are read-only, as they are shared: copy
-    one to change it. Tensors can be changed, and nobody else sees it. ``timeout`` is not needed: what there is a
-    reference to is there, or is lost."""
+    """The object of a reference, or a list of the objects of several references. Arrays in it are read-only, because
+    they are shared: copy one to change it. Changes to tensors are private to this process. ``timeout`` is not needed:
+    an object exists or is lost."""
     if isinstance(object_refs, (list, tuple)):
         return [get(ref, timeout=timeout) for ref in object_refs]
     if not isinstance(object_refs, ObjectRef):
@@ -190,7 +188,7 @@ def get(object_refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None =
 
 
 def open_session() -> str:
-    """Begin the session before workers start, so that what they put outlives them; its name is returned."""
+    """Begin the session before workers start, so that objects that they put outlive them; returns its name."""
     return local.session().name
 
 
@@ -205,7 +203,7 @@ def discard(ref: ObjectRef) -> None:
 
 
 def close() -> None:
-    """End the session, if it is this process's own: its objects are gone. The next ``put`` begins another."""
+    """End the session, if it belongs to this process: its objects are removed. The next ``put`` begins another."""
     local.close()
 
 

@@ -1,8 +1,8 @@
-"""Where shared objects lie: a directory of the session, which goes when the session's process ends.
+"""Where shared objects are stored: a directory of the session, which is removed when the session's process exits.
 
-A session belongs to the first process of a tree that puts something; what it starts uses the same one. It is found by
-that process's pid and start time, so that nothing has to be passed on. A process that was killed leaves its directory:
-whoever opens a session next removes it.
+A session belongs to the first process of a tree that puts something; processes that it starts use the same one. It is
+found by that process's pid and start time, so nothing has to be passed on. A killed process leaves its directory; the
+next process that opens a session removes it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ObjectSession:
         return next((path for path in paths if name.isalnum() and path.exists()), None)
 
     def close(self) -> None:
-        """Remove all of it. What is mapped stays usable where it is."""
+        """Remove all of it. Mapped memory stays usable."""
         if self._owner == os.getpid():
             for root in _roots():
                 shutil.rmtree(root / self.name, ignore_errors=True)
@@ -107,7 +107,7 @@ def remove_session_of(pid: int) -> Callable[[], None]:
 
 
 def sweep() -> None:
-    """Remove what sessions left whose process is gone."""
+    """Remove the directories of sessions whose process has exited."""
     ours = f"{_namespace()}-"
     for root in _roots():
         for entry in root.iterdir() if root.is_dir() else ():
@@ -142,7 +142,7 @@ def _ancestors() -> Iterator[str]:
 
 
 def _name(pid: int) -> str:
-    """Of a process, unlike that of any other process of this machine before or after it."""
+    """A name that no other process of this machine has, had or will have."""
     return f"{_namespace()}-{pid}-{start_time(pid) or 0}"
 
 

@@ -1,7 +1,7 @@
 """An object as a file: a pickle, and beside it the memory of its arrays and tensors, which is mapped and not copied.
 
-A numpy array comes back read-only. Torch has no read-only tensors, and a write to read-only memory would kill the
-process, so a tensor's memory is private: the first write to a page copies that page, and nobody else sees it.
+A numpy array is read-only afterwards. Torch has no read-only tensors, and a write to read-only memory would kill the
+process, so a tensor's memory is private: the first write to a page copies that page, and no other process sees it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if sys.version_info >= (3, 13):
 
 
 def pack(value: Any) -> list[memoryview]:
-    """What is to be written, in this order. The memory of arrays is not copied: it must not change until then."""
+    """The parts to write, in this order. The memory of arrays is not copied: it must not change until then."""
     body, pickler = _pickled(value)
     buffers = [buffer.raw() for buffer in pickler.buffers]
     at = _HEADER.size + _BUFFER.size * len(buffers) + len(body)
@@ -74,7 +74,7 @@ def _pickled(value: Any) -> tuple[memoryview, _Pickler]:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO) -> None:
         self.buffers: list[pickle.PickleBuffer] = []
-        self.private: set[int] = set()  # ids of the buffers that whoever gets them may write to
+        self.private: set[int] = set()  # ids of the buffers that a reader may write to
         super().__init__(file, protocol=5, buffer_callback=self.buffers.append)
 
     def reducer_override(self, obj: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where the time of a run went: one bar, and a row for each part with what it means."""
+"""Where the time of a run went: one bar, and a row for each part with its meaning."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from holdfast.runs.ledger import Ledger
 
 MEANINGS = {
     "productive": "training that was kept",
-    "redone": "training that was lost and done again",
+    "redone": "training that was lost and repeated",
     "stalled": "training waited for storage",
     "starting": "from the start of a driver or attempt to its first report",
     "recovering": "from a failure to the start of the next attempt",
     "waiting": "back-off before a retry",
-    "capacity": "there were too few nodes",
+    "capacity": "waiting for nodes",
     "down": "no driver was running",
-    "finishing": "from the last report to the end",
+    "finishing": "from the last report to the end of the run",
 }
 
 

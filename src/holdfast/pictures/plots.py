@@ -21,11 +21,12 @@ class Line(NamedTuple):
     label: str
     pieces: list[list[Point]]  # with a gap between two
     mark: Point | None = None  # where the fault struck
-    is_base: bool = False  # drawn broad and behind the others
+    is_base: bool = False  # drawn wide and behind the others
 
 
 def chart(lines: Sequence[Line], across: str, note: str = "") -> str:
-    """``across``: what the horizontal axis is. A line without pieces has only its mark, and is not in the legend."""
+    """``across``: the label of the horizontal axis. A line without pieces has only its mark, and is not in the
+    legend."""
     known = [point for line in lines for piece in line.pieces for point in piece]
     if not known:
         return ""

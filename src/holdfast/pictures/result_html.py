@@ -19,8 +19,10 @@ _STYLE = """<style>
 .holdfast-result .plots { grid-template-columns: repeat(auto-fit, minmax(min(320px, 100%), 1fr)) }
 .holdfast-result .plots .legend { display: none } .holdfast-result .legend { margin: 0; font-size: 11px }
 .holdfast-result .legend span, .holdfast-result .facts span { margin-right: 12px; display: inline-block }
+.holdfast-result .facts span { overflow-wrap: anywhere; max-width: 100% }
 .holdfast-result .legend i { display: inline-block; width: 1.4em; height: .35em; margin-right: .4em }
 .holdfast-result .facts i { font-style: normal; opacity: .65 } .holdfast-result .scroll { overflow-x: auto }
+.holdfast-result table { font-size: inherit }
 .holdfast-result td, .holdfast-result th { text-align: left; padding: 2px 12px 2px 0 }
 </style>"""
 
@@ -59,7 +61,7 @@ def grid_html(
 
 
 def _learning(curves: Sequence[tuple[str, Sequence[Any]]]) -> str:
-    """The curves of several trials over each other; one value alone is no curve."""
+    """The curves of several trials in one chart. A trial with a single value has no curve."""
     lines = []
     for name, values in curves[:_CURVES]:
         step = max(1, len(values) // _POINTS)

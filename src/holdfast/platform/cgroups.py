@@ -13,7 +13,7 @@ _FILES = {"cgroup2": "memory.events", "cgroup": "memory.oom_control"}
 
 
 class OomWatch:
-    """What the counters were when each process was first seen in its groups."""
+    """The values of the counters when each process was first seen in its groups."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -35,7 +35,7 @@ class OomWatch:
             before.setdefault(path, _oom_kills(path) or 0)
 
     def take_verdict(self, pid: int) -> bool:
-        """Whether a counter of one of its groups has gone up since. Forgets the process."""
+        """Whether a counter of one of its groups has increased since. Forgets the process."""
         before = self._before.get(pid, {})
         self.forget(pid)
         return any((_oom_kills(path) or 0) > count for path, count in before.items())

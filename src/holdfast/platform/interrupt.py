@@ -40,7 +40,7 @@ class _Held:
         try:
             yield
         finally:
-            self._ask = before or ask  # a ``fit()`` inside of another one, or what is still to be closed
+            self._ask = before or ask  # a ``fit()`` inside another one, or while the rest is being closed
 
     def wait(self, wait: Callable[[float], object], seconds: float) -> None:
         self._is_waiting = self._ask is None
@@ -54,11 +54,11 @@ class _Held:
 
 @contextmanager
 def held(in_process: bool = False) -> Iterator[None]:
-    """Keep signals until ``handled`` says whom to ask; what was in force before is in force again afterwards. A signal
-    that is ignored (as under nohup) stays so.
+    """Keep signals until ``handled`` names a handler; afterwards, the previous handlers are restored. A signal that is
+    ignored (as under nohup) stays ignored.
 
-    ``in_process``: the train function runs in the main thread. It ends by Python's own SIGINT; a handler that the user
-    installed, and other signals, are the user's.
+    ``in_process``: the train function runs in the main thread. Python's own SIGINT ends it; handlers that the user
+    installed, and other signals, are left to the user.
     """
     global _held
     if threading.current_thread() is not threading.main_thread() or _held is not None:

@@ -1,7 +1,7 @@
 """How many files a process may have open, and what is done before that limit is reached.
 
-A worker costs its agent some descriptors, and its driver a few. The limit that a process starts with is often far below
-the one that it may set itself.
+A worker costs its agent and its driver a few descriptors. The initial limit of a process is often far below the one
+that it may set itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # macOS has a limit of its own below an endless one
+        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit even if this one is unlimited
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -38,15 +38,15 @@ def limit_raised() -> Iterator[None]:
 
 
 def check_room(newest: int) -> None:
-    """That there is room for more than the file that was opened last: numbers are given out from the lowest on, and
-    what keeps the living going needs some too."""
+    """Check that there is space for more than the file opened last: numbers are assigned from the lowest on, and
+    running workers need some too."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and newest >= limit - max(16, min(128, limit // 8)):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def is_at_limit(error: BaseException | None) -> bool:
-    """Whether that is what it comes of."""
+    """Whether this is the cause."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _AT_THE_LIMIT:
             return True

@@ -1,4 +1,5 @@
-"""What the operating system offers to keep a process tree together. Linux has it all; elsewhere the rest must do."""
+"""What the operating system offers to keep a process tree together. Linux has all of it; elsewhere a part must
+suffice."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ def die_with_parent(parent: int, sig: int = signal.SIGKILL) -> None:
 
 
 def tie_children() -> None:
-    """From now on, a process that this one forks (a data loader's, say) ends when this one ends.
+    """From now on, a process that this one forks (a data loader, for example) is killed when this one exits.
 
-    The kernel would end it with the thread that forked it, so only the main thread's are tied. Those of other threads
-    go with the process group, which whoever sees this process end kills.
+    The kernel would kill it with the thread that forked it, so only children of the main thread are tied. Those of
+    other threads are killed with the process group, by the process that sees this one exit.
     """
     if LINUX:
         os.register_at_fork(before=_note_forking_thread, after_in_child=_die_with_main_thread)
@@ -58,13 +59,13 @@ def children() -> list[int]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what descendants leave behind."""
+    """Become the parent of orphaned descendants."""
     if _libc is not None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def forget_exit_functions() -> None:
-    """In a fork that runs exit functions of its own: what the parent registered is the parent's to do, once."""
+    """In a fork that runs its own exit functions: those that the parent registered run once, in the parent."""
     forget_finalizers()
     atexit._clear()
     for module, name in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
@@ -74,7 +75,7 @@ def forget_exit_functions() -> None:
 
 
 def forget_finalizers() -> None:
-    """What there is now is not finalized at exit, in no fork: a TemporaryDirectory, or torch's hundred libraries."""
+    """Existing objects are not finalized at exit, in no fork: a TemporaryDirectory, or torch's hundred libraries."""
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         finalizer.atexit = False
 
@@ -103,7 +104,7 @@ def kill_group(pid: int, sig: int = signal.SIGKILL) -> None:
 
 
 def is_ending(pid: int) -> bool:
-    """Whether the process is gone, or on its way out with its sockets maybe closed already."""
+    """Whether the process has exited, or is exiting and may have closed its sockets already."""
     if not LINUX:
         try:
             os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""What the system says of processes, and what makes them the same: since when the machine runs, in which namespace."""
+"""What the system reports about processes, and what identifies them: the boot of the machine, and the namespace."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import os
 import resource
 from pathlib import Path
 
-ENDED = ("", "Z", "X")  # states of what is gone, or only waits to be reaped
-_START = 19  # where the start time is, behind the name
+ENDED = ("", "Z", "X")  # states of processes that have exited, or only wait to be reaped
+_START = 19  # where the start time is, after the name
 
 
 def stat_fields(pid: int) -> list[str]:
-    """What /proc/PID/stat has behind the name: the state, the parent, ...; nothing if there is no such process, or the
-    system has no such file."""
+    """The fields of /proc/PID/stat after the name: the state, the parent, ...; empty if there is no such process, or
+    the system has no such file."""
     return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
 
 
 def state(pid: int) -> str:
-    """R, S, D, T, ... as ps shows it; empty if the process is gone."""
+    """R, S, D, T, ... as ps shows it; empty if the process has exited."""
     fields = stat_fields(pid)
     return fields[0] if fields else ""
 
 
 def start_time(pid: int) -> str:
-    """Of a process, in the system's ticks: with it a number that is used again is another process. Empty if that is
-    not known."""
+    """When a process was started, in the system's ticks: it tells two processes with the same number apart. Empty if
+    it is not known."""
     fields = stat_fields(pid)
     return fields[_START] if fields else ""
 
 
 def boot_id() -> str:
-    """Of this machine since it was started; empty if that is not known."""
+    """The id of this start of the machine; empty if it is not known."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -46,7 +46,7 @@ def namespace(kind: str, pid: int | str = "self") -> str:
 
 
 def are_listed() -> bool:
-    """Whether the system says anything of other processes; else only a signal tells whether one lives."""
+    """Whether the system reports anything about other processes; otherwise only a signal shows whether one lives."""
     return os.path.isdir("/proc/self")
 
 
@@ -56,7 +56,7 @@ def pids() -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Of all threads of the process."""
+    """The child processes of all threads of the process."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -67,7 +67,7 @@ def children(pid: int) -> list[int]:
 
 
 def name(pid: int) -> str:
-    """As ps shows it, 15 characters; empty if the process is gone."""
+    """As ps shows it, 15 characters; empty if the process has exited."""
     return _read(pid, "comm").decode(errors="replace").strip()
 
 
@@ -76,7 +76,7 @@ def arguments(pid: int) -> list[bytes]:
 
 
 def environment(pid: int) -> list[bytes]:
-    """``NAME=value`` as the process was started with; nothing of another user's."""
+    """``NAME=value`` as the process was started with; empty for a process of another user."""
     return _read(pid, "environ").split(b"\0")
 
 
@@ -100,9 +100,9 @@ def kernel_function(pid: int) -> str:
     return _read(pid, "wchan").decode().strip("0\n")
 
 
-def thread_count() -> int:
-    """Of this process, those of libraries included."""
-    return len(os.listdir("/proc/self/task"))
+def thread_names() -> list[str]:
+    """The names of the threads of this process, including those of libraries."""
+    return [_read("self", f"task/{thread}/comm").decode().strip() for thread in os.listdir("/proc/self/task")]
 
 
 def mapped_files() -> set[str]:
@@ -117,7 +117,7 @@ def memory_used(resident: bool) -> int:
 
 
 def _read(pid: int | str, file: str) -> bytes:
-    """Nothing if the process is gone, is not ours to look at, or the system has no such file."""
+    """Empty if the process has exited, may not be inspected, or the system has no such file."""
     try:
         return Path(f"/proc/{pid}/{file}").read_bytes()
     except OSError:

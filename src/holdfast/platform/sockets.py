@@ -12,7 +12,7 @@ OpenSocket = tuple[int, int]  # file descriptor and inode
 
 
 def open_sockets() -> list[OpenSocket]:
-    """None where the system does not tell."""
+    """None if the system does not report it."""
     found: list[OpenSocket] = []
     for entry in os.listdir(_FDS) if _FDS.exists() else ():
         with contextlib.suppress(OSError):
@@ -22,7 +22,7 @@ def open_sockets() -> list[OpenSocket]:
 
 
 def shut_down(sockets: list[OpenSocket]) -> None:
-    """End those of them that are TCP connections, so that whoever waits on one is woken. The files stay open: their
+    """Shut down those that are TCP connections, so that a thread that waits on one wakes up. The files stay open: their
     library closes them."""
     for descriptor, inode in sockets:
         with contextlib.suppress(OSError):

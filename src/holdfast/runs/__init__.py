@@ -1,1 +1,1 @@
-"""What is stored, read: without taking a lease, and without changing anything."""
+"""Reads what is stored, without taking a lease and without changing anything."""

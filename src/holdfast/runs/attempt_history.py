@@ -1,6 +1,7 @@
-"""A run's attempts as stretches of time, for pictures: who drove, what each attempt came to, and what a failure cost.
+"""A run's attempts as intervals of time, for pictures: the drivers, the result of each attempt, and the cost of a
+failure.
 
-A journal that lost records makes the history coarser, never an exception.
+If a journal has lost records, the history is coarser; it never raises an exception.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class AttemptHistory:
     stalls: list[tuple[float, float]] = field(default_factory=list)  # training waited for storage
     waits: list[tuple[float, float]] = field(default_factory=list)  # for capacity
     is_stalled: bool = False
-    behind: Behind | None = None  # how far storage is behind now, as the driver said last
+    behind: Behind | None = None  # how far storage is behind now, according to the driver
     began: float = 0.0
     ended: float = 0.0
 
@@ -135,7 +136,7 @@ class _Scribe:
         history, before = self.history, self._state
         try:
             self._state = core.replay(before, event)
-        except LookupError:  # it speaks of what a lost record had brought
+        except LookupError:  # it refers to something in a lost record
             return
         match event:
             case ev.DriverStarted(epoch):

@@ -9,7 +9,7 @@ from holdfast.core.metric_names import flat_items
 from holdfast.runs.reading import TYPED_CONFIG
 
 _SHOWN = 6
-# Of no consequence for how a run trains: what it is called, where it came from, what it prints.
+# Irrelevant for training: the run's name, its origin, what it prints.
 _NOT_SETTINGS = {"id", "name", "run", "trial", "experiment", "kind", "format", "had_train_loop_config", "not_stored"}
 _NOT_SETTINGS |= {"verbose", "logging", TYPED_CONFIG}
 _CONFIG = "train_loop_config"

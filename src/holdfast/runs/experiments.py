@@ -1,6 +1,6 @@
-"""What an experiment's journal says of its trials, read without their code: no scheduler or searcher is asked again.
+"""The trials of an experiment, from its journal, read without their code: no scheduler or searcher is called.
 
-It is the fold by which a driver restores the experiment.
+It is the same fold by which a driver restores the experiment.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -66,6 +66,14 @@ class TrialRecord:
         return name in (self.directory, self.name, self.id)
 
 
+class BestTrialResult(NamedTuple):
+    """The best of all results of an experiment."""
+
+    trial: str  # its id
+    iteration: int
+    value: float
+
+
 @dataclass
 class ExperimentRecord:
     location: Location
@@ -73,6 +81,7 @@ class ExperimentRecord:
     trials: dict[str, TrialRecord] = field(default_factory=dict)
     is_over: bool = False
     changed: float | None = None
+    best_result: BestTrialResult | None = None
 
     @property
     def counts(self) -> Counter[str]:
@@ -80,22 +89,18 @@ class ExperimentRecord:
 
     @property
     def best(self) -> TrialRecord | None:
-        """By the last result of the metric that the experiment names."""
-        metric, mode = self.identity.get("metric"), self.identity.get("mode")
-        scored = [
-            (v, t) for t in self.trials.values() if metric and (v := metric_number(t.metrics, metric)) is not None
-        ]
-        if not scored or mode not in ("min", "max"):
-            return None
-        return (max if mode == "max" else min)(scored, key=lambda pair: pair[0])[1]
+        """The trial with the best of all results, which need not be its last one."""
+        return None if self.best_result is None else self.trials.get(self.best_result.trial)
+
+    @property
+    def wanted(self) -> int | None:
+        return trials_wanted(self.identity, len(self.trials), self.is_over)
 
     def find(self, name: str) -> TrialRecord:
         """By directory, name or id. NotARunError if there is none."""
         found = next((trial for trial in self.trials.values() if trial.known_as(name)), None)
         if found is None:
-            raise NotARunError(
-                f"{self.location} has no trial {name!r}: holdfast show {self.location} lists those that it has"
-            )
+            raise NotARunError(f"{self.location} has no trial {name!r}: holdfast show {self.location} lists its trials")
         return found
 
 
@@ -103,13 +108,26 @@ def is_experiment(identity: Mapping[str, Any]) -> bool:
     return identity.get("kind") == KIND
 
 
+def trials_wanted(identity: Mapping[str, Any], known: int, is_over: bool) -> int | None:
+    """How many trials there will be; None if nobody knows, as with ``num_samples=-1``. Earlier versions did not store
+    the total, and a grid search has more trials than samples."""
+    if is_over:
+        return known
+    total = identity.get("total_trials", identity.get("num_samples"))
+    return max(known, total) if isinstance(total, int) and total > 0 else None
+
+
 def account(location: Location, identity: Mapping[str, Any], records: Iterable[Record]) -> ExperimentRecord:
-    """What the records come to."""
-    state = ExperimentState()
-    for _ in replayed(state, records, Policy(), _event_of):
-        pass
+    """The result of the records."""
+    state, best = ExperimentState(), None
+    metric, sign = identity.get("metric"), {"max": 1, "min": -1}.get(str(identity.get("mode")), 0)
+    for _, event in replayed(state, records, Policy(), _event_of):
+        if metric and sign and isinstance(event, ev.Reported):
+            value = metric_number(event.metrics, metric)
+            if value is not None and (best is None or sign * value > sign * best.value):
+                best = BestTrialResult(event.trial, event.iteration, value)
     trials = {id: TrialRecord(trial) for id, trial in state.trials.items()}
-    return ExperimentRecord(location, identity, trials, state.is_over, state.changed)
+    return ExperimentRecord(location, identity, trials, state.is_over, state.changed, best)
 
 
 def _event_of(kind: str, body: dict[str, Any]) -> ev.DurableEvent | None:
@@ -123,7 +141,7 @@ def _event_of(kind: str, body: dict[str, Any]) -> ev.DurableEvent | None:
 
 
 def rows_by_trial(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
-    """All results. What was reported again after a failure counts once, and what was undone does not."""
+    """All results. A result that was repeated after a failure counts once, and one that was undone does not count."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     state, counted = ExperimentState(), Counter[str]()
     for _record, event in replayed(state, records, Policy()):

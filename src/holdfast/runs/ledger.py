@@ -1,7 +1,7 @@
 """Where the wall-clock time of a run went, over all its drivers, from its journal and the times of rank 0's reports.
 
-Every stretch of time goes to exactly one part, so the parts add up to the whole. A clock that is set back stands still
-for that stretch, and what is damaged or missing makes the account coarser: nothing here is negative, or an exception.
+Every interval belongs to exactly one part, so the parts add up to the total. If a clock is set back, that interval has
+no length, and damaged or missing records make the account coarser: nothing here is negative or raises an exception.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
 from holdfast.core.run.starting import backoff_s, in_doubt_s
 from holdfast.core.run.state import Durable, Failure, HandoverReason, Tier
-from holdfast.printable import duration
+from holdfast.printable import percent, short_time
 from holdfast.runs.past import IDENTITY
 from holdfast.store.journal import Record
 from holdfast.store.remote.sequence import EPOCH_BEGAN
 
 Reports = Mapping[int, Sequence[tuple[int, float]]]  # attempt -> (index, time) of rank 0's reports
 
-_GRID = 2.0**22  # ticks a second, of which the clock's times are multiples already; their sums are exact in floats
-_TIMES = 2.0**32  # a time beyond this is no time
+_GRID = 2.0**22  # ticks a second; the clock's times are multiples of them, and their sums are exact in floats
+_TIMES = 2.0**32  # a time beyond this is invalid
 
 
 class TimePart(str, Enum):
@@ -60,11 +60,11 @@ class FailureEntry(Struct, frozen=True, rename={"attempt_number": "attempt"}):
     redone: int = 0  # completed steps that it did again, as far as they are known
 
     def __str__(self) -> str:
-        then = "no report since" if self.recovered_s is None else f"{_spell(self.recovered_s)} to the next report"
+        then = "no report since" if self.recovered_s is None else f"{short_time(self.recovered_s)} to the next report"
         if self.live and self.recovered_s is not None:
             by = " by a standby worker" if self.standby else ""
-            then = f"replaced live{by}, {_spell(self.recovered_s)} until all ranks continued"
-        again = f", {self.redone} step{'' if self.redone == 1 else 's'} done again" if self.redone else ""
+            then = f"replaced live{by}, {short_time(self.recovered_s)} until all ranks continued"
+        again = f", {self.redone} step{'' if self.redone == 1 else 's'} repeated" if self.redone else ""
         tier = f", from {self.tier}{again}" if self.tier in _IN_MEMORY or again else ""
         return f"{self.text} [{self.kind}]: {then}{tier}"
 
@@ -73,12 +73,17 @@ class Ledger(Struct, frozen=True):
     """The parts, in seconds. They add up to ``wall_clock_s``, from the first driver's start to the run's last sign.
 
     productive: between reports that are in the history.
-    redone: behind the report that the next attempt started from, or after the last one of an attempt that failed.
+
+    redone: after the report that the next attempt started from, or after the last one of an attempt that failed.
+
     stalled: after an attempt's first report, while storage was so far behind that reports with files waited for it.
+
     Restarting is starting (from the start of a driver or attempt to the attempt's first report), recovering (from a
-    failure or hand-over to the next attempt's start, without what follows) and waiting (the back-off before that start,
-    or until no worker of the last driver's can be left on nodes that did not come back).
-    capacity: there was not room for the workers that the next attempt needs at least.
+    failure or handover to the next attempt's start, without what follows) and waiting (the back-off before that start,
+    or until no worker of the last driver can be left on nodes that did not come back).
+
+    capacity: waiting for capacity for the minimum number of workers.
+
     Idle is down (no driver lived) and finishing (from the last report to the end).
     """
 
@@ -106,16 +111,17 @@ class Ledger(Struct, frozen=True):
     def summary(self) -> str:
         """One line."""
         if not self.wall_clock_s:
-            return "nothing is known of where the time went"
+            return "no timing information"
         count = len(self.failures)
-        lost = [f"{_spell(s)} {_SPOKEN.get(n, n)}" for n, s in self.parts.items() if n != "productive" and s >= 0.05]
+        rest = [(name, s) for name, s in self.parts.items() if name != "productive" and s >= 0.05]
+        lost = [f"{short_time(s)} {_SPOKEN.get(name, name)}" for name, s in rest]
         failed = f" ({count} failure{'' if count == 1 else 's'})" if count else ""
-        return f"{_spell(self.wall_clock_s)}: {', '.join([f'{_percent(self.goodput)} productive', *lost])}{failed}"
+        return f"{short_time(self.wall_clock_s)}: {', '.join([f'{percent(self.goodput)} productive', *lost])}{failed}"
 
     def __str__(self) -> str:
         whole = self.wall_clock_s or 1.0
         shown = {"wall-clock": self.wall_clock_s, **{name: s for name, s in self.parts.items() if s > 0}}
-        rows = [f"{name:<11} {_spell(s):>9} {_percent(s / whole):>6}" for name, s in shown.items()]
+        rows = [f"{name:<11} {short_time(s):>9} {percent(s / whole):>6}" for name, s in shown.items()]
         return "\n".join([*rows, *map(str, self.failures)])
 
 
@@ -144,7 +150,7 @@ def _event(record: Record) -> ev.Event | None:
 def _replayed(state: Durable, event: ev.Event | None) -> Durable:
     try:
         return state if event is None else core.replay(state, event)
-    except LookupError:  # it speaks of what a record that is lost had brought
+    except LookupError:  # it refers to something in a lost record
         return state
 
 
@@ -158,7 +164,7 @@ def _limits(events: Sequence[ev.Event | None]) -> list[float]:
 
 
 def written_early(records: Sequence[Record]) -> list[bool]:
-    """Which records a driver wrote just before it said that it started: they are no signs of its predecessor's life."""
+    """The records that a driver wrote just before its start record: they are not signs of its predecessor's life."""
     early: list[bool] = []
     starts = False
     for record in reversed(records):
@@ -172,7 +178,7 @@ def written_early(records: Sequence[Record]) -> list[bool]:
 
 
 def _is_found(record: Record) -> bool:
-    """Whether it is what a starting driver finds in storage, and its predecessor did not write down."""
+    """Whether a starting driver found it in storage, because its predecessor did not record it."""
     if record.kind == ev.Committed.__name__:
         return bool(record.body.get("index", -1) == -1)
     return record.kind == ev.Damaged.__name__
@@ -215,8 +221,8 @@ class _Bookkeeper:
         self._charged = self._alive = 0.0
         self._attempt: _Attempt | None = None
         self._stalls: deque[_Stall] = deque()  # that are not charged yet, in order
-        self._epoch: object = None  # that began with a record of its own, where storage is remote
-        self._between = TimePart.STARTING  # what the driver is at when there is no attempt
+        self._epoch: object = None  # that began with its own record, if storage is remote
+        self._between = TimePart.STARTING  # the driver's activity when there is no attempt
         self._doubt_s = 0.0  # how long the driver may wait for nodes before it starts an attempt
         self._failures: list[FailureEntry] = []
         self._open: dict[int, float] = {}  # failures that no report has followed yet, and when they were
@@ -322,7 +328,7 @@ class _Bookkeeper:
         self._attempt = _Attempt(event.attempt_number, event.base, next(self._limits), _Clock(self._clock.time, at))
 
     def _prepare_attempt(self, at: float, before: Durable, waits: bool = True) -> None:
-        """Charge what was before the next attempt starts, or begins to wait for room."""
+        """Charge the time before the next attempt starts, or begins to wait for capacity."""
         if self._attempt is not None:  # the record of its end is lost
             self._leave(self._alive, at, TimePart.REDONE)
         if self._between is TimePart.RECOVERING:
@@ -345,7 +351,7 @@ class _Bookkeeper:
         self._charged = max(until, self._charged)
 
     def _train(self, until: float, part: TimePart) -> None:
-        """Charge to a part what the attempt did, without the times in which its checkpoints waited for storage."""
+        """Charge the time of the attempt to a part, without the times in which its checkpoints waited for storage."""
         while self._stalls and self._stalls[0].begin < until:
             stall = self._stalls[0]
             self._charge(stall.begin, part)
@@ -356,7 +362,7 @@ class _Bookkeeper:
         self._charge(until, part)
 
     def _leave(self, until: float, end: float, rest: TimePart) -> None:
-        """Charge what the attempt did, by its reports up to ``end``, and the rest, if any, up to ``until``."""
+        """Charge the time of the attempt, by its reports up to ``end``, and the rest, if any, up to ``until``."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             self._charge(until, self._between)
@@ -385,13 +391,3 @@ def _is_time(time: float) -> bool:
 
 def _on_grid(seconds: float) -> float:
     return round(seconds * _GRID) / _GRID
-
-
-def _spell(seconds: float) -> str:
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.0f} %"

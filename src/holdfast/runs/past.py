@@ -1,4 +1,4 @@
-"""What a run's journal says, replayed: the door that starting, recovering and reading share."""
+"""A run's journal, replayed: the one entrance for starting, recovering and reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.store.manifests import Manifest
 
 @dataclass
 class Past:
-    """What an earlier driver's journal says."""
+    """The content of an earlier driver's journal."""
 
     state: Durable = field(default_factory=Durable)
     validations: dict[str, Any] = field(default_factory=dict)  # checkpoint id -> arguments
@@ -35,13 +35,13 @@ class Past:
     valid_until: dict[int, float] = field(default_factory=dict)  # by attempt, its last report that the run built on
 
     def counts(self, manifest: Manifest) -> bool:
-        """Whether a manifest in remote storage is of a checkpoint. A damaged journal may have lost what it said."""
+        """Whether a manifest in remote storage belongs to a checkpoint. A damaged journal may have lost its record."""
         return self.is_damaged or reconciliation.counts(self.state, self.retired, manifest.id, manifest.epoch)
 
     @property
     def retired(self) -> set[str]:
-        """What was deleted for good. In remote storage its manifest may still come back, with a request that is late:
-        there no other checkpoint has its name."""
+        """Checkpoints that were deleted for good. In remote storage, a late request may still restore a manifest: no
+        other checkpoint has its name there."""
         return self.committed - {checkpoint.id for checkpoint in self.state.checkpoints} - self.state.damaged
 
 

@@ -74,7 +74,7 @@ def _staged(home: RunLayout, bases: dict[int, int]) -> Iterator[PendingCheckpoin
 
 
 def _gathered(home: RunLayout) -> Iterator[PendingCheckpoint]:
-    """What a node has put together for storage, and not uploaded yet."""
+    """What a node has gathered for storage and not uploaded yet."""
     for path in _entries(home.checkpoints_dir):
         match = _UNSAVED.fullmatch(path.name)
         if match is not None:

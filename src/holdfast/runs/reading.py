@@ -1,11 +1,10 @@
-"""A stored run at one look. The reports, of which there may be millions, are read when they are asked for."""
+"""A stored run at one moment. The reports, which may be millions, are read on demand."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.failures import describe
@@ -18,16 +17,18 @@ from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.store.manifests import Manifest
 from holdfast.store.metrics import parse_line
+from holdfast.store.parallel import AT_ONCE, in_parallel
 from holdfast.store.times import is_time
 
 from .experiments import OVER
 from .ledger import Ledger, account
 from .past import Past
+from .report_edges import edge_reports
 
 if TYPE_CHECKING:
     from .stored_run import StoredRun
 
-_QUICKLY_READ = 100_000  # reports
+_QUICKLY_READ = 8 << 20  # bytes of reports
 TYPED_CONFIG = "typed_train_loop_config"  # in run.json beside the plain one, if that loses the types of values
 
 
@@ -103,7 +104,7 @@ class Reading:
     def last_report(self) -> tuple[int, dict[str, Any] | None]:
         """The number of reports in the surviving history, and rank 0's last."""
         attempts = self.past.attempts
-        limit = math.inf  # what an attempt reported beyond the next one's start was taken back
+        limit = math.inf  # reports of an attempt beyond the next one's start were discarded
         for attempt in reversed(attempts):
             for line in self.run.reports_backwards(attempt.attempt_number):
                 row = parse_line(line)
@@ -120,7 +121,7 @@ class Reading:
 
     @property
     def metrics(self) -> dict[str, Any] | None:
-        """The last report's, with what the validation of its checkpoint found."""
+        """The metrics of the last report, with the results of its checkpoint's validation."""
         number, row = self.last_report
         newest = self.manifests[-1] if self.manifests else None
         if row is None or newest is None or newest.report != number:
@@ -129,8 +130,8 @@ class Reading:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The metrics of every report in the surviving history: each attempt's are cut where the next one started from,
-        so that no report is there twice."""
+        """The metrics of every report in the surviving history: each attempt's are cut where the next one started, so
+        that no report appears twice."""
         rows: list[dict[str, Any]] = []
         for attempt in self.past.attempts:
             del rows[attempt.base :]
@@ -146,16 +147,29 @@ class Reading:
     def ledger(self) -> Ledger:
         return self._account(self.reports)
 
-    def quick_ledger(self, most: int = _QUICKLY_READ) -> Ledger | None:
-        """None where there are so many reports that it would take long."""
-        reports, left = {}, most
-        for attempt in self.past.attempts:
-            lines = list(islice(self.run.reports_backwards(attempt.attempt_number), left + 1))
-            left -= len(lines)
-            if left < 0:
-                return None
-            reports[attempt.attempt_number] = [row for row in map(parse_line, reversed(lines)) if row is not None]
-        return self._account(reports)
+    def quick_ledger(self, most: int = _QUICKLY_READ) -> Ledger:
+        """From ``most`` bytes of reports and the edges of longer attempts: the same unless a clock was set back."""
+        wanted, left = [], most
+        for attempt, kept in zip(self.past.attempts, self._kept(), strict=True):
+            size = self.run.reports_size(attempt.attempt_number)
+            wanted.append((attempt.attempt_number, kept, size <= left))
+            left -= size if size <= left else 0
+        rows = in_parallel(lambda one: self._rows_quickly(*one), wanted, self.run.location.at_once(AT_ONCE))
+        return self._account({number: found for (number, _, _), found in zip(wanted, rows, strict=True)})
+
+    def _rows_quickly(self, attempt_number: int, kept: float, whole: bool) -> list[dict[str, Any]]:
+        if not whole:
+            return edge_reports(self.run, attempt_number, kept)
+        lines = list(self.run.reports_backwards(attempt_number))
+        return [row for row in map(parse_line, reversed(lines)) if row is not None]
+
+    def _kept(self) -> list[float]:
+        """How many reports of each attempt are in the surviving history."""
+        limits, limit = [], math.inf
+        for attempt in reversed(self.past.attempts):
+            limits.append(limit - attempt.base)
+            limit = min(limit, attempt.base)
+        return limits[::-1]
 
     def _account(self, reports: dict[int, list[dict[str, Any]]]) -> Ledger:
         return account(

@@ -1,24 +1,26 @@
-"""How a search went, in one pass over its journal: trials, learning curves, what was stopped, who copied whom.
+"""The history of a search, in one pass over its journal: trials, learning curves, stopped trials, copies.
 
-It takes in records as they come, so that a search that runs is not folded from its beginning at every look. Memory is
+It accepts records as they arrive, so that a running search is not folded from its beginning each time. Memory is
 bounded for each trial: a long learning curve keeps every second, fourth, ... result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.policy import Policy
 from holdfast.core.experiment.records import replayed
+from holdfast.core.experiment.scheduler_requests import StopTrial
 from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.metric_names import flat_items, metric_number, number
 from holdfast.store.journal import Record
 
 from .experiments import TrialRecord
 
+_AT_THE_END = "reached"  # the last iteration that a scheduler allows, as schedulers say it
 _POINTS = 128  # of a learning curve, and at most twice as many while it grows
 
 
@@ -30,6 +32,7 @@ class ExploitRecord:
     iteration: int  # of the trial that copies
     before: Mapping[str, Any]
     after: Mapping[str, Any]
+    continued: int = 0  # the iteration of its first result behind the copy; 0 before that
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,11 @@ class SearchHistory:
         self._taken = 0
         self.curves: dict[str, LearningCurve] = {}
         self.began: dict[str, float] = {}
-        self.stops: dict[str, tuple[int, str]] = {}  # iteration and reason
+        self.stops: dict[str, tuple[int, str]] = {}  # by the scheduler, before their end: iteration and reason
         self.exploits: list[ExploitRecord] = []
+        self._copying: dict[str, int] = {}  # trials without a result since, with their place in ``exploits``
         self.improvements: list[Improvement] = []
+        self.best_values: dict[str, float] = {}  # of each trial; of all of its results, as of a display in a terminal
         self.results = 0
 
     @property
@@ -92,6 +97,7 @@ class SearchHistory:
         new, self._taken = records[self._taken :], len(records)
         configs = {id: trial.config for id, trial in self._state.trials.items() if not trial.has_ended}
         for record, event in replayed(self._state, new, Policy()):
+            self._note_stops(event)
             match event:
                 case ev.Added(trial, config):
                     configs[trial] = config
@@ -106,13 +112,33 @@ class SearchHistory:
                         ExploitRecord(record.time, trial, donor, iteration, configs.get(trial, {}), event.config)
                     )
                     configs[trial] = event.config
-                case ev.Resumed(trial, True):
-                    self.curves.pop(trial, None)
+                    self._copying[trial] = len(self.exploits) - 1
+                case ev.Resumed(trial, anew):
+                    self.stops.pop(trial, None)
+                    if anew:
+                        self.curves.pop(trial, None)
+
+    def _note_stops(self, event: ev.Event) -> None:
+        """A scheduler stops the trial that it is asked about, or others, which may be paused."""
+        answer: ev.Answer | None = getattr(event, "answer", None)
+        if answer is None:
+            return
+        if isinstance(event, ev.Reported) and answer.action == "STOP" and answer != ev.CRITERION_MET:
+            self._stop(event.trial, event.iteration, answer.reason)
+        for request in answer.requests:
+            trial = self._state.trials.get(request.trial_id)
+            if isinstance(request, StopTrial) and trial is not None:
+                self._stop(request.trial_id, trial.results, request.reason)
+
+    def _stop(self, trial: str, iteration: int, reason: str) -> None:
+        if not reason.startswith(_AT_THE_END):
+            self.stops[trial] = iteration, reason
 
     def _report(self, event: ev.Reported, time: float) -> None:
         self.results += 1
-        if event.answer is not None and event.answer.action == "STOP":
-            self.stops[event.trial] = event.iteration, event.answer.reason
+        copied = self._copying.pop(event.trial, None)
+        if copied is not None:
+            self.exploits[copied] = replace(self.exploits[copied], continued=event.iteration)
         if not self.metric:  # the first number of the first result
             names = (name for name, value in flat_items(event.metrics) if number(value) is not None)
             self.metric = next(names, "")
@@ -123,6 +149,12 @@ class SearchHistory:
         if curve is None:
             curve = self.curves[event.trial] = LearningCurve()
         curve.add(event.iteration, value)
-        best = self.improvements[-1].value if self.improvements else None
-        if self.mode in ("min", "max") and (best is None or (value > best if self.mode == "max" else value < best)):
-            self.improvements.append(Improvement(self.results, time, value, event.trial))
+        if self._is_better(value, self.best_values.get(event.trial)):
+            self.best_values[event.trial] = value
+            if self._is_better(value, self.improvements[-1].value if self.improvements else None):
+                self.improvements.append(Improvement(self.results, time, value, event.trial))
+
+    def _is_better(self, value: float, known: float | None) -> bool:
+        if self.mode not in ("min", "max"):
+            return False
+        return known is None or (value > known if self.mode == "max" else value < known)

@@ -28,8 +28,15 @@ from .stored_run import PATIENCE_S, StoredRun
 
 
 class StoredExperiment(StoredRun):
+    @classmethod
+    def of(cls, stored: StoredRun) -> StoredExperiment:
+        """The same with what it has read."""
+        made = cls(stored.location, stored.patience_s)
+        made.__dict__.update(stored.__dict__)
+        return made
+
     def replay(self, records: list[Record] | None = None) -> ExperimentRecord:
-        """What the journal comes to: the only place that folds it for readers."""
+        """The result of the journal: the only place that folds it for readers."""
         return account(self.location, self.known_identity(), self.records() if records is None else records)
 
     def look(self) -> tuple[ExperimentRecord, LivingDriver | None]:
@@ -59,9 +66,18 @@ class StoredTrial(StoredRun):
         self, experiment: StoredExperiment, id: str, directory: str, records: list[Record] | None = None
     ) -> None:
         """``records``: the trial's own, if they are known already."""
-        super().__init__(experiment.location / directory, experiment.patience_s)
+        super().__init__(experiment.location / directory, experiment.patience_s, once=experiment.is_once)
         self.experiment, self.id = experiment, id
         self._records = records
+
+    def run_id(self) -> str:
+        """Of a trial that began again, another one."""
+        began = next((record.seq for record in self.records()), 0)
+        return f"{self.experiment.run_id()}/{self.id}/{began}"
+
+    def look_again(self) -> None:
+        super().look_again()
+        self.experiment.look_again()
 
     def driver(self) -> LivingDriver | None:
         """A trial that has ended has none, although its experiment may."""
@@ -74,11 +90,14 @@ class StoredTrial(StoredRun):
     def journal(self) -> tuple[list[Record], list[Damage]]:
         if self._records is not None:
             return self._records, []
+        return self._once("own journal", self._own_journal)
+
+    def _own_journal(self) -> tuple[list[Record], list[Damage]]:
         records, damage = self.experiment.journal()
         return own_records(records).get(self.id, []), damage
 
-    def identity(self) -> dict[str, Any]:
-        """What a run.json of the trial's own would say."""
+    def _identity(self) -> dict[str, Any]:
+        """The content that a run.json of the trial would have."""
         identity = self.experiment.identity()
         records = self.experiment.records()
         trial = account(self.experiment.location, identity, records).trials[self.id]
@@ -97,8 +116,7 @@ class StoredTrial(StoredRun):
     def read(self, *, with_driver: bool = True, with_manifests: bool = True) -> TrialReading:
         driver = self.driver() if with_driver else None
         manifests = self.manifests()[0] if with_manifests else []
-        records, damage = self.experiment.journal()
-        own = own_records(records).get(self.id, [])
+        (records, _), (own, damage) = self.experiment.journal(), self.journal()
         trial = self.experiment.replay(records).trials[self.id]
         return TrialReading(self, driver, manifests, own, self.past(own, damage), trial, records)
 
@@ -138,29 +156,30 @@ class TrialReading(Reading):
         return rows_by_trial(r for r in self._all_records if r.body.get("trial", id) == id).get(id, [])
 
 
-def open_stored(location: Location, patience_s: float = PATIENCE_S) -> StoredRun:
+def open_stored(location: Location, patience_s: float = PATIENCE_S, *, once: bool = False) -> StoredRun:
     """The run, experiment or trial there. NotARunError if there is none; NewerFormatError if a newer version of
-    Holdfast has written it; StorageUnavailableError if that cannot be told."""
-    stored = StoredRun(location, patience_s)
+    Holdfast has written it; StorageUnavailableError if that cannot be told. ``once``: for one look, which reads each
+    file once."""
+    stored = StoredRun(location, patience_s, once=once)
     try:
         if is_experiment(stored.identity()):
-            return StoredExperiment(location, patience_s, stored.store)
+            return StoredExperiment.of(stored)
     except NotARunError:
-        trial = trial_at(location, patience_s)
+        trial = trial_at(location, patience_s, once=once)
         if trial is None:
             raise
         return trial
     except StorageUnavailableError:
         raise
     except StorageError:
-        pass  # what it is was lost, which is among its damage
+        pass  # its identity was lost, which is listed as damage
     return stored
 
 
-def trial_at(location: Location, patience_s: float = PATIENCE_S) -> StoredTrial | None:
+def trial_at(location: Location, patience_s: float = PATIENCE_S, *, once: bool = False) -> StoredTrial | None:
     """The trial whose directory, or the last part of whose path as its name or id, that is; None if it is none of an
     experiment's."""
-    experiment = StoredExperiment(location.parent, patience_s)
+    experiment = StoredExperiment(location.parent, patience_s, once=once)
     if not is_experiment(experiment.known_identity()):
         return None
     return experiment.trial(location.name)

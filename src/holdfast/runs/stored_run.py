@@ -1,8 +1,9 @@
-"""A run as it is stored, wherever that is, living or dead. Nothing else reads it. Nothing is cached: each question is
-asked of the storage again, and ``read`` takes one look that stays as it is.
+"""A stored run, wherever it is stored, running or not. All readers use this class. Each question is answered from
+storage, and ``read`` returns the state of one moment. Only a run opened with ``once=True`` remembers what it has read,
+for a page that asks the same several times; ``look_again`` forgets it.
 
-A driver may be writing meanwhile. So manifests are read before the journal, and damage counts only if a second look
-finds it too: what was deleted, or half written, at the first look must not pass for damage.
+A driver may be writing meanwhile. Manifests are therefore read before the journal, and damage counts only if a second
+look finds it too: a file that was deleted, or half written, at the first look must not count as damage.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +23,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.manifests import Manifest
 from holdfast.store.regular import LINE
-from holdfast.store.run_at import run_at
+from holdfast.store.run_at import run_at, run_for_one_look
 from holdfast.store.sealed import Damage
 
 from .past import Past, read_past
@@ -34,39 +35,70 @@ _LOG = re.compile(r"logs/attempt-\d+/rank-(\d+)\.log")
 _RANK = re.compile(r"^rank (\d+)$", re.MULTILINE)
 _METRICS = re.compile(r"metrics/attempt-(\d+)/rank-(\d+)\.jsonl")
 _layout = RunLayout(Path())  # of paths in the run
-_P = ParamSpec("_P")
+T = TypeVar("T")
 
 
 class StoredRun:
-    def __init__(self, location: Location, patience_s: float = PATIENCE_S, store: RunStore | None = None) -> None:
+    _seen: dict[str, Any] | None = None  # what one look has read; None: each question reads again
+    _forget: Callable[[], None] = staticmethod(lambda: None)  # what an object store has remembered for one look
+
+    def __init__(
+        self, location: Location, patience_s: float = PATIENCE_S, store: RunStore | None = None, *, once: bool = False
+    ) -> None:
         self.location, self.patience_s = location, patience_s
+        if once:
+            self._seen = {}
         if store is not None:
             self.store = store
 
     @cached_property
     def store(self) -> RunStore:
-        return run_at(self.location, self.patience_s)
+        if self._seen is None:
+            return run_at(self.location, self.patience_s)
+        store, self._forget = run_for_one_look(self.location, self.patience_s)
+        return store
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "store"}  # it has connections
+        return {name: value for name, value in self.__dict__.items() if name not in ("store", "_forget")}
 
     def read(self, *, with_driver: bool = True, with_manifests: bool = True) -> Reading:
         driver = self.driver() if with_driver else None
         manifests = self.manifests()[0] if with_manifests else []
         records, damage = self.journal()
-        return Reading(self, driver, manifests, records, self.past(records, damage))
+        return Reading(self, driver, manifests, records, self._once("past", lambda: self.past(records, damage)))
+
+    @property
+    def is_once(self) -> bool:
+        return self._seen is not None
+
+    def look_again(self) -> None:
+        """Forget what was read."""
+        if self._seen is not None:
+            self._seen.clear()
+            self._forget()
+
+    def _once(self, question: str, ask: Callable[[], T]) -> T:
+        if self._seen is None:
+            return ask()
+        if question not in self._seen:
+            self._seen[question] = ask()
+        answer: T = self._seen[question]
+        return answer
 
     def driver(self) -> LivingDriver | None:
-        return self.store.living_driver()
+        return self._once("driver", lambda: self.store.living_driver())
 
     def identity(self) -> dict[str, Any]:
-        """What run.json says; if that is damaged, the copy in the journal. NotARunError if there is no run."""
+        """The content of run.json; if that is damaged, the copy in the journal. NotARunError if there is no run."""
+        return self._once("identity", self._identity)
+
+    def _identity(self) -> dict[str, Any]:
         try:
-            return self.store.read_identity()
+            return self._once("run.json", lambda: self.store.read_identity())
         except StorageUnavailableError:
             raise
         except StorageError:
-            identity = self.past(self.store.read_journal()[0]).identity
+            identity = self.past(StoredRun.journal(self)[0]).identity
             if identity is None:
                 raise
             return identity
@@ -80,8 +112,12 @@ class StoredRun:
         except StorageError:
             return {}
 
+    def run_id(self) -> str:
+        """Another one if the run was deleted and a new one has its name."""
+        return str(self.known_identity().get("id", ""))
+
     def journal(self) -> tuple[list[Record], list[Damage]]:
-        return self.store.read_journal()
+        return self._once("journal", lambda: self.store.read_journal())
 
     def journal_size(self) -> int:
         """In bytes: as long as it stays the same, so does the journal."""
@@ -89,6 +125,9 @@ class StoredRun:
 
     def records(self) -> list[Record]:
         return self.journal()[0]
+
+    def _known_past(self) -> Past:
+        return self._once("past", lambda: self.past(*self.journal()))
 
     def past(self, records: list[Record], damage: Iterable[Damage] = ()) -> Past:
         try:
@@ -103,17 +142,17 @@ class StoredRun:
 
     def manifests(self) -> tuple[list[Manifest], list[Damage]]:
         """Of the checkpoints that count, by report number; their files are not looked into."""
-        return self.store.checkpoints.scan(lambda: self.past(*self.journal()).counts)
+        return self._once("manifests", lambda: self.store.checkpoints.scan(lambda: self._known_past().counts))
 
     def verify(self, id: str) -> None:
-        """CheckpointDamagedError if a file is not what the manifest says."""
+        """CheckpointDamagedError if a file differs from the manifest."""
         self.store.checkpoints.verify(id)
 
     def has_manifest(self, id: str) -> bool:
         return self.store.checkpoints.has_manifest(id)
 
     def quarantined(self) -> list[tuple[str, str]]:
-        return self.store.checkpoints.quarantined()
+        return self._once("quarantined", lambda: self.store.checkpoints.quarantined())
 
     # Reports and logs
 
@@ -126,11 +165,12 @@ class StoredRun:
         return _lines_backwards(self.store.read_backwards(_layout.metrics_file(attempt_number, 0).as_posix()))
 
     def report_bytes(self, attempt_number: int, start: int) -> Iterator[bytes]:
-        """What the file of rank 0's reports has from that byte on, in pieces: lines for ``parse_line``."""
+        """Rank 0's reports from that byte on, in pieces: lines for ``parse_line``."""
         return self.store.read(_layout.metrics_file(attempt_number, 0).as_posix(), start)
 
     def reports_size(self, attempt_number: int) -> int:
-        return self.store.size(_layout.metrics_file(attempt_number, 0).as_posix())
+        file = _layout.metrics_file(attempt_number, 0).as_posix()
+        return self._once(f"size of {file}", lambda: self.store.size(file))
 
     def metrics_files(self) -> list[str]:
         found = filter(None, map(_METRICS.fullmatch, self.store.files("metrics")))
@@ -138,14 +178,15 @@ class StoredRun:
 
     def attempts(self) -> list[int]:
         """Those that have logs."""
-        return sorted(int(match[1]) for match in map(_ATTEMPT.fullmatch, self.store.directories("logs")) if match)
+        names = self._once("logs", lambda: self.store.directories("logs"))
+        return sorted(int(match[1]) for match in map(_ATTEMPT.fullmatch, names) if match)
 
     def ranks(self, attempt: int) -> list[int]:
         names = self.store.files(_layout.log_file(attempt, 0).parent.as_posix())
         return sorted(int(match[1]) for match in map(_LOG.fullmatch, names) if match)
 
     def log(self, attempt: int, rank: int, start: int) -> Iterator[bytes]:
-        """What a log has from that byte on, in pieces."""
+        """A log from that byte on, in pieces."""
         return self.store.read(_layout.log_file(attempt, rank).as_posix(), start)
 
     def log_backwards(self, attempt: int, rank: int) -> Iterator[bytes]:
@@ -166,30 +207,40 @@ class StoredRun:
 
     def run_file_damage(self) -> list[Damage]:
         """NewerFormatError if a newer version of Holdfast has written the run."""
-        return _confirmed(self.store.identity_damage)
+        if self._seen is not None and "run.json" in self._seen:
+            return []  # it was read and is intact
+        return self._confirmed(lambda: self.store.identity_damage())
 
     def journal_damage(self) -> list[Damage]:
-        return _confirmed(lambda: self.journal()[1])
+        return self._confirmed(lambda: self.journal()[1])
 
     def metrics_damage(self, file: str) -> tuple[int, list[Damage]]:
-        """How many intact reports it has, and what is wrong with the rest."""
-        return len(self.store.reports(file)[0]), _confirmed(lambda: self.store.reports(file)[1])
+        """The number of intact reports, and the problems with the rest."""
+        return len(self.store.reports(file)[0]), self._confirmed(lambda: self.store.reports(file)[1])
 
     def manifest_damage(self) -> list[Damage]:
-        """Manifests that are not intact, and those that are gone although the journal has their checkpoints as kept,
-        unless they were set aside or deleted by hand."""
-        return _confirmed(self._manifest_damage)
+        """Damaged manifests, and those that are missing although the journal has their checkpoints as kept, unless they
+        were set aside or deleted by hand."""
+        return self._confirmed(self._manifest_damage)
+
+    def _confirmed(self, look: Callable[[], list[Damage]]) -> list[Damage]:
+        found = look()
+        if not found:
+            return []
+        self.look_again()
+        return [damage for damage in look() if damage in found]
 
     def _manifest_damage(self) -> list[Damage]:
-        manifests, found = self.manifests()
-        kept = self.past(self.records()).state.checkpoints
+        manifests, damage = self.manifests()
+        found = list(damage)
+        kept = self._known_past().state.checkpoints
         seen = {manifest.id for manifest in manifests} | {checkpoint_of(damage) for damage in found}
         if any(record.id not in seen for record in kept):
             seen |= {id for id, _ in self.quarantined()}
         for record in kept:
             if record.id not in seen and not self.has_manifest(record.id):
                 path = f"checkpoints/{record.id}.json"
-                found.append(Damage(path, "file", "it is gone, and with it the checkpoint"))
+                found.append(Damage(path, "file", "it is missing, so the checkpoint is lost"))
         return found
 
 
@@ -198,18 +249,12 @@ def checkpoint_of(damage: Damage) -> str:
 
 
 def closing_account(records: list[Record], layout: RunLayout) -> str:
-    """A line for the end of a run. Empty where it would take long: the end of a run must not wait or fail for it."""
+    """A line for the end of a run, which must not fail for it."""
     run = StoredRun(Location("", str(layout.root)))
     try:
-        ledger = Reading(run, None, [], records, read_past(records)).quick_ledger()
+        return Reading(run, None, [], records, read_past(records)).quick_ledger().summary()
     except OSError:
         return ""
-    return "" if ledger is None else ledger.summary()
-
-
-def _confirmed(look: Callable[[], list[Damage]]) -> list[Damage]:
-    found = look()
-    return [damage for damage in look() if damage in found] if found else []
 
 
 def _lines_backwards(blocks: Iterable[bytes]) -> Iterator[bytes]:

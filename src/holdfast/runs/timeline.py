@@ -1,4 +1,4 @@
-"""A run's journal in words: drivers, attempts, failures and what was done about each, waits, and the end."""
+"""A run's journal in words: drivers, attempts, failures and the reaction to each, waits, and the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Moment(NamedTuple):
     kind: str
     text: str
     cause: str | None = None  # a failure's class
-    action: str | None = None  # what was done about it
+    action: str | None = None  # the reaction
 
 
 def moments(records: Iterable[Record]) -> list[Moment]:
@@ -81,12 +81,15 @@ def _tell(event: ev.Event, has_ended: bool) -> tuple[str, str] | None:
         case ev.Regrouped():
             return (
                 "live",
-                f"{regrouping.told(event)}; all ranks continue behind step {event.steps:,}, none is done again",
+                f"{regrouping.told(event)}; all ranks continue after step {event.steps:,}, and no step is repeated",
             )
         case ev.RegroupFailed(attempt_number, why):
             return "live", f"attempt {attempt_number} could not continue with the lost rank replaced: {why}"
         case ev.RankMoved(attempt_number, rank, _, node):
-            return "live", f"rank {rank} of attempt {attempt_number} moves to {node}, as its node will be taken away"
+            return (
+                "live",
+                f"rank {rank} of attempt {attempt_number} moves to {node}, because its node will be preempted",
+            )
         case ev.StandbyReady(attempt_number, number, node):
             return (
                 "standby",
@@ -129,7 +132,7 @@ def _tell_of_storage(event: ev.StorageLags, was_stalled: bool) -> tuple[str, str
 
 
 def _rests(before: Durable, after: Durable) -> list[str]:
-    """Of nodes that are left alone from now on."""
+    """Tells of nodes that are not used for a while."""
     rest_s = after.spec.bad_node_rest_s
     return [
         f"{node} had {after.node_failures[node]} failures: no worker is placed there for {rest_s:.0f} s"

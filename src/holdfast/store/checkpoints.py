@@ -1,8 +1,8 @@
 """Checkpoints: staged by workers, sealed by agents, committed by the driver. The manifest is the commit point.
 
-A checkpoint exists if and only if its manifest does. Files become durable before the manifest, and the manifest goes
-before the files. A mark stands beside them from before the first change until after the last one, so that whatever is
-cut off in between is invisible and known to be ours. What has neither was put there by somebody else, and stays.
+A checkpoint exists if and only if its manifest does. Files are synced before the manifest is written, and the manifest
+is removed before the files. A mark exists beside them from before the first change until after the last one, so that an
+interrupted change is invisible and known to be ours. Files with neither were put there by a user, and stay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 
 import msgspec
@@ -57,16 +57,24 @@ class CheckpointStore(Checkpoints):
         return staging.stage(self._disk, source, target.resolve(), may_move)
 
     def seal(self, directory: Path) -> list[FileEntry]:
-        """Make a staged directory's files durable and take their digests."""
+        """Sync a staged directory's files and compute their digests."""
         return staging.seal(self._disk, directory)
 
-    def commit(self, manifest: Manifest, shards: Sequence[Shard] = (), leave_rest: bool = False) -> Manifest:
+    def commit(
+        self,
+        manifest: Manifest,
+        shards: Sequence[Shard] = (),
+        leave_rest: bool = False,
+        before: Callable[[], object] = lambda: None,
+    ) -> Manifest:
         """Merge the shards into a checkpoint. It exists when this returns; if it raises, the shards are as before.
-        ``leave_rest``: what is left of the shards is for ``discard``, which takes long if they are many."""
+        ``leave_rest``: leave the rest of the shards to ``discard``, which takes long if there are many. ``before`` is
+        called when only the manifest is missing, and may still refuse."""
         manifest_file = self._layout.manifest_file(manifest.id)
         if manifest_file.exists():
             raise StorageError(f"Checkpoint {manifest.id} is committed already: give each checkpoint its own name")
-        chosen = [self._located(entry, shard) for entry, shard in choose(manifest.id, shards)]
+        root = str(self._layout.root)
+        chosen = [self._located(entry, shard, root) for entry, shard in choose(manifest.id, shards)]
         for entry, source in chosen:
             staging.check_unchanged(source, entry)
         manifest = msgspec.structs.replace(
@@ -79,6 +87,7 @@ class CheckpointStore(Checkpoints):
         try:
             self._mark(manifest.id, _Unfinished(manifest.attempt_number, manifest.index))
             self._merge(manifest.id, chosen, moved)
+            before()
             write_atomic(self._disk, manifest_file, data)
         except (StorageError, OSError):
             self._undo(manifest_file, moved)
@@ -90,7 +99,7 @@ class CheckpointStore(Checkpoints):
         return manifest
 
     def commit_copy(self, source: Manifest, of: Checkpoints, manifest: Manifest) -> Manifest:
-        """What is committed is never written to again, so that the two can share it."""
+        """Committed files are never written again, so the two can share them."""
         assert isinstance(of, CheckpointStore)
         staged = self._layout.shard_dir(manifest.attempt_number, manifest.index, 0)
         if staged.exists():
@@ -100,7 +109,8 @@ class CheckpointStore(Checkpoints):
         return self.commit(manifest, [Shard(0, str(staged), self.seal(staged))])
 
     def take_back(self, attempt_number: int, index: int, rank: int, entries: Sequence[FileEntry]) -> None:
-        """Give a shard back what a commit that was cut off had moved into a checkpoint. For each rank in turn."""
+        """Move files that an interrupted commit had moved into a checkpoint back to their shard. For each rank in
+        turn."""
         shard = self._layout.shard_dir(attempt_number, index, rank)
         for id in self._unfinished_ids():
             directory = self._layout.checkpoint_dir(id)
@@ -152,7 +162,7 @@ class CheckpointStore(Checkpoints):
             ensure_dir(self._disk, self._layout.checkpoints_dir)
             self._disk.write_new(marker, b"")
         elif self._layout.quarantine_reason_file(id).exists():
-            return  # the first reason stays: that its manifest is gone says less
+            return  # keep the first reason: a missing manifest says less
         self._disk.fsync_dir(self._layout.checkpoints_dir)
         # Only the rename counts: on a full disk the reason is lost, and the checkpoint is still out of the way.
         with contextlib.suppress(StorageError):
@@ -175,7 +185,7 @@ class CheckpointStore(Checkpoints):
         self._disk.rmtree(self._layout.checkpoint_dir(manifest.id))
 
     def ids(self) -> set[str]:
-        """Of all that have a manifest, intact or not."""
+        """The ids of all checkpoints that have a manifest, intact or not."""
         return {path.name.removesuffix(".json") for path in self._entries() if path.suffix == ".json"}
 
     def scan(self, judge: Judge | None = None) -> tuple[list[Manifest], list[Damage]]:
@@ -195,9 +205,9 @@ class CheckpointStore(Checkpoints):
         return sorted(manifests, key=lambda manifest: (manifest.report, manifest.id)), damage
 
     def collect(self) -> list[str]:
-        """Remove what crashes left, and say what it was: what carries our mark, and nothing that others put there. Only
-        for the holder of the lease. Workers of an earlier one may not know yet and still stage files, which nobody
-        wants: the next driver removes them."""
+        """Remove what crashes left, and say what it was: files with our mark, and nothing that users put there. Only
+        for the holder of the lease. Workers of an earlier driver may not know that and still stage files, which are not
+        needed: the next driver removes them."""
         leftovers = [self._layout.staging_dir] if self._layout.staging_dir.exists() else []
         for directory in (self._layout.root, self._layout.journal_dir, self._layout.checkpoints_dir):
             if directory.is_dir():
@@ -241,7 +251,7 @@ class CheckpointStore(Checkpoints):
         return any(mark(id).exists() for mark in marks)
 
     def _remove(self, path: Path) -> None:
-        """A link goes, and what it leads to stays."""
+        """A link is removed, and its target stays."""
         if path.is_dir() and not path.is_symlink():
             self._disk.rmtree(path)
         else:
@@ -253,11 +263,11 @@ class CheckpointStore(Checkpoints):
             raise CheckpointDamagedError(f"{directory} is a link, not the directory that was committed")
         return directory
 
-    def _located(self, entry: FileEntry, shard: Shard) -> tuple[FileEntry, str]:
-        """A file of a shard with its place. One that its user stored in the run is sealed now: when every rank has
-        reported, nobody writes into it any more."""
+    def _located(self, entry: FileEntry, shard: Shard, root: str) -> tuple[FileEntry, str]:
+        """A file of a shard with its place. One that the user stored in the run is sealed now: when every rank has
+        reported, it is no longer written to."""
         if not entry.at:
-            return entry, os.path.join(self._layout.root, shard.directory, entry.path)
+            return entry, f"{os.path.join(root, shard.directory)}/{entry.path}"
         sealed, place = staging.seal_file(self._disk, self._layout.root / entry.at, entry.path)
         return sealed, str(place)
 
@@ -266,7 +276,7 @@ class CheckpointStore(Checkpoints):
         target = str(self._layout.checkpoint_dir(id))
         directories: set[str] = set()
         for entry, source in chosen:
-            below = os.path.dirname(entry.path)
+            below = entry.path.rpartition("/")[0]
             if below not in directories:
                 self._disk.makedirs(Path(target, below))
                 directories |= {"" if str(parent) == "." else str(parent) for parent in PurePath(entry.path).parents}
@@ -287,14 +297,14 @@ class CheckpointStore(Checkpoints):
                 self._disk.rename(destination, source)
 
     def _mark(self, id: str, report: _Unfinished | None = None) -> None:
-        """What has this name from now on is ours, and is collected unless it is committed."""
+        """Files under this name are ours from now on, and are removed unless they are committed."""
         mark = self._layout.unfinished_file(id)
         if not mark.exists():
             self._disk.write_new(mark, b"" if report is None else msgspec.json.encode(report))
         self._disk.fsync_dir(self._layout.checkpoints_dir)
 
     def _make_way(self, id: str) -> None:
-        """Remove what is left of an earlier checkpoint of that name. What somebody else put there is kept beside it."""
+        """Remove the rest of an earlier checkpoint with that name. Files of a user are kept under another name."""
         directory = self._layout.checkpoint_dir(id)
         if self._is_ours(id) or not os.path.lexists(directory):
             self._clear(id)
@@ -317,17 +327,23 @@ class CheckpointStore(Checkpoints):
                 self._disk.unlink(mark(id))
 
     def discard(self, shards: Sequence[Shard]) -> None:
-        """Remove what is left of the shards; what cannot be removed now is collected later."""
+        """Remove the rest of the shards; files that cannot be removed now are collected later. Most shards are empty
+        by now, and of ten thousand it counts how each is removed."""
+        above: set[str] = set()
         for shard in shards:
-            directory = self._layout.root / shard.directory
+            directory = os.path.join(self._layout.root, shard.directory)
+            above.add(os.path.dirname(directory))
             with contextlib.suppress(StorageError, OSError):
-                self._disk.rmtree(directory)
-                self._disk.rmdir(directory.parent)
+                if not self._disk.rmdir(directory):
+                    self._disk.rmtree(Path(directory))
             for at in {entry.at for entry in shard.files if entry.at}:
                 self._remove_emptied(self._layout.root / at)
+        for directory in sorted(above):
+            with contextlib.suppress(StorageError, OSError):
+                self._disk.rmdir(directory)
 
     def _remove_emptied(self, top: Path) -> None:
-        """Of a directory that its user filled: the directories whose files are all in a checkpoint now."""
+        """Remove the directories whose files are all in a checkpoint now, from one that a user filled."""
         for parent, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(StorageError, OSError):  # the user has put something else there
                 os.rmdir(parent)

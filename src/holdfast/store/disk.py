@@ -24,15 +24,15 @@ _MEANINGFUL = frozenset({errno.ENOENT, errno.EEXIST, errno.EXDEV})  # callers de
 
 
 class Disk:
-    """The operations that the store does. Durable means: survives a power cut."""
+    """The disk operations of the store. Durable means: survives a power cut."""
 
     def makedirs(self, path: Path) -> None:
         with _named("create the directory", path):
             os.makedirs(path, exist_ok=True)
 
     def make_private_dir(self, path: Path) -> None:
-        """Create a directory, with those above it, that no other user can enter; one that is there is closed to them
-        if it is this user's."""
+        """Create a directory, and those above it, that no other user can enter; an existing one is closed to other
+        users if it belongs to this user."""
         with _named("create the directory", path):
             os.makedirs(path.parent, exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -60,11 +60,13 @@ class Disk:
 
     def append(self, file: io.FileIO, data: bytes) -> None:
         """Write at the end, not yet durable."""
-        with _named("write", file.name):
+        try:  # and not ``with``: of ten thousand ranks, each has a line
             _write_all(file, data)
+        except OSError as error:
+            raise _explained("write", file.name, error) from error
 
     def reserve(self, file: io.FileIO, size: int) -> None:
-        """Give a file at least that size, with its space on disk, behind what it has."""
+        """Give a file at least that size, with its space on disk, after its content."""
         with _named("reserve space for", file.name):
             missing = size - os.fstat(file.fileno()).st_size
             if missing > 0:
@@ -107,21 +109,28 @@ class Disk:
         self._fsync(path, os.O_RDONLY)
 
     def fsync_dir(self, path: Path) -> None:
-        """Make the names in a directory durable: what was created, renamed and removed in it."""
+        """Make the names in a directory durable: files that were created, renamed and removed in it."""
         self._fsync(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def rename(self, source: Path | str, target: Path | str) -> None:
-        with _named("rename to", target):
+        try:  # and not ``with``: of ten thousand ranks, each has a file
             os.rename(source, target)
+        except OSError as error:
+            if error.errno in _MEANINGFUL:
+                raise
+            raise _explained("rename to", target, error) from error
 
     def unlink(self, path: Path) -> None:
         with _named("remove", path), contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
-    def rmdir(self, path: Path) -> None:
-        """Remove a directory if it is empty."""
-        with contextlib.suppress(OSError):
+    def rmdir(self, path: Path | str) -> bool:
+        """Remove a directory if it is empty; whether it was."""
+        try:
             os.rmdir(path)
+        except OSError:
+            return False
+        return True
 
     def rmtree(self, path: Path) -> None:
         with _named("remove", path), contextlib.suppress(FileNotFoundError):
@@ -166,9 +175,9 @@ class FencedDisk(Disk):
         self._fence()
         super().unlink(path)
 
-    def rmdir(self, path: Path) -> None:
+    def rmdir(self, path: Path | str) -> bool:
         self._fence()
-        super().rmdir(path)
+        return super().rmdir(path)
 
     def rmtree(self, path: Path) -> None:
         self._fence()
@@ -200,7 +209,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is what a crash in ``write_atomic`` left."""
+    """Whether a file of this name was left by a crash in ``write_atomic``."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -222,20 +231,27 @@ def _named(action: str, path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise StorageFullError(
-                f"Could not {action} {path}: no space (or quota) is left there. Nothing that was committed is hurt: "
-                "free some space, or keep fewer checkpoints (CheckpointConfig(num_to_keep=...)), and run again."
-            ) from error
         if error.errno in _MEANINGFUL:
             raise
-        raise StorageError(
-            f"Could not {action} {path}: {error.strerror}. Check that it is writable and its device is healthy."
-        ) from error
+        raise _explained(action, path, error) from error
+
+
+def _explained(action: str, path: object, error: OSError) -> StorageError:
+    if error.errno in _FULL:
+        return StorageFullError(
+            f"Could not {action} {path}: no space (or quota) is left there. Committed checkpoints are safe. "
+            f"Free some space, or keep fewer checkpoints (CheckpointConfig(num_to_keep=...)), and run again."
+        )
+    return StorageError(
+        f"Could not {action} {path}: {error.strerror}. Check that it is writable and its device is healthy."
+    )
 
 
 def _write_all(file: io.FileIO, data: bytes) -> None:
-    rest = memoryview(data)
+    written = file.write(data) or 0
+    if written == len(data):
+        return
+    rest = memoryview(data)[written:]
     while rest:
         rest = rest[file.write(rest) or 0 :]
 

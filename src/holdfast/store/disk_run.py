@@ -1,4 +1,4 @@
-"""What is stored of a run in a directory."""
+"""A run that is stored in a directory."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ class DiskRun(RunStore):
         if not self._layout.root.is_dir():
             return False
         try:
-            return self._layout.run_file.exists() or bool(self._layout.segments())
+            # A driver that begins a run creates the empty journal first.
+            return self._layout.run_file.exists() or any(path.stat().st_size for _, path in self._layout.segments())
+        except FileNotFoundError:
+            return False  # it is being deleted
         except PermissionError:
-            return True  # it may be one, and then reading it says what is wrong
+            return True  # it may be one, and then reading it reports the problem
 
     def check_format(self) -> None:
         formats.check_run(self._layout)

@@ -1,8 +1,8 @@
-"""A remote checkpoint's files on this machine: fetched once, shared by all that use them, checked against the manifest.
+"""A remote checkpoint's files on this machine: fetched once, shared by all users, checked against the manifest.
 
-Beside a shared directory is ``<name>.users``, on which each user holds a lock; it comes and goes under the directory's
-own lock. Who leaves as the last one removes both. What a killed process left is used again if its manifest vouches for
-it.
+Beside a shared directory is ``<name>.users``, on which each user holds a lock; it is created and removed under the
+directory's own lock. The last user removes both. Files of a killed process are used again if the manifest confirms
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.store.scratch import make_scratch_root
 from holdfast.store.staging import FileEntry
 
 PATIENCE_S = 60.0
-_LARGE = 8 << 20  # bytes: such a file comes in parallel parts by itself
+_LARGE = 8 << 20  # bytes: such a file is fetched in parallel parts
 _DOWNLOADS = 2  # a file that arrives with other content is fetched once more before it counts as damaged
 
 
@@ -38,16 +38,24 @@ class Remote(NamedTuple):
     location: Location
     objects: ObjectStore
     files: list[ObjectInfo]
-    entries: dict[str, FileEntry] | None  # by path; None if nothing says what the files must be
+    entries: dict[str, FileEntry] | None  # by path; None if the expected content is unknown
     manifest: bytes
 
 
 def exists(location: Location) -> bool:
-    """Whether anything is there; a store that does not answer is an error."""
+    """Whether anything exists there; a store that does not answer is an error."""
     if location.path is not None:
         return location.path.is_dir()
     level = location.open(PATIENCE_S).level()
     return bool(level.objects or level.directories) or _beside(location, ".json")[0] is not None
+
+
+def sizes(location: Location) -> dict[str, int]:
+    """The sizes of all files below it, by their paths there."""
+    if location.path is not None:
+        return {path: (location.path / path).lstat().st_size for path in sorted(staging.files(location.path))}
+    with contextlib.closing(location.open(PATIENCE_S)) as objects:
+        return {info.key: info.size for info in objects.list()}
 
 
 def look(location: Location) -> Remote:
@@ -76,8 +84,8 @@ def look(location: Location) -> Remote:
 
 
 def fetch(remote: Remote, directory: Path) -> None:
-    """All files are in the directory, and are what they must be, when this returns. What an earlier call left there is
-    used as far as that is certain."""
+    """When this returns, all files are in the directory and verified. Files of an earlier call are used as far as they
+    are certain."""
     directory.mkdir(parents=True, exist_ok=True)
     small = [info for info in remote.files if info.size <= _LARGE]
     problems = in_parallel(lambda info: _fetch_file(remote, info, directory), small)
@@ -89,7 +97,7 @@ def fetch(remote: Remote, directory: Path) -> None:
 
 @contextlib.contextmanager
 def shared(remote: Remote, identity: str) -> Iterator[str]:
-    """A directory with the files, to read from. ``identity`` tells apart what has no manifest to tell it by."""
+    """A directory with the files, to read from. ``identity`` distinguishes files without a manifest."""
     target = _shared_directory(remote, identity)
     users = f"{target}.users"
     with lock(target):
@@ -109,7 +117,7 @@ def shared(remote: Remote, identity: str) -> Iterator[str]:
 
 
 def own_directory() -> str:
-    """Private to this user: what is there already is trusted."""
+    """Private to this user: existing files are trusted."""
     return str(make_scratch_root(settings.load().scratch_dir))
 
 
@@ -127,7 +135,7 @@ def lock(target: str) -> Iterator[bool]:
             except BlockingIOError:
                 waited = True
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            # The holder before us removed the file: ours is a lock that nobody else can see any more.
+            # The previous holder removed the file: our lock is on a file that no other process can see.
             if not _is_same_file(fd, path):
                 continue
             try:
@@ -155,14 +163,14 @@ def _files(location: Location, objects: ObjectStore) -> list[ObjectInfo]:
 
 
 def _check_names(location: Location, names: Iterable[str]) -> None:
-    """No name may lead out of the directory that the files are brought into."""
+    """No name may lead out of the target directory."""
     wrong = [name for name in names if {"", ".", ".."} & set(name.split("/"))]
     if wrong:
         raise _damaged(location, [f"{name!r} is not the name of a file in a checkpoint" for name in wrong])
 
 
 def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None:
-    """What is wrong with the file that storage has; None if nothing is."""
+    """The problem with the file in storage; None if there is none."""
     path = directory / info.key
     if is_user_metadata(info.key):  # it may be changed at any time, and is replaced as a whole
         with contextlib.suppress(ObjectMissingError):
@@ -192,7 +200,7 @@ def _fetch_file(remote: Remote, info: ObjectInfo, directory: Path) -> str | None
 
 
 def _fetch_anew(remote: Remote, target: Path) -> None:
-    """Under the lock, with no other user. What is left of an earlier use is certain only by a manifest."""
+    """Under the lock, without other users. Files of an earlier use are certain only with a manifest."""
     partial = Path(f"{target}.part")
     if target.exists():
         shutil.rmtree(partial, ignore_errors=True)
@@ -200,7 +208,7 @@ def _fetch_anew(remote: Remote, target: Path) -> None:
     try:
         fetch(remote, partial)
     except StorageUnavailableError:
-        raise  # what has arrived is there for the next try
+        raise  # the next try uses what has arrived
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise

@@ -34,7 +34,7 @@ def check(fields: Any, where: str) -> None:
 
 
 def check_line(line: bytes, where: str) -> None:
-    """NewerFormatError if this is an intact line of a newer format. Other readers say what is damaged."""
+    """NewerFormatError if this is an intact line of a newer format. Other readers report damage."""
     data = unseal(line.rstrip(b"\n"))
     try:
         fields = None if data is None else values.decode(data)

@@ -1,6 +1,7 @@
-"""What is stored of one run, as interfaces: who reads or drives runs uses these, and does not ask where the run is.
+"""The storage of one run, as interfaces: readers and drivers use these, and need not know where the run is stored.
 
-Each has an implementation on disk and one on object stores. ``holdfast.testing.store_contract`` says what they must do.
+Each has an implementation on disk and one on object stores. ``holdfast.testing.store_contract`` defines their
+behaviour.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Judge = Callable[[], Callable[["Manifest"], bool]]
 Entries = Sequence[tuple[str, Mapping[str, Any]]]  # kind and body of each record
-NO_REASON = "the reason was not written down"
+NO_REASON = "the reason was not recorded"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LivingDriver:
 
 
 class JournalWriter(ABC):
-    """The journal, open for the driver of one epoch. Not for several threads at once."""
+    """The journal, open for the driver of one epoch. Not thread-safe."""
 
     @abstractmethod
     def append(self, entries: Entries, time: float, sync: bool = True) -> None:
@@ -43,7 +44,7 @@ class JournalWriter(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Make durable what was appended without a sync."""
+        """Make entries durable that were appended without a sync."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -56,12 +57,12 @@ class DriverLease(ABC):
 
     @abstractmethod
     def open_journal(self) -> tuple[JournalWriter, list[Record], list[Damage]]:
-        """Begin this epoch's part of the journal; what was there before, and what is wrong with it."""
+        """Begin this epoch's part of the journal; returns the earlier records and their problems."""
 
     @abstractmethod
     def check(self) -> None:
         """Raise an error that says what happened if the lease is known to be lost: this driver must not write any more.
-        Quick; any thread may call it."""
+        Fast, and thread-safe."""
 
     @property
     def is_lost(self) -> bool:
@@ -94,10 +95,10 @@ class Checkpoints(ABC):
 
     @abstractmethod
     def scan(self, judge: Judge | None = None) -> tuple[list[Manifest], list[Damage]]:
-        """The intact manifests by report number, and what is wrong with the others. No file is looked into.
+        """The intact manifests by report number, and the problems of the others. No file is read.
 
-        Where a manifest may appear after its driver was relieved, ``judge`` says which of them count. It is called when
-        they are listed, so that what it reads is not older than the list.
+        If a manifest may appear after another driver took over, ``judge`` decides which of them count. It is called
+        after they are listed, so that what it reads is not older than the list.
         """
 
     @abstractmethod
@@ -163,7 +164,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def read_journal(self) -> tuple[list[Record], list[Damage]]:
-        """Every intact record in order, and what is wrong with the rest."""
+        """Every intact record in order, and the problems of the rest."""
 
     @abstractmethod
     def journal_files(self) -> str:
@@ -182,7 +183,7 @@ class RunStore(ABC):
         """For changes by hand. RunInUseError if the run has a driver."""
 
     def close(self) -> None:  # noqa: B027
-        """Give up what is under way."""
+        """Cancel what is in progress."""
 
     # Files that grow: logs and reports
 
@@ -196,7 +197,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def read(self, file: str, start: int = 0) -> Iterator[bytes]:
-        """What a file has from that byte on, in pieces; nothing if it does not exist."""
+        """The content of a file from that byte on, in pieces; empty if it does not exist."""
 
     @abstractmethod
     def size(self, file: str) -> int:
@@ -204,7 +205,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def total_size(self, directory: str) -> int:
-        """Of all files right below it, in bytes."""
+        """The size of all files directly below it, in bytes."""
 
     @abstractmethod
     def read_backwards(self, file: str) -> Iterable[bytes]:
@@ -212,4 +213,4 @@ class RunStore(ABC):
 
     @abstractmethod
     def reports(self, file: str) -> tuple[list[dict[str, Any]], list[Damage]]:
-        """The intact reports in a file of them, and what is wrong with the rest."""
+        """The intact reports in a file, and the problems of the rest."""

@@ -1,7 +1,7 @@
-"""The run's history: append-only segments, one for each driver epoch, one sealed record a line.
+"""The run's history: append-only segments, one for each driver epoch, one sealed record per line.
 
-A driver writes only into the segment that it created. Reading never raises for what it finds: it returns every record
-that is intact, wherever it lies, and names the rest.
+A driver writes only into the segment that it created. Reading never raises because of the content: it returns every
+intact record, wherever it is, and names the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.store.sealed import seal, unseal
 
 _START = re.compile(rb'\{"seq":')
 _END = re.compile(rb',"sum":"[0-9a-f]{16}"\}')
-_ENDS_TRIED = 8  # what a record holds may look like an end too
+_ENDS_TRIED = 8  # the content of a record may look like an end too
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -102,13 +102,14 @@ class JournalFile(JournalWriter):
             self._file.close()
 
     def _cut(self) -> None:
-        """Remove what a failed append left: its records were refused, and the next must not be glued to half a line."""
+        """Remove what a failed append left: its records were refused, and the next one must not be glued to half a
+        line."""
         self._disk.truncate(self._file, self._good_size)
         self._torn = False
 
 
 def read(layout: RunLayout) -> tuple[list[Record], list[Damage]]:
-    """Every intact record in order, and what is wrong with the rest."""
+    """Every intact record in order, and the problems of the rest."""
     records: list[Record] = []
     damage: list[Damage] = []
     for _, path in layout.segments():
@@ -135,7 +136,7 @@ def _read_segment(path: Path, name: str, damage: list[Damage]) -> Iterator[Recor
 
 
 def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage], first: int = 1) -> Iterator[Record]:
-    """The intact records in lines, with their newlines, of which the first has that number in the file of that name."""
+    """The intact records in lines, with their newlines; the first line has that number in the file of that name."""
     for number, line in enumerate(lines, start=first):
         content = line.removesuffix(b"\n")
         record = _parse(content)
@@ -143,14 +144,14 @@ def parse_lines(lines: Iterable[bytes], name: str, damage: list[Damage], first: 
             yield record
             continue
         buried = list(_buried(content))
-        what = "the last write was cut short" if not line.endswith(b"\n") else "its checksum does not fit its content"
+        what = "the last write was cut short" if not line.endswith(b"\n") else "its checksum does not match its content"
         kept = f"; {len(buried)} intact in it kept" if buried else ""
         damage.append(Damage(name, f"line {number}", what + kept))
         yield from buried
 
 
 def _buried(line: bytes) -> Iterator[Record]:
-    """The intact records in a damaged line: a newline between two of them may be what is damaged."""
+    """The intact records in a damaged line: the newline between two of them may be damaged."""
     done = 0
     for start in (match.start() for match in _START.finditer(line)):
         if start < done:

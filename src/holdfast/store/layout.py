@@ -63,7 +63,7 @@ class RunLayout:
         return self.checkpoints_dir / f"{id}.json"
 
     def unfinished_file(self, id: str) -> Path:
-        """Marks a checkpoint whose files are being put together, or deleted: what has its name is ours."""
+        """Marks a checkpoint whose files are being merged or deleted: files under its name are ours."""
         check_stored_name(id)
         return self.checkpoints_dir / f".{id}{UNFINISHED}"
 
@@ -80,11 +80,11 @@ class RunLayout:
         return Path(self.shard_path(attempt_number, index, rank))
 
     def shard_path(self, attempt_number: int, index: int, rank: int) -> str:
-        """The same as text: of ten thousand ranks it is asked for at once."""
+        """The same as text: it is needed for ten thousand ranks at a time."""
         return f"{self.root}/.staging/attempt-{attempt_number:04d}-report-{index:06d}/rank-{rank}"
 
     def report_log(self, attempt_number: int, rank: int) -> Path:
-        """What the rank has reported in that attempt; lies beside what it staged."""
+        """The reports of the rank in that attempt, beside its staged files."""
         return self.staging_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.jsonl"
 
     def metrics_file(self, attempt_number: int, rank: int) -> Path:
@@ -94,11 +94,11 @@ class RunLayout:
         return self.logs_dir / f"attempt-{attempt_number:04d}" / f"rank-{rank}.log"
 
     def standby_log(self, attempt_number: int, number: int) -> Path:
-        """What a standby worker printed before it had a rank."""
+        """The output of a standby worker before it had a rank."""
         return self.logs_dir / f"attempt-{attempt_number:04d}" / f"standby-{number}.log"
 
     def stacks_file(self, attempt_number: int) -> Path:
-        """What the ranks of an attempt that hung were doing."""
+        """What the ranks of a hung attempt were doing."""
         return self.logs_dir / f"attempt-{attempt_number:04d}" / "stacks.txt"
 
     def relative(self, path: Path) -> str:
@@ -114,7 +114,7 @@ def check_name(name: str, argument: str = "name") -> None:
 
 
 def check_stored_name(name: str) -> None:
-    """Earlier versions took names that are not safe to print: what has one can still be read."""
+    """Earlier versions accepted names that are not safe to print: those can still be read."""
     _refuse(name, "name", _name_problem(name))
 
 

@@ -60,7 +60,7 @@ class Lease(DriverLease):
         self._identity = _identity(os.fstat(file.fileno()))
         self._root = _identity(os.stat(layout.root))
         self._path = layout.lease_file
-        self._raw: bytes | None = None  # what the file said when it was last checked, and was this driver's
+        self._raw: bytes | None = None  # the content of the file when it was last checked, and belonged to this driver
 
     @classmethod
     def acquire(cls, layout: RunLayout, disk: Disk | None = None) -> Lease:
@@ -89,8 +89,8 @@ class Lease(DriverLease):
         return JournalFile.open(self._layout, self.epoch)
 
     def check(self) -> None:
-        """Raise an error that says what happened if the lease is lost: this driver must not write any more. Any thread
-        may call it."""
+        """Raise an error that says what happened if the lease is lost: this driver must not write any more.
+        Thread-safe."""
         path = self._path
         if self._file.closed:
             raise RunInUseError(
@@ -168,7 +168,7 @@ def living_driver(layout: RunLayout) -> LivingDriver | None:
             owner = _lock_owner(file.fileno())
             if owner is None:
                 return None
-            # The lock counts; what the driver wrote about itself only adds to it, and may be half written just now.
+            # The lock decides; the driver's note in the file is only additional, and may be half written just now.
             said = _content(file.fileno())
     if not said:
         return LivingDriver(owner if owner > 0 else None)
@@ -203,7 +203,7 @@ def _lock(file: io.FileIO, layout: RunLayout) -> None:
 
 
 def _set_lock(fd: int) -> None:
-    """Also where it is set already. OSError if another has it, or there are no locks."""
+    """Also if it is set already. OSError if another process has it, or there are no locks."""
     if _OFD_SETLK is not None:
         try:
             fcntl.fcntl(fd, _OFD_SETLK, _WHOLE_FILE)
@@ -215,7 +215,7 @@ def _set_lock(fd: int) -> None:
 
 
 def _content(fd: int) -> dict[str, Any]:
-    """What the file says, or nothing if it is new or damaged: the lock is what counts."""
+    """The content of the file, or nothing if it is new or damaged: the lock decides."""
     return _parsed(_raw(fd))
 
 
@@ -244,8 +244,8 @@ def _next_epoch(layout: RunLayout, content: dict[str, Any]) -> int:
 
 
 def _detach_newest_segment(layout: RunLayout, disk: Disk) -> None:
-    """If somebody deleted lease.json, its holder may live, stopped in the middle of a write. The segment becomes a new
-    file of the same content, so that what that driver still writes into the old one is not part of the run."""
+    """If lease.json was deleted, its holder may be alive, stopped in the middle of a write. The segment becomes a new
+    file with the same content, so that later writes of that driver into the old file are not part of the run."""
     for _, path in layout.segments()[-1:]:
         write_atomic(disk, path, read_whole(path, _LARGEST_SEGMENT))
 
@@ -299,7 +299,7 @@ def _processes_with(status: os.stat_result) -> set[int]:
 
 
 def _displaced(root: Path, fd: int) -> StorageError:
-    """The directory is not where it was. What is open in it moves with it."""
+    """The directory was moved. Its open files moved with it."""
     where = _path_of(fd) if os.fstat(fd).st_nlink else None
     if where is not None:
         return StorageError(
@@ -339,8 +339,8 @@ def _identity_at(path: Path) -> _Identity | None:
 
 def _in_use(layout: RunLayout, holder: str) -> RunInUseError:
     return RunInUseError(
-        f"The run in {layout.root} is being driven by {holder}. "
-        "Wait until that ends or stop it, or give this run another name (RunConfig(name=...))."
+        f"The run in {layout.root} is being driven by {holder}. Wait until it ends or stop it, or give this run "
+        f"another name (RunConfig(name=...))."
     )
 
 

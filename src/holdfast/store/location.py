@@ -1,6 +1,6 @@
-"""What a user's path means: a directory of this machine, or a place in an object store. No secret is ever shown.
+"""The meaning of a user's path: a directory on this machine, or a place in an object store. No secret is ever shown.
 
-A ``Location`` is a value: making one touches nothing and imports nothing; ``open`` does.
+A ``Location`` is a value: creating one touches nothing and imports nothing; ``open`` does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KNOWN = "a plain path, file://, s3://, gs://, az://, abfss:// or memory://"
 
 @dataclass(frozen=True, eq=False)
 class Location:
-    """Equal and hashed by what it shows; ``str()`` is the path or the URL, without options."""
+    """Compared and hashed by its printed form; ``str()`` is the path or the URL, without options."""
 
     root: str  # "" for a local path, else what comes before the key: "s3://bucket"
     key: str  # the absolute local path, or the key below the root, without slashes around it
@@ -67,7 +67,7 @@ class Location:
 
     @property
     def local_problem(self) -> str | None:
-        """Why no run can be there; None for a directory, and where only storage can tell."""
+        """Why no run can be there; None for a directory, and if only storage can tell."""
         path = self.path
         if path is None or path.is_dir():
             return None
@@ -75,12 +75,18 @@ class Location:
 
     @property
     def takes_uploads(self) -> bool:
-        """Whether files come here by uploads: on a disk they are where the driver and the user reach them."""
+        """Whether files come here by uploads: on a disk they are where the driver and the user reach them. A run is
+        told once, by its ``RunSpec``; who wants the files asks for ``directory_here``."""
         return bool(self.root)
 
-    def directory_here(self, instead: str) -> str:
-        """The directory, or that one for what is uploaded later."""
+    def directory_here(self, instead: str = "") -> str:
+        """The directory on this machine; or ``instead``, for example the directory of files that are uploaded later."""
         return instead if self.root else self.key
+
+    @property
+    def resolved(self) -> str:
+        """The same for all ways to write it: a path without symbolic links."""
+        return str(self) if self.root else os.path.realpath(self.key)
 
     def spelled_as(self, given: str | os.PathLike[str]) -> str | os.PathLike[str]:
         """A local path is absolute; a URL stays as it was given, with its options."""
@@ -89,6 +95,11 @@ class Location:
     def pause_s(self, disk: float, objects: float) -> float:
         """How long to wait between two looks: each is a request on an object store."""
         return objects if self.root else disk
+
+    def at_once(self, most: int) -> int:
+        """How many reads to make at the same time: each is a request on an object store; on a disk, threads only wait
+        for each other."""
+        return most if self.root else 1
 
     @property
     def name(self) -> str:
@@ -125,7 +136,7 @@ class Location:
 
     @property
     def identity(self) -> str:
-        """What tells it from every other place: the same URL may be on several servers."""
+        """What distinguishes it from every other place: the same URL may be on several servers."""
         from holdfast.store.objects import opening
 
         return f"{self} {opening.server_of(self)}" if self.root else self.key

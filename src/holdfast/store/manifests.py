@@ -1,4 +1,4 @@
-"""What a checkpoint consists of: the manifest, sealed on one line, and the shards of which it is merged."""
+"""The parts of a checkpoint: the manifest, sealed on one line, and the shards from which it is merged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Manifest(msgspec.Struct, frozen=True, rename={"attempt_number": "generatio
     created: float
     metrics: Any
     files: list[FileEntry]
-    validation: Any = None  # what its validation is to be called with, if one was asked for
+    validation: Any = None  # the arguments of its validation, if one was requested
     epoch: int = 0  # of the driver that committed it, where that can be seen only later: on object stores
 
 
@@ -65,7 +65,7 @@ def parse_manifest(id: str, line: bytes, where: str) -> Manifest:
 def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest:
     data = unseal(line[:-1]) if line.endswith(b"\n") else None
     if data is None:
-        raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not fit its checksum")
+        raise CheckpointDamagedError(f"The manifest {where} is damaged: its content does not match its checksum")
     try:
         fields = values.decode(data)
         formats.check(fields, f"The manifest {where}")
@@ -74,7 +74,7 @@ def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest
         for entry in manifest.files:
             _check_entry(entry)
     except (ValueError, msgspec.ValidationError) as error:
-        raise CheckpointDamagedError(f"The manifest {where} is not one that this version reads: {error}") from None
+        raise CheckpointDamagedError(f"The manifest {where} cannot be read by this version: {error}") from None
     return manifest
 
 
@@ -111,7 +111,8 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
 
 
 def overwritten(shards: Sequence[Shard]) -> dict[str, list[int]]:
-    """The paths that several ranks brought with different content, with those ranks: ``choose`` keeps the lowest's."""
+    """The paths that several ranks saved with different content, with those ranks: ``choose`` keeps the lowest
+    rank's."""
     brought: dict[str, dict[int, str]] = {}
     for shard in shards:
         for entry in shard.files:

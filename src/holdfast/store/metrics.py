@@ -54,7 +54,7 @@ class MetricsWriter:
             self._torn.discard(key)
 
     def sync(self) -> None:
-        """Make durable what was appended; files of attempts that are over are closed."""
+        """Sync the appended lines; close the files of attempts that have ended."""
         with self._lock:
             unsynced, self._unsynced = self._unsynced, set()
             if len(unsynced) < _MANY:
@@ -98,7 +98,7 @@ class MetricsWriter:
 
     def _open(self, key: tuple[int, int]) -> io.FileIO:
         if len(self._files) >= _MANY and key[0] > self._newest:
-            self.sync()  # the files of an attempt that is over are not left open beside those of the next
+            self.sync()  # close the files of an ended attempt when the next one begins
             self._close_all()
         self._newest = max(self._newest, key[0])
         path = self._layout.metrics_file(*key)
@@ -119,7 +119,7 @@ def read_metrics(layout: RunLayout, attempt_number: int, rank: int) -> tuple[lis
 
 
 def read_reports(path: Path, name: str) -> tuple[list[dict[str, Any]], list[Damage]]:
-    """Of a file that damage calls by that name."""
+    """The reports in a file, and its damage, which calls the file ``name``."""
     rows: list[dict[str, Any]] = []
     damage: list[Damage] = []
     try:

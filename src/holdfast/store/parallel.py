@@ -1,4 +1,4 @@
-"""Many small things at once: requests that each cost a round trip, or files that are read, hashed and copied."""
+"""Many small operations in parallel: requests with a round trip each, or files to read, hash and copy."""
 
 from __future__ import annotations
 

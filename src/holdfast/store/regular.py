@@ -18,7 +18,7 @@ LINE = 256 << 20  # bytes of a line, with all metrics of a report
 
 
 def open_regular(path: Path) -> io.FileIO:
-    """For reading; it neither blocks nor waits for anyone."""
+    """For reading; never blocks."""
     _check(os.stat(path), path)  # to open a device may do something
     file = io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:

@@ -1,7 +1,7 @@
-"""What each rank has reported, written beside what it staged before ``report()`` returns.
+"""The reports of each rank, written beside its staged files before ``report()`` returns.
 
-So a report that returned is on this machine, whichever process is killed in the next moment: the next driver reads here
-what the last one did not hear. Nothing is synced, as only the metrics and the commit must survive a power cut.
+A report that returned is therefore on this machine, whichever process is killed next: the next driver reads here what
+the last one did not receive. Nothing is synced, because only the metrics and the commit must survive a power cut.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST = 4 << 30  # bytes
 
 
 class StagedReport(msgspec.Struct, frozen=True):
-    """A report that brought files."""
+    """A report with files."""
 
     index: int
     files: list[FileEntry]  # with their sizes; a digest only where the user stored the file himself
@@ -59,17 +59,17 @@ class RankReports:
         return max(self.lines, default=-1) + 1
 
     def damage(self, index: int, shard: Path) -> str | None:
-        """What is wrong with the files that came with a report, compared with its note; None if nothing is."""
+        """The problem with the files of a report, compared with its note; None if there is none."""
         here = [entry for entry in self.staged[index].files if not entry.at]
         return next(filter(None, (staging.difference(shard, entry) for entry in here)), None)
 
 
 class ReportLog:
-    """Written by the rank's own process, through a mapping of the file: a report must not cost a system call. Not for
-    several threads at once."""
+    """Written by the rank's own process, through a mapping of the file: a report must not cost a system call. Not
+    thread-safe."""
 
     def __init__(self, path: Path, disk: Disk | None = None, continues: bool = False) -> None:
-        """``continues``: behind what another process wrote, which has ended."""
+        """``continues``: after the content of another process, which has exited."""
         self._path = path
         self._continues = continues
         self._disk = disk or Disk()
@@ -81,7 +81,7 @@ class ReportLog:
         self.durable = -1  # reports up to this one need not be kept
 
     def append(self, line: bytes, staged: StagedReport | None = None) -> None:
-        """``line`` is the report's line of the metrics file. It counts as reported when that is there."""
+        """``line`` is the report's line of the metrics file. It counts as reported when that line is written."""
         self._write(line if staged is None else _staged_line(staged) + line)
         if self._size > self._look_at:
             self._look_at = 2 * self._size
@@ -116,7 +116,7 @@ class ReportLog:
         self._size = end
 
     def _reserve(self, size: int) -> None:
-        """Map the file with room for so many bytes, all of them on disk: a write into a mapping cannot be refused."""
+        """Map the file with space for so many bytes, all of them on disk: a write into a mapping cannot be refused."""
         if self._file is None:
             self._open()
         assert self._file is not None
@@ -161,7 +161,7 @@ class ReportLog:
             fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _prune(self) -> None:
-        """Drop the reports that the driver has made durable, if there are any."""
+        """Drop the reports that the driver has committed, if there are any."""
         durable = self.durable
         known = parse(read(self._path))
         if durable < min(known.lines, default=0):
@@ -188,10 +188,10 @@ def _staged_line(staged: StagedReport) -> bytes:
 
 
 def read(path: Path, any_boot: bool = False) -> bytes:
-    """A log as it is, without the space reserved behind it; empty if there is none.
+    """The content of a log, without the reserved space after it; empty if there is none.
 
-    What a machine wrote before its last start counts as lost, unless ``any_boot``, for logs of other machines: nothing
-    of it was synced, so that files may have their sizes and not their content.
+    A log from before the machine's last boot counts as lost, unless ``any_boot``, for logs of other machines: nothing
+    of it was synced, so that files may have their sizes but not their content.
     """
     try:
         data = read_whole(path, _MOST).rstrip(b"\0")
@@ -202,8 +202,8 @@ def read(path: Path, any_boot: bool = False) -> bytes:
 
 
 def parse(data: bytes) -> RankReports:
-    """What a log has up to the first line that is torn or damaged: that may say which files belong to what follows.
-    Nothing if it names a file outside of what was staged."""
+    """The content of a log up to the first torn or damaged line: that line may say which files belong to later ones.
+    Empty if it names a file outside the staged ones."""
     found = RankReports()
     for content in data.split(b"\n")[:-1]:
         row = parse_line(content)

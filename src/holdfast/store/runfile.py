@@ -60,8 +60,8 @@ def parse(line: bytes, where: str) -> dict[str, Any]:
 
 
 def id_of(*identities: Mapping[str, Any] | None) -> str:
-    """The id that the run has in one of these, the first that has one; else a new one. It is made once, and tells the
-    run from others that had or will have its name."""
+    """The id of the run in one of these, the first that has one; else a new one. It is created once, and distinguishes
+    the run from others that had or will have its name."""
     ids = (identity.get("id") for identity in identities if identity is not None)
     return next((id for id in ids if isinstance(id, str) and id), None) or uuid.uuid4().hex
 
@@ -74,6 +74,6 @@ def missing(root: str) -> NotARunError:
 
 def _damaged(where: str) -> StorageError:
     return StorageError(
-        f"{where} is damaged: its content does not fit its checksum. Checkpoints and journal are not touched "
-        "by that: restore this file from a copy, or start a run under another name from a checkpoint of this one."
+        f"{where} is damaged: its content does not match its checksum. Checkpoints and the journal are not "
+        f"affected. Restore this file from a copy, or start a run with another name from one of its checkpoints."
     )

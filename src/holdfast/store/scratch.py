@@ -1,10 +1,10 @@
-"""Where this machine keeps the files of runs on object stores: pending checkpoints, reports, and what was downloaded.
+"""Where this machine keeps the files of runs on object stores: pending checkpoints, reports, and downloads.
 
-All of it lies below one private directory of the user, so that no other user can read it or put something there.
+All of it is below one private directory of the user, so that no other user can read it or write there.
 
 The files of a run belong to the epoch of a driver, in ``<run>/epoch-<number>``: those of the driver and of each node.
-The next driver takes them over by a rename. So a driver that was stopped, and continues after another one took over,
-finds nothing under the names that it knows, and removes nothing that is not its own.
+The next driver takes them over by a rename. A driver that was stopped, and continues after another one took over,
+therefore finds nothing under the names that it knows, and removes only its own files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def trial_directory(experiment: Path, name: str) -> Path:
 
 def take_over(directory: Path, owner: str) -> Path:
     """The files of an owner, the driver or a node, in the directory of this epoch: those of the last epoch that has
-    any. What is left of earlier ones is removed."""
+    any. Leftovers of earlier epochs are removed."""
     own = directory / owner
     directory.mkdir(parents=True, exist_ok=True)
     earlier = _epochs(directory.parent, before=_number(directory))
@@ -64,7 +64,7 @@ def take_over(directory: Path, owner: str) -> Path:
 
 
 def remove(directory: Path, owner: str | None = None) -> None:
-    """All that is there of this epoch and of earlier ones, or only what the owner has; of later ones nothing."""
+    """Everything of this epoch and of earlier ones, or only the owner's; nothing of later ones."""
     if owner is not None:
         shutil.rmtree(directory / owner, ignore_errors=True)
         _remove_if_empty(directory)

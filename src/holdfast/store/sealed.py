@@ -10,7 +10,7 @@ _TAIL_SIZE = len(_MARK) + 16 + 2  # the mark, 16 hex digits, and '"}'
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Something stored that is not what was written."""
+    """Stored content that differs from what was written."""
 
     path: str  # relative to the run
     where: str  # which line, record or file

@@ -1,4 +1,4 @@
-"""Directory trees on their way into a checkpoint: taken in, made durable, and compared with what was recorded."""
+"""Directory trees on their way into a checkpoint: moved or copied, synced, and compared with their description."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 def stage(disk: Disk, source: Path, target: Path, move: bool) -> list[FileEntry]:
-    """Take what is in ``source`` into ``target``: by renames if it may be moved, else as a copy. Returns each file with
-    its size.
+    """Move or copy the content of ``source`` into ``target``: by renames if it may be moved, else as a copy. Returns
+    each file with its size.
 
     It blocks the training loop, so nothing is synced or hashed here: ``seal`` does that.
     """
@@ -61,7 +61,7 @@ def stage(disk: Disk, source: Path, target: Path, move: bool) -> list[FileEntry]
 
 
 def seal(disk: Disk, directory: Path) -> list[FileEntry]:
-    """Make all files and names below a directory durable, and describe each file."""
+    """Sync all files and names below a directory, and describe each file."""
     entries = describe(directory, disk.fsync_file)
     for parent, _, _ in os.walk(directory, topdown=False):
         disk.fsync_dir(Path(parent))
@@ -69,7 +69,7 @@ def seal(disk: Disk, directory: Path) -> list[FileEntry]:
 
 
 def seal_file(disk: Disk, directory: Path, path: str) -> tuple[FileEntry, Path]:
-    """Make one file durable and describe it; with its place."""
+    """Sync one file and describe it, with its place."""
     place, link = directory / path, link_on_the_way(directory, path)
     if link is not None or not place.is_file():
         raise StorageError(f"{place} cannot be committed: it is missing, or not a regular file")
@@ -100,7 +100,7 @@ def compare(directory: Path, entries: Sequence[FileEntry], ignore: Callable[[str
 
 
 def check_unchanged(path: str, entry: FileEntry) -> None:
-    """Refuse a staged file that is gone or has another size than when it was sealed."""
+    """Refuse a staged file that is missing or has another size than when it was sealed."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
@@ -113,7 +113,7 @@ def check_unchanged(path: str, entry: FileEntry) -> None:
 
 
 def difference(directory: Path, entry: FileEntry) -> str | None:
-    """What is wrong with a file in a directory, compared with its description; None if nothing is."""
+    """The problem with a file in a directory, compared with its description; None if there is none."""
     path = directory / entry.path
     try:
         link = link_on_the_way(directory, entry.path)
@@ -135,7 +135,7 @@ def difference(directory: Path, entry: FileEntry) -> str | None:
 
 
 def link_on_the_way(directory: Path, path: str) -> Path | None:
-    """The first link between a directory and a file in it: what lies behind one is not in the directory."""
+    """The first link between a directory and a file in it: a file behind a link is not in the directory."""
     for part in path.split("/"):
         directory /= part
         if directory.is_symlink():
@@ -144,7 +144,8 @@ def link_on_the_way(directory: Path, path: str) -> Path | None:
 
 
 def make_way(directory: Path, path: str) -> Path:
-    """Where a file of a directory can be written: what has its name, and each link on the way to it, is removed."""
+    """Where a file of a directory can be written: an existing file of that name, and each link on the path, is
+    removed."""
     directory.mkdir(parents=True, exist_ok=True)
     while (link := link_on_the_way(directory, path)) is not None:
         link.unlink()
@@ -158,7 +159,8 @@ def _digest(path: Path) -> tuple[int, str]:
     hasher = xxhash.xxh3_128()
     size = 0
     with open(path, "rb", buffering=0) as file:
-        # Small files must not pay for a big buffer, nor may an empty one get an empty buffer, which reads nothing.
+        # Small files must not pay for a big buffer, and an empty file must not get an empty buffer, which reads
+        # nothing.
         buffer = memoryview(bytearray(max(1, min(_BUFFER, os.fstat(file.fileno()).st_size))))
         while count := file.readinto(buffer):
             hasher.update(buffer[:count])
@@ -175,8 +177,8 @@ def files(directory: Path) -> Iterator[str]:
 
 
 def _check_tree(directory: Path, below: str, above: frozenset[tuple[int, int]], found: list[FileEntry]) -> bool:
-    """Whether renames take the whole content along; what no checkpoint can hold is an error. Each file is added to
-    ``found``, its path relative to where ``below`` began.
+    """Whether renames can move the whole content; content that no checkpoint can hold is an error. Each file is added
+    to ``found``, its path relative to where ``below`` began.
 
     A symlink's target stays behind, and a file with a second name can still be changed through it: both are copied.
     """

@@ -1,4 +1,4 @@
-"""Times that are stored: somebody else may have written them, so they may be no time at all."""
+"""Stored times: another program may have written them, so they may be invalid."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def is_time(seconds: object) -> bool:
 
 
 def utc_text(seconds: float) -> str:
-    """For people; empty if it is no time."""
+    """For people; empty if it is invalid."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if is_time(seconds) else ""

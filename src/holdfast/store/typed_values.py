@@ -1,7 +1,7 @@
 """Values of types that JSON does not have, as JSON and back: tuples, sets, bytes, paths, times, enums, numpy's values.
 
-Nothing is imported or run on the word of a file. A class of the user's, an enum or a named tuple, is looked up among
-the modules that the program has loaded, and used only if it still is what it was.
+Nothing is imported or run because a file says so. A class of the user, an enum or a named tuple, is looked up among the
+loaded modules, and used only if it is unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DTYPES = "biufcSUmM"  # the kinds of numpy's types that have no objects in them
 
 
 class UnknownTypeError(ValueError):
-    """A class that a stored value is of is not loaded, or is not what it was."""
+    """The class of a stored value is not loaded, or has changed."""
 
 
 def to_json(value: Any, name: str = "value") -> Any:
@@ -45,7 +45,8 @@ def to_json(value: Any, name: str = "value") -> Any:
 
 
 def from_json(value: Any, unknown: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """The value again. ``unknown`` gives what stands for one whose class is not loaded; UnknownTypeError without."""
+    """The value again. ``unknown`` makes a substitute for one whose class is not loaded; UnknownTypeError without
+    it."""
     if isinstance(value, list):
         return [from_json(item, unknown) for item in value]
     if not isinstance(value, dict):
@@ -181,8 +182,8 @@ def _writer(kind: str, write: Callable[[Any], Any] = str) -> Callable[[Any], dic
     return lambda value: {TYPE: kind, VALUE: write(value)}
 
 
-_WRITERS: dict[type, Callable[[Any], Any]] = {  # what a value is looked at first comes first
-    str: str.__str__,  # subclasses of plain types, as what they are
+_WRITERS: dict[type, Callable[[Any], Any]] = {  # a subclass of a plain type is stored as that type
+    str: str.__str__,  # subclasses of plain types, with their class
     float: float,
     int: int,
     bytes: _writer("bytes", _text),

@@ -1,8 +1,8 @@
 """Values as strict JSON that keeps what plain JSON loses.
 
-A tagged object, one key that starts with "$", stands for NaN and infinities, big integers, bytes, text that is not
-valid Unicode, dicts that JSON cannot hold (keys that are no strings, or that start with "$" themselves), and what
-``typed_values`` knows: arrays, sets, times, paths.
+A tagged object, one key that starts with "$", represents NaN and infinities, big integers, bytes, text that is not
+valid Unicode, dicts that JSON cannot hold (keys that are not strings, or that start with "$" themselves), and the types
+of ``typed_values``: arrays, sets, times, paths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _decoder = msgspec.json.Decoder()
 _SIMPLE = frozenset({str, bool, type(None)})
 _INT_LIMIT = 1 << 63
 _MOST_TENSOR = 1 << 18  # bytes of a tensor that is stored
-_MOST_TEXT = 500  # characters of what is stored of another object
+_MOST_TEXT = 500  # characters stored of another object
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

@@ -1,4 +1,4 @@
-"""What a run may still spend, counted by the journal alone: each kind of failure apart, and exactly."""
+"""The remaining budgets of a run, counted only from the journal: each kind of failure separately, and exactly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.core.failures import FailureKind, classify
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Durable, Outcome, RunSpec
 
-from .fates import expect
+from .fates import Violation, expect
 
 INVARIANT = "6 budgets only go down, and N failures allow N retries"
 
@@ -44,20 +44,29 @@ class Budgets:
             assert isinstance(event, ev.WorkerFailed)
             self._take_back(before.spec, expected)
             self._count(event, before.spec, expected)
+            self._over = True
             expect(after.failure is not None and after.failure.rank == event.rank, CAUSE, f"{after.failure} by {event}")
         elif self._counts(event, before):
             self._before = self._same
             self._count(event, before.spec, expected)
+            live = isinstance(event, ev.WorkerFailed) and event.live  # its attempt continues, if it may
+            self._over = not live or any(0 <= most < expected.get(name, 0) for name, most in _limits(before.spec))
+            of_worker = isinstance(event, ev.WorkerFailed) and classify(event.evidence) in UNCERTAIN
+            self._first = event if of_worker else None  # type: ignore[assignment]
+        elif isinstance(event, ev.Regrouped):
+            self._first = None
+        elif self._gives_up_the_rank(event):
             self._over = True
-            if isinstance(event, ev.WorkerFailed) and classify(event.evidence) in UNCERTAIN:
-                self._first = event
         elif isinstance(event, ev.NodeRested):
             self._nodes.pop(event.node, None)
             self._resting -= {event.node}
-        expect(after.spent == expected, INVARIANT, f"spent {after.spent} after {event}, expected {expected}")
-        expect(after.same_error == self._same, "the same error is counted exactly", f"{after.same_error} {self._same}")
-        exact = (after.node_failures, after.resting) == (self._nodes, self._resting)
-        expect(exact, "failures are counted by node", f"{after.node_failures} {after.resting}, and not {self._nodes}")
+        if after.spent != expected:
+            raise Violation(INVARIANT, f"spent {after.spent} after {event}, expected {expected}")
+        if after.same_error != self._same:
+            raise Violation("the same error is counted exactly", f"{after.same_error} {self._same}")
+        if after.node_failures != self._nodes or after.resting != self._resting:
+            counted = f"{after.node_failures} {after.resting}, and not {self._nodes}"
+            raise Violation("failures are counted by node", counted)
         if isinstance(event, ev.RunEnded) and event.outcome is Outcome.FAILED:
             self._judge_failed(after)
 
@@ -65,7 +74,7 @@ class Budgets:
         budget = _budget(event, spec)
         if budget:
             spent[budget] = spent.get(budget, 0) + 1
-        if isinstance(event, ev.WorkerFailed):
+        if isinstance(event, ev.WorkerFailed) and not event.live:
             self._note_error(event)
             self._note_node(event, spec)
 
@@ -85,7 +94,7 @@ class Budgets:
         spent[budget] -= 1
         if not spent[budget]:
             del spent[budget]
-        if classify(first.evidence) is not FailureKind.USER_ERROR and first.node in self._nodes:
+        if not first.live and classify(first.evidence) is not FailureKind.USER_ERROR and first.node in self._nodes:
             self._nodes[first.node] -= 1
             if self._nodes[first.node] < spec.bad_node_failures:
                 self._resting -= {first.node}
@@ -97,9 +106,16 @@ class Budgets:
         if not isinstance(event, ev.WorkerFailed | ev.ShardFailed | ev.CommitFailed | ev.HandedOver):
             return False
         current = self._attempt_number > 0 and event.attempt_number == self._attempt_number
-        if isinstance(event, ev.CommitFailed) and before.spec.remote:
+        if isinstance(event, ev.WorkerFailed) and event.follows:
+            return False
+        if isinstance(event, ev.CommitFailed) and before.spec.nodes_hold_files:
             current = self._attempt_number > 0  # it may be a checkpoint of an earlier attempt
         return current and not self._over and not self._asked_to_stop
+
+    def _gives_up_the_rank(self, event: ev.Event) -> bool:
+        """The failure for which the rank was to be replaced is counted, and the attempt ends for it."""
+        follows = isinstance(event, ev.WorkerFailed) and event.follows
+        return (follows or isinstance(event, ev.RegroupFailed)) and event.attempt_number == self._attempt_number  # type: ignore[attr-defined]
 
     def _note_error(self, event: ev.WorkerFailed) -> None:
         if classify(event.evidence) is FailureKind.USER_ERROR:
@@ -120,8 +136,8 @@ class Budgets:
 
     def _judge_failed(self, after: Durable) -> None:
         over = {budget: after.spent.get(budget, 0) - limit for budget, limit in _limits(after.spec) if limit >= 0}
-        if after.spec.remote and over.get("storage", 0) > 0:  # several uploads may fail before the run has ended
-            over["storage"] = 1
+        if after.spec.nodes_hold_files and over.get("storage", 0) > 0:
+            over["storage"] = 1  # several uploads may fail before the run has ended
         lawful = 1 in over.values() or self._too_often(after.spec) == 1
         expect(lawful, INVARIANT, f"failed with {after.spent} spent of {after.spec}, {self._same}")
 

@@ -21,7 +21,7 @@ FILES = {"model.pt": b"weights" * 300, "shards/0.bin": b"0" * 4096, "empty": b""
 
 
 class CheckpointContract(ABC):
-    """Checkpoints, and what the tests of all that is stored of a run start from."""
+    """Checkpoints, and the starting point for the tests of a run's storage."""
 
     @pytest.fixture
     def location(self) -> Location:
@@ -42,7 +42,7 @@ class CheckpointContract(ABC):
 
     @abstractmethod
     def stage(self, location: Location, id: str, files: Mapping[str, bytes]) -> tuple[list[FileEntry], list[Shard]]:
-        """Bring the files of a checkpoint as far as they are before its commit."""
+        """Prepare the files of a checkpoint up to its commit."""
 
     def staged(
         self, location: Location, id: str, files: Mapping[str, bytes] = FILES, report: int = 0

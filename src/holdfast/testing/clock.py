@@ -1,4 +1,4 @@
-"""Virtual time: what is due is done in order, and nothing waits; and a driver's own clock, which may be wrong."""
+"""Virtual time: due actions are run in order, and nothing waits; and a driver's own clock, which may be wrong."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ class Clock:
         self._count = 0
 
     def at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        """Of what is due at one time, what was asked for first comes first."""
+        """Call it then. Actions that are due at the same time run in the order in which they were requested."""
         self._count += 1
         heappush(self._due, (when, self._count, call, args))
 
     def after(self, delay: float, call: Callable[..., None], *args: Any) -> None:
-        self.at(self.now + delay, call, *args)
+        self._count += 1
+        heappush(self._due, (self.now + delay, self._count, call, args))
 
     def forget_all(self) -> None:
         self._due.clear()
 
     def run_next(self) -> bool:
-        """Do what is due next; False if nothing is."""
+        """Run the next due action; False if there is none."""
         if not self._due:
             return False
         when, _, call, args = heappop(self._due)
@@ -37,7 +38,7 @@ class Clock:
 
 
 class DriverClock:
-    """What a driver reads. It may jump, or stand still for a while, and never goes back; the wall clock may."""
+    """The clock that a driver reads. It may jump, or stop for a while, and never goes back; the wall clock may."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

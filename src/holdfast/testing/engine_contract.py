@@ -120,7 +120,7 @@ class ClusterContract(EngineContract):
         run.take(wire.NodeLost, a)
         assert all(is_gone(pid) for pid in tree)
         assert not is_gone(kept)
-        run.session.send(a, wire.Shutdown())  # nobody is there to hear it, and that is no error
+        run.session.send(a, wire.Shutdown())  # no agent is there to receive it, which is not an error
 
     def test_a_drained_node_is_told_of_with_the_time_that_is_left(
         self, lab: Lab, runs: list[Watcher], tmp_path: Path

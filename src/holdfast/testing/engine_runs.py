@@ -1,4 +1,4 @@
-"""A run in miniature on an engine: takes in what its nodes say, and waits, bounded, for what they should say."""
+"""A small run on an engine: receives the messages of its nodes, and waits, with a limit, for the expected ones."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def wait_for_ever() -> None:
 
 
 def wait_with_children() -> None:
-    """One forked, one in a session of its own."""
+    """One forked, one in a separate session."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     wait_for_ever()

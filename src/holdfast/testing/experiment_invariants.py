@@ -1,5 +1,5 @@
-"""What must be true of an experiment, whatever fails: judged on the journal, record by record, and on what policies
-and listeners hear. The judge counts for itself."""
+"""What must hold for an experiment, whatever fails: judged on the journal, record by record, and on what policies and
+listeners receive. The judge counts independently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SILENT, _NONE = Policy(), ev.Answer("NONE")
 
 
 class ExperimentJudge:
-    """Takes in every record as it becomes durable: ``state`` is what the journal comes to, at every prefix of it."""
+    """Receives every record as it becomes durable: ``state`` is the result of the journal, at every prefix of it."""
 
     def __init__(self, schedule: ExperimentSchedule, refused: Set[tuple[str, str]]) -> None:
         self._schedule = schedule
@@ -133,7 +133,7 @@ class ExperimentJudge:
     # The live state
 
     def compare(self, live: ExperimentState, everything: bool = False) -> None:
-        """All that is durable is what the journal says: of the trials that it has spoken of since the last time."""
+        """All durable state agrees with the journal: for the trials that it has mentioned since the last time."""
         mine = self.state
         expect(list(mine.trials) == list(live.trials), "a replay has the same trials", "")
         for id in live.trials if everything else self._touched:

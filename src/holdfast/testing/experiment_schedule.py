@@ -1,4 +1,4 @@
-"""What a seed makes of an experiment: who decides, how its trials go, and what fails on the way."""
+"""The experiment that a seed generates: who decides, how its trials run, and what fails on the way."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class ExperimentSchedule(Struct, frozen=True):
     storage_fails: tuple[float, ...]  # after how many seconds, for longer than a driver waits
     keep: int  # how many checkpoints a trial keeps; 0: all
     losses: tuple[float, ...]  # after how many seconds a node is lost; another one joins later
-    interrupts: tuple[float, ...]  # after how many seconds somebody presses Ctrl+C
-    resumptions: tuple[Resumption, ...]  # of the drivers behind the first
+    interrupts: tuple[float, ...]  # after how many seconds Ctrl+C is pressed
+    resumptions: tuple[Resumption, ...]  # of the drivers after the first
     budget_s: float
     misfit: bool  # one trial asks for more than there is
 
@@ -173,7 +173,7 @@ def make_stopper(schedule: ExperimentSchedule) -> Stopper:
 
 
 class LearningSearcher(Searcher):
-    """Suggests what it has learnt from: a replay that tells it other results leads to other suggestions."""
+    """Suggests according to what it has learnt: a replay with other results leads to other suggestions."""
 
     def __init__(self) -> None:
         super().__init__(METRIC, MODE)

@@ -1,7 +1,7 @@
 """Plays fault schedules against the experiment's real loop, core, schedulers and searchers; a seed is one schedule.
 
-The driver is killed between any two of its steps, nodes and trials die, storage is slow, somebody presses Ctrl+C, and
-another driver resumes. Only the trials' processes, the journal's storage and the clock are simulated.
+The driver is killed between any two of its steps, nodes and trials die, storage is slow, Ctrl+C is pressed, and another
+driver resumes. Only the trials' processes, the journal's storage and the clock are simulated.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ExperimentDriverKilled(BaseException):
 
 @dataclass
 class Played:
-    """What a schedule came to."""
+    """The result of a schedule."""
 
     outcome: str
     drivers: int
@@ -220,10 +220,10 @@ class Simulation:
         inbox.put((name, wire.NodeLost(name)))
         self.clock.after(4.0, self.join_node, inbox, self.schedule.nodes[-1])
 
-    # What the policy says
+    # Answers of the policy
 
     def answered(self, kind: str, trial: str, answer: ev.Answer) -> None:
-        """In a replay it says what it said before, as far as that became durable."""
+        """In a replay it repeats its earlier answers, as far as they became durable."""
         if not self.is_replay:
             return
         expect(self._answered < len(self.judge.answers), "a replay asks of what the journal has", f"{kind} {trial}")
@@ -275,7 +275,7 @@ def simulate_many(start: int, count: int, processes: int) -> dict[str, Any]:
 
 
 def explain(seed: int) -> str:
-    """Play the schedule again and tell what happened."""
+    """Play the schedule again and print what happened."""
     trace: list[str] = []
     try:
         simulate(seed, trace)

@@ -1,7 +1,7 @@
 """An object store in memory, strongly consistent, that fails exactly where it is told to.
 
-A ``Bucket`` is what is stored; each ``FakeObjects`` is one process that talks to it. A process that crashed makes no
-request any more: whatever it tries next crashes again.
+A ``Bucket`` is the stored content; each ``FakeObjects`` is one process that talks to it. A crashed process makes no
+further request: whatever it tries next crashes again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.store.objects.base import Level, ObjectInfo
 
-PAGE = 1000  # what a listing gives with one request
+PAGE = 1000  # how many keys a listing returns with one request
 _T = TypeVar("_T")
 
 
@@ -79,7 +79,7 @@ class FakeObjects:
         self._faults[step] = fault
 
     def land(self) -> None:
-        """What was delayed takes place now."""
+        """Delayed requests take effect now."""
         late, self._late = self._late, []
         for effect in late:
             with self.bucket.lock:

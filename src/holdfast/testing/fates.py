@@ -1,11 +1,11 @@
-"""What became of every checkpoint that the workers made, and what may become of it on its way to storage.
+"""The fate of every checkpoint that the workers saved, and what may happen to it on its way to storage.
 
-Counted by what the workers really did and by what the machine was told, never by what the machine remembers of it.
+Counted from what the workers really did and from the events of the machine, never from what the machine remembers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
@@ -18,6 +18,7 @@ from .simulated_workers import Workers
 
 MOST_UPLOADS = 2
 Where = tuple[int, int]  # a checkpoint, by the attempt and the index of its report
+_TELLING = {ev.ShardStaged, ev.ShardUploaded, ev.UploadFailed, ev.StorageLags, ev.TimerFired, ev.StagedLost}
 
 
 class Violation(Exception):
@@ -49,7 +50,7 @@ class Fates:
         self._synced = 0  # the newest report when the sync period ended last
 
     def driver_begins(self) -> None:
-        """What an earlier one had on its way went with it."""
+        """The pending work of an earlier one was lost with it."""
         self._attempt_numbers.clear()
         for known in (self._committed, self._settled, self._awaited, self._validated, self._committing):
             known.clear()
@@ -86,7 +87,7 @@ class Fates:
         return self._roots[where[0]] + (where[0],) * (where[1] + 1)
 
     def unsettled(self) -> list[Where]:
-        """What the driver's attempts made whole, and what is neither durable nor given up."""
+        """The checkpoints that the driver's attempts completed, and those that are neither durable nor given up."""
         return [
             (attempt_number, index)
             for attempt_number in self._attempt_numbers
@@ -113,7 +114,9 @@ class Fates:
         self.given_up.add(where)
 
     def learn(self, event: ev.Event, after: RunState, newest: int) -> None:
-        """Take in what the machine was told; ``newest`` is the last report that any rank has made."""
+        """Process the events of the machine; ``newest`` is the last report that any rank has made."""
+        if type(event) not in _TELLING:
+            return
         if isinstance(event, ev.ShardStaged):
             where = (event.attempt_number, event.index)
             if event.urgent:
@@ -122,7 +125,7 @@ class Fates:
             if event.validate:
                 self._validated.add(where)
             if event.attempt_number == after.attempt_number and event.index in after.pending:
-                self.name(after.pending[event.index].id, where, after.spec.remote)
+                self.name(after.pending[event.index].id, where, after.spec.nodes_hold_files)
         elif isinstance(event, ev.ShardUploaded):
             for open_ in (self._uploading, self._ordered):
                 open_.get((event.attempt_number, event.index), set()).discard(event.rank)
@@ -143,7 +146,7 @@ class Fates:
 
     def _lose(self, where: Where | None) -> None:
         if where is None:
-            return  # an earlier driver's, which nobody has named
+            return  # an earlier driver's, which has not been named
         in_storage = where not in self._settled and self._uploading.get(where) == set()
         expect(not in_storage, "2 nothing whole is given up", f"{where} was lost when all of it was in storage")
         self.settle(where)
@@ -165,16 +168,16 @@ class Fates:
         early = after.spec.sync_period_s > 0 and after.attempt_lives and report > self._synced and not awaited
         expect(begun or not early, "uploads wait for the end of the sync period", str(command))
 
-    def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
+    def rests(self, state: RunState, waits_for: Callable[[Timer], bool]) -> None:
         """Nothing waits for its upload without a reason: two are on their way, or the sync period is not over."""
-        if not state.spec.remote or state.durable.cut_off:
+        if not state.spec.nodes_hold_files or state.durable.cut_off or not (state.carried or state.pending):
             return
         whole = [p for p in state.unsaved if state.is_whole(p)]
         waiting = [p for p in whole if not p.uploading]
         if not waiting or sum(p.uploading and p.uploaded != p.staged for p in whole) >= MOST_UPLOADS:
             return
         awaited = any((p.attempt_number, p.index) in self._awaited for p in waiting)
-        in_time = state.spec.sync_period_s > 0 and state.attempt_lives and timers.SYNC in waited_for and not awaited
+        in_time = state.spec.sync_period_s > 0 and state.attempt_lives and waits_for(timers.SYNC) and not awaited
         expect(in_time, "what is whole does not wait without a reason", f"{waiting[0]}")
 
     def commit(self, command: do.Commit) -> None:
@@ -192,7 +195,7 @@ class Fates:
             return
         newer = sum(self.report(other) > self.report(where) for other in whole)
         wanted = where in self._awaited | self._validated or where in self._uploading or self.owner(resumed) == where
-        may_go = spec.remote and spec.num_to_keep is not None and not spec.scored and not wanted
+        may_go = spec.nodes_hold_files and spec.num_to_keep is not None and not spec.scored and not wanted
         lawful = may_go and newer >= max(1, spec.num_to_keep or 0)
         expect(lawful, "2 nothing whole is given up", f"{command} with {newer} newer ones")
         self._workers.count("a checkpoint was superseded before its upload")

@@ -1,40 +1,39 @@
-"""What must be true after every step, kept apart from the machine: the judge counts for itself.
+"""What must hold after every step, independent of the machine: the judge counts for itself.
 
-What is durable is judged on a replay that takes each record as it is journalled; the live state must agree with it.
+Durable state is judged on a replay that takes each record as it is journalled; the live state must agree with it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import structs
 
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run import step, timers
-from holdfast.core.run.phases import TRANSITIONS
-from holdfast.core.run.state import CheckpointRecord, Durable, Outcome, Phase, RunState
+from holdfast.core.run.state import CheckpointRecord, Durable, Outcome, RunState
 from holdfast.core.run.timers import Timer
 from holdfast.runs.past import Past
 from holdfast.store.manifests import Manifest
 
 from .budget_invariants import Budgets
 from .fates import Fates, Violation, expect
+from .live_invariants import LiveJudge
 from .memory_invariants import MemoryJudge
+from .phase_invariants import judge_phase
 from .retention_invariants import held_by
 from .room import Room
 from .simulated_attempt import SimulatedAttempt, Status, Worker, rank_of
 from .simulated_storage import SimulatedStorage
 from .simulated_workers import Workers
 
-LONGEST_CHAIN = 4  # moves in one step: gone, retry, back off
-JUMPS = {ev.DriverStarted: Phase.RESTORING, ev.AttemptStarted: Phase.STARTING, ev.RunEnded: Phase.ENDED}
-
 
 class Judge:
     def __init__(self, workers: Workers, store: SimulatedStorage) -> None:
-        self._memory = MemoryJudge(workers, workers.memory)
+        self._memory, self._live = MemoryJudge(workers, workers.memory), LiveJudge(workers)
         self.shadow = Durable()  # the replay of the journal so far
         self._workers, self._store, self.fates = workers, store, Fates(workers)
         self._history: list[int] = []  # the attempt that made each report that survives
@@ -45,6 +44,7 @@ class Judge:
         self._asked_to_stop = False
         self._at_once = False
         self._resumed: tuple[int, int] | None = None  # by the last attempt, and still on its nodes
+        self._agreed: tuple[Durable, Durable] | None = None  # the last states, live and replayed, that were compared
 
     def reported(self, attempt_number: int, report: int) -> None:
         if report > len(self._history) + 1:
@@ -85,7 +85,7 @@ class Judge:
             hung = event.evidence.stalled_s is not None and not event.evidence.message
             waits = hung and self.fates.waits(event.attempt_number, event.rank)
             stuck = any(w.stuck for w in self._workers.attempt.workers)
-            expect(stuck or not waits, "to wait for storage is no hang", str(event))
+            expect(stuck or not waits, "waiting for storage is not a hang", str(event))
             watched = before.spec.hang_timeout_s or (60.0 if before.spec.learns_hangs else math.inf)
             early = hung and event.evidence.started and (event.evidence.stalled_s or 0.0) < watched
             expect(not early, "a hang is as long as the watch that is set", str(event))
@@ -103,19 +103,23 @@ class Judge:
             self._judge_branch(event.record)
 
     def _judge_branch(self, record: CheckpointRecord) -> None:
-        """Only what the run resumes from is committed, never what it has turned away from."""
+        """Only checkpoints that the run resumes from are committed, never those that it has abandoned."""
         manifest = self._store.manifests.get(record.id)
         if manifest is not None:
             same = list(manifest.lineage) == self._history[: record.report]
             expect(same, "7 history is contiguous", f"{record.id}: {manifest.lineage} is not in {self._history}")
 
     def stepped(self, before: RunState, event: ev.Event, after: RunState, commands: list[do.Command]) -> None:
-        self._judge_phase(before, event, after)
-        _agree(after.durable, self.shadow, type(event).__name__)
-        for one in event.events if isinstance(event, ev.Several) else (event,):
+        judge_phase(before, event, after)
+        agreed = self._agreed
+        if agreed is None or agreed[0] is not after.durable or agreed[1] is not self.shadow:
+            _agree(after.durable, self.shadow, type(event).__name__)
+            self._agreed = (after.durable, self.shadow)
+        for one in event.events if type(event) is ev.Several else (event,):
             self.fates.learn(one, after, newest=len(self._history))
             self._room.stepped(one, after)
         self._memory.stepped(event, after, self._history)
+        self._live.stepped(before, event, after, commands)
         if isinstance(event, ev.Verified):
             self._verified.add(event.id)
         elif isinstance(event, ev.StagedLost | ev.Damaged):
@@ -123,51 +127,37 @@ class Judge:
         elif isinstance(event, ev.Validated):
             self._validating.discard(event.id)
         for command in commands:
-            if isinstance(command, do.Delete):
-                held = any(c.id == command.id for c in after.checkpoints)
-                expect(not held, "2 nothing committed is lost", f"{command.id} is deleted and still offered")
-                self._judge_readers(before, command)
-            elif isinstance(command, do.Quarantine):
-                manifest = self._store.manifests.get(command.id)
-                good = manifest is not None and not manifest.damaged
-                expect(not good, "2 nothing committed is lost", f"{command.id} is set aside, and is good")
-            elif isinstance(command, do.StartAttempt):
-                verified = command.resume is None or command.resume in self._verified
-                expect(verified, "1 only what was verified is offered", str(command))
-                self._verified.clear()
-                self._judge_attempt_start(command)
-            elif isinstance(command, do.Upload):
-                self.fates.upload(command, after)
-            elif isinstance(command, do.Gather):
-                self._judge_whole(command)
-            elif isinstance(command, do.Commit):
-                self._judge_commit(command)
-            elif isinstance(command, do.Validate):
-                expect(command.id not in self._validating, "a checkpoint is validated once", str(command))
-                self._validating.add(command.id)
-            elif isinstance(command, do.SetTimer) and command.timer == timers.HANG:
-                expect(command.after_s > 0, "the watch for hangs does not burn a core", str(command))
-            elif isinstance(command, do.Discard):
-                self.fates.remove(command)
-                if not self._at_once:
-                    self.fates.discard(command, after, self._attempt.resume if self._attempt is not None else None)
+            judge = _COMMANDS.get(type(command))
+            if judge is not None:
+                judge(self, command, before, after)
 
-    def _judge_readers(self, before: RunState, command: do.Delete) -> None:
-        """Retention may drop what an attempt resumed from when its processes are gone: judged by the processes."""
+    def _judge_delete(self, command: do.Delete, before: RunState, after: RunState) -> None:
+        """Retention may drop the checkpoint that an attempt resumed from when its processes have exited: judged by the
+        processes."""
+        held = any(c.id == command.id for c in after.checkpoints)
+        expect(not held, "2 nothing committed is lost", f"{command.id} is deleted and still offered")
         attempt, was_committed = self._workers.attempt, any(c.id == command.id for c in before.checkpoints)
         read = attempt is not None and attempt.resume == command.id and self._workers.attempt_lives
         broken = read and was_committed and not self._at_once
         expect(not broken, "2 nothing is deleted that living workers read", str(command))
 
-    def _judge_phase(self, before: RunState, event: ev.Event, after: RunState) -> None:
-        was, now = before.phase, after.phase
-        if isinstance(event, ev.AttemptStarted):
-            lawful = was in (Phase.RESTORING, Phase.WAITING) and now is Phase.STARTING
-        elif type(event) in JUMPS:
-            lawful = now is JUMPS[type(event)] or (JUMPS[type(event)], now) == (Phase.RESTORING, Phase.WAITING)
-        else:
-            lawful = was is now or (was, now) in _REACHABLE
-        expect(lawful, "phases follow TRANSITIONS", f"{was.value} -> {now.value} on {type(event).__name__}")
+    def _judge_quarantine(self, command: do.Quarantine, *_: RunState) -> None:
+        manifest = self._store.manifests.get(command.id)
+        good = manifest is not None and not manifest.damaged
+        expect(not good, "2 nothing committed is lost", f"{command.id} is set aside, and is good")
+
+    def _judge_validate(self, command: do.Validate, *_: RunState) -> None:
+        expect(command.id not in self._validating, "a checkpoint is validated once", str(command))
+        self._validating.add(command.id)
+
+    def _judge_timer(self, command: do.SetTimer, *_: RunState) -> None:
+        if command.timer == timers.HANG:
+            expect(command.after_s > 0, "the watch for hangs does not burn a core", str(command))
+
+    def _judge_discard(self, command: do.Discard, _before: RunState, after: RunState) -> None:
+        self.fates.remove(command)
+        if not self._at_once:
+            self.fates.discard(command, after, self._attempt.resume if self._attempt is not None else None)
 
     def _judge_checkpoints(self, before: Durable, event: ev.Event, after: Durable) -> None:
         if after.checkpoints is before.checkpoints:
@@ -197,7 +187,7 @@ class Judge:
 
     def _judge_start(self, before: Durable, event: ev.AttemptStarted) -> None:
         offers: list[tuple[str | None, int]] = [(None, 0), *((c.id, c.report) for c in before.checkpoints)]
-        if before.spec.remote:
+        if before.spec.nodes_hold_files:
             offers += self.fates.offers()
         wanted = max(offers, key=lambda offer: offer[1])
         latest = self._memory.starts(event, wanted, self._history) or (event.resume, event.base) == wanted
@@ -215,11 +205,11 @@ class Judge:
         self.fates.attempt_begins(event.attempt_number, self._history)
 
     def _judge_left_behind(self, at_the_end: bool) -> None:
-        """What the attempts made complete is durable before the run continues, or storage failed on it. Where storage
-        is remote it need only be hashed before the next attempt starts; at the end, it is durable too."""
+        """Checkpoints that the attempts completed are durable before the run continues, or storage failed on them. If
+        storage is remote, they need only be hashed before the next attempt starts; at the end, they are durable too."""
         for where in self.fates.unsettled():
             attempt = self._workers.attempts[where[0]]
-            on_its_way = self.shadow.spec.remote and not at_the_end and attempt.is_whole(where[1])
+            on_its_way = self.shadow.spec.nodes_hold_files and not at_the_end and attempt.is_whole(where[1])
             kept = on_its_way or (self._budgets.cut_off and where[1] not in attempt.discarded)
             expect(kept, "2 what was reported by all is made durable", f"{where} is left behind")
 
@@ -238,21 +228,26 @@ class Judge:
         """A run that finished has the last checkpoint that it made."""
         attempt = self._workers.attempt
         assert attempt is not None
-        last = (attempt.attempt_number, max(attempt.files)) if attempt.files else self.fates.owner(attempt.resume)
+        files = [index for index in attempt.files if not any(index in w.skipped for w in attempt.workers)]
+        last = (attempt.attempt_number, max(files)) if files else self.fates.owner(attempt.resume)
         had = last is None or not self.fates.is_of_this_driver(last) or self.fates.is_committed(last)
         expect(had, "2 a finished run has its last checkpoint", f"{last} was lost")
 
-    def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
+    def rests(self, state: RunState, waits_for: Callable[[Timer], bool]) -> None:
         """The driver has done all that it was told to do, and waits for what happens next."""
-        self.fates.rests(state, waited_for)
-        self._room.rests(state, waited_for)
+        self.fates.rests(state, waits_for)
+        self._room.rests(state, waits_for)
+        self._live.rests(state, waits_for)
 
-    def _judge_attempt_start(self, command: do.StartAttempt) -> None:
+    def _judge_attempt_start(self, command: do.StartAttempt, *_: RunState) -> None:
+        verified = command.resume is None or command.resume in self._verified
+        expect(verified, "1 only what was verified is offered", str(command))
+        self._verified.clear()
         alive = [
             w
             for g in self._workers.attempts.values()
             if g.attempt_number > command.attempt_number - 4
-            for w in g.workers
+            for w in g.processes
         ]
         gone = not self._workers.attempt_lives and not any(worker.lives for worker in alive)
         expect(gone, "4 the old attempt is gone before the next starts", str(command))
@@ -268,7 +263,7 @@ class Judge:
             expect(same, "7 history is contiguous", f"{lineage} is not {self._history}")
 
     def adopts(self, manifest: Manifest) -> None:
-        """A checkpoint of a driver that has died, from its nodes: judged by what the workers did."""
+        """A checkpoint of a dead driver, from its nodes: judged by what the workers did."""
         attempt, invariant = self._workers.attempts[manifest.attempt_number], "1 a committed checkpoint is complete"
         made = all(w.has_made(manifest.index) for w in attempt.workers)
         expect(made, invariant, f"not all ranks have made report {manifest.index}: {manifest.id}")
@@ -278,10 +273,10 @@ class Judge:
         expect(not refused, "2 what was given up stays so", f"{manifest.id} is adopted")
         there = {rank for _, rank in self._store.files.get(manifest.id, set())}
         expect(ranks == there, invariant, f"{there} of {ranks} in storage: {manifest.id}")
-        self.fates.name(manifest.id, (manifest.attempt_number, manifest.index), self.shadow.spec.remote)
+        self.fates.name(manifest.id, (manifest.attempt_number, manifest.index), self.shadow.spec.nodes_hold_files)
 
     def takes_up(self, command: do.Commit) -> None:
-        """The same on a disk that the driver reaches, by what nobody may have heard."""
+        """The same on a disk that the driver reaches, including reports that no driver may have received."""
         attempt, invariant = self._workers.attempts[command.attempt_number], "1 a committed checkpoint is complete"
         made = all(w.has_made(command.index) for w in attempt.workers)
         expect(made, invariant, f"not all ranks have made report {command.index}: {command}")
@@ -294,10 +289,11 @@ class Judge:
     def _judge_name(self, command: do.Commit) -> None:
         free = command.id not in self._store.manifests
         expect(free, "1 a committed checkpoint is never written into again", str(command))
-        self.fates.name(command.id, (command.attempt_number, command.index), self.shadow.spec.remote)
+        self.fates.name(command.id, (command.attempt_number, command.index), self.shadow.spec.nodes_hold_files)
 
     def expects(self, past: Past) -> None:
-        """A driver starts: what the last attempt had resumed from is on its nodes, if it is not in storage."""
+        """A driver starts: the checkpoint that the last attempt had resumed from is on its nodes, if it is not in
+        storage."""
         self._resumed = None
         attempt = (
             self._workers.attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
@@ -322,8 +318,8 @@ class Judge:
             expect(safe, "2 a report that returned on all ranks survives", f"{self._resumed}, which was resumed from")
 
     def took_up(self, past: Past, state: Durable, is_reachable: Callable[[Worker], bool]) -> None:
-        """A driver begins: what the ranks of the last attempt had all reported is safe, and so is what that had resumed
-        from, as far as the nodes that have it came in time."""
+        """A driver starts: checkpoints that all ranks of the last attempt had reported are safe, and so is the one that
+        it had resumed from, as far as the nodes that have them came in time."""
         newest = state.newest.report if state.newest is not None else 0
         self._judge_resumed(newest, is_reachable)
         attempt = (
@@ -332,7 +328,7 @@ class Judge:
         if attempt is None or past.last_attempt is None or len(attempt.workers) < past.last_attempt.world_size:
             return  # the driver died before it had started all of it
         here = all(is_reachable(worker) and not worker.log_is_lost for worker in attempt.workers)
-        if past.state.spec.remote and not here:
+        if past.state.spec.nodes_hold_files and not here:
             return
         for index in attempt.staged:
             made = all(w.has_made(index) for w in attempt.workers)
@@ -346,11 +342,11 @@ class Judge:
                     f"report {index} of {attempt.attempt_number}",
                 )
 
-    def _judge_commit(self, command: do.Commit) -> None:
+    def _judge_commit(self, command: do.Commit, *_: RunState) -> None:
         """By what the workers really did."""
         invariant = "1 a committed checkpoint is complete"
         attempt = self._judge_whole(command)
-        if self.shadow.spec.remote:
+        if self.shadow.spec.nodes_hold_files:
             there = self._store.files.get(command.id, set())
             uploaded = there == {(command.attempt_number, rank) for rank in command.ranks}
             expect(uploaded, invariant, f"{command} with {there} in storage")
@@ -372,21 +368,24 @@ class Judge:
         return attempt
 
 
+_COMMANDS: dict[type[do.Command], Callable[[Judge, Any, RunState, RunState], None]] = {
+    do.Delete: Judge._judge_delete,
+    do.Quarantine: Judge._judge_quarantine,
+    do.StartAttempt: Judge._judge_attempt_start,
+    do.Upload: lambda judge, command, _, after: judge.fates.upload(command, after),
+    do.Gather: lambda judge, command, *_: judge._judge_whole(command),
+    do.Commit: Judge._judge_commit,
+    do.Validate: Judge._judge_validate,
+    do.SetTimer: Judge._judge_timer,
+    do.Discard: Judge._judge_discard,
+}
+
+
 def _agree(live: Durable, replayed: Durable, when: str) -> None:
+    if live == replayed:
+        return
     for field in Durable.__struct_fields__:
         ours, theirs = getattr(live, field), getattr(replayed, field)
         # Text, because a score that is not a number differs from itself.
         if ours is not theirs and ours != theirs and repr(ours) != repr(theirs):
             raise Violation("live and replayed state agree", f"{field} after {when}: {ours} live, {theirs} replayed")
-
-
-def _reachable() -> frozenset[tuple[Phase, Phase]]:
-    """From which phase to which one step may lead: along the table, as far as one event can carry."""
-    edges = {(was, now) for (was, _), now in TRANSITIONS.items()}
-    found = set(edges)
-    for _ in range(LONGEST_CHAIN - 1):
-        found |= {(a, d) for a, b in found for c, d in edges if b is c}
-    return frozenset(found)
-
-
-_REACHABLE = _reachable()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunState, Snapshot, Tier
 
-from .fates import expect
+from .fates import Violation, expect
 from .simulated_memory import SimulatedMemory
 from .simulated_workers import Workers
 
 _COMPLETE = "10 a snapshot is of a step that every rank has completed"
+_STAYS = "10 of the newest complete snapshot no copy is overwritten"
 _NEWEST = "10 a run resumes from the newest state that it has"
 
 
@@ -20,12 +21,14 @@ class MemoryJudge:
         self._lineages: dict[tuple[int, int], list[int]] = {}  # the history when it was taken
 
     def driver_begins(self) -> None:
-        """Its nodes, and what they have in memory, begin with it."""
+        """Its nodes, and their content in memory, start with it."""
         self._newest = None
 
     def stepped(self, event: ev.Event, after: RunState, history: list[int]) -> None:
         lacking = self._memory.lacking
-        expect(not lacking, "10 an attempt finds the snapshot that it resumes from", str(lacking))
+        if lacking:
+            raise Violation("10 an attempt finds the snapshot that it resumes from", str(lacking))
+        expect(not self._memory.overwritten, _STAYS, str(self._memory.overwritten))
         if isinstance(event, ev.SnapshotTaken):
             self._taken(event.snapshot, history)
             if after.snapshot == event.snapshot:

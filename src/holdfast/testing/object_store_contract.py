@@ -1,7 +1,7 @@
-"""What every object store must do. A store's tests subclass ``ObjectStoreContract`` and give a fixture ``store``.
+"""What every object store must do. A store's tests subclass ``ObjectStoreContract`` and define a fixture ``store``.
 
-It must be empty for each test. ``conditional_writes = False`` is for a server that takes no condition on a write: the
-store must find that out by itself.
+It must be empty for each test. ``conditional_writes = False`` is for a server that does not support conditional writes:
+the store must detect that.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NAMES = ("plain", "with space", "a+b=c&d", "percent%20sign", "ümlaut", "dots...
 
 
 class ObjectStoreContract:
-    """Subclass it as ``TestMyStore``, and override the fixture ``store`` with one that makes an empty store.
+    """Derive from it as ``TestMyStore``, and override the fixture ``store`` with one that creates an empty store.
 
-    ``conditional_writes`` says whether creating an object that exists is refused, ``races`` how many try at once.
+    ``conditional_writes`` says whether creating an existing object is refused, ``races`` how many try at the same time.
     """
 
     conditional_writes = True

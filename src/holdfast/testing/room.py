@@ -1,8 +1,9 @@
-"""How large attempts are, when they are resized, and that a planned end loses nothing; by what the nodes really did."""
+"""How large attempts are, when they are resized, and that a planned end loses nothing; judged by what the nodes really
+did."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import timers
@@ -19,6 +20,9 @@ _COUNTED = {
 }
 
 
+_TELLING = {ev.Capacity, ev.DriverStarted, ev.CapacityLacking, ev.HandoverSet, ev.Progressed, ev.ShardStaged}
+
+
 class Room:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -29,6 +33,9 @@ class Room:
         self._has_begun = False  # whether a report of the attempt was heard of
 
     def stepped(self, event: ev.Event, after: RunState) -> None:
+        kind = type(event)
+        if kind not in _TELLING:
+            return
         if isinstance(event, ev.Capacity):
             self._slots = event.slots
         elif isinstance(event, ev.DriverStarted):
@@ -55,10 +62,10 @@ class Room:
         self._attempt_number, self._point, self._handed, self._has_begun = event.attempt_number, None, None, False
 
     def handed_over(self, event: ev.HandedOver, fates: Fates) -> None:
-        """There is a checkpoint at or behind the point, whole, and those who wait there have made no other report;
-        or nothing was reported at all."""
+        """There is a complete checkpoint at or after the point, and ranks that wait there have made no other report; or
+        nothing was reported at all."""
         attempt = self._workers.attempts.get(event.attempt_number)
-        if attempt is None or event.attempt_number != self._attempt_number:  # there was no room for it, or it is gone
+        if attempt is None or event.attempt_number != self._attempt_number:  # it did not fit, or has exited
             return
         if event.reason is HandoverReason.RESIZE and not self._has_begun:
             self._workers.count("an attempt was handed over before it began")
@@ -74,23 +81,23 @@ class Room:
         passed = [worker.rank for worker in waiting if worker.lives and worker.reports > whole[0] + 1]
         expect(not passed, "7 a planned end loses no report", f"{event}: ranks {passed} went past {whole[0]}")
 
-    def rests(self, state: RunState, waited_for: Collection[Timer]) -> None:
-        """What is possible is done, or a timer is set for it."""
+    def rests(self, state: RunState, waits_for: Callable[[Timer], bool]) -> None:
+        """Everything possible is done, or a timer is set for it."""
         if state.phase is Phase.ENDED:
             return
-        asleep = [node for node in state.durable.resting if timers.rest(node) not in waited_for]
-        expect(not asleep, "nodes that rest come back", f"{asleep}")
-        planned = state.handover is not None and state.handover.reason is not HandoverReason.RESIZE
-        in_time = not planned or not state.attempt_lives or timers.HANDOVER in waited_for
-        expect(in_time, "9 what must end by a deadline ends", f"{state.handover}")
+        if state.durable.resting:
+            asleep = [node for node in state.durable.resting if not waits_for(timers.rest(node))]
+            expect(not asleep, "nodes that rest come back", f"{asleep}")
+        handover = state.handover
+        if handover is not None and handover.reason is not HandoverReason.RESIZE and state.attempt_lives:
+            expect(waits_for(timers.HANDOVER), "9 what must end by a deadline ends", f"{handover}")
         wanted = self._world(state.spec)
-        if state.phase is Phase.RUNNING and state.handover is None and wanted is not None and self._slots is not None:
+        settled = state.phase is Phase.RUNNING and handover is None and self._slots is not None
+        if settled and wanted is not None and wanted > len(state.ranks):
             returned = any(rank.status is RankStatus.RETURNED for rank in state.ranks)
-            grows = wanted > len(state.ranks) and not returned
-            expect(
-                not grows or timers.RESIZE in waited_for, "an attempt that could be larger is resized", f"{wanted} fit"
-            )
+            resized = returned or waits_for(timers.RESIZE)
+            expect(resized, "an attempt that could be larger is resized", f"{wanted} fit")
         if state.phase is Phase.WAITING and wanted is not None and state.verdict is None:
             verifies = state.offer is not None and state.verified != state.offer.id
-            goes_on = timers.BACKOFF in waited_for or verifies or (bool(state.doubted) and timers.DOUBT in waited_for)
+            goes_on = waits_for(timers.BACKOFF) or verifies or (bool(state.doubted) and waits_for(timers.DOUBT))
             expect(goes_on, "9 a run that has room continues", f"room for {wanted}")

@@ -67,7 +67,13 @@ MEAN_CHANCE_NODES = {
     "driver killed while a node is cut off": 1.5,
     "node not fit to train on": 3.0,
 }
-CHANCES = {**MEAN_CHANCE, **MEAN_CHANCE_HERE, **MEAN_CHANCE_REMOTE, **MEAN_CHANCE_NODES}
+MEAN_CHANCE_LIVE = {  # where a lost rank alone is replaced
+    "standby killed": 2.0,
+    "worker killed in a collective": 14.0,
+    "worker killed while ranks are replaced": 5.0,
+    "node lost while ranks are replaced": 8.0,
+}
+CHANCES = {**MEAN_CHANCE, **MEAN_CHANCE_HERE, **MEAN_CHANCE_REMOTE, **MEAN_CHANCE_NODES, **MEAN_CHANCE_LIVE}
 KINDS = tuple(CHANCES)
 OCCASIONS = (  # not planned: they come with the faults
     "staged files were lost when they were verified",
@@ -95,16 +101,21 @@ OCCASIONS = (  # not planned: they come with the faults
     "a snapshot was lost with its nodes",
     "a snapshot was damaged",
     "a rank was silent",
+    "a rank was replaced alone",
+    "a standby took a rank",
+    "a rank moved to another node",
+    "ranks could not be replaced alone",
+    "a survivor took the step that others had completed",
 )
 MAX_WORLD = 4
-FENCE_S = 15.0  # how long a node that is cut off lives on
+FENCE_S = 15.0  # how long a cut-off node keeps running
 
 
 class Workload(Struct, frozen=True):
-    """The train function, the same for every attempt: what a rank does depends on the report's number alone."""
+    """The train function, the same for every attempt: the actions of a rank depend only on the report's number."""
 
     totals: tuple[int, ...]  # by rank: it returns after this many reports of the run
-    files_every: tuple[int, ...]  # by rank: reports that bring files; 0: never
+    files_every: tuple[int, ...]  # by rank: reports with files; 0: never
     pace: tuple[float, ...]  # by rank: seconds a report
     names: tuple[str, ...]  # by report number, in turn; an empty one is left to the run
     validate_every: int
@@ -142,10 +153,15 @@ class Schedule(Struct, frozen=True):
     most_waiting: int  # checkpoints that may wait for storage before workers do
     free_space: int  # bytes
     revivals: int  # how often a person starts the run again after its end
-    nodes: tuple[tuple[int, float], ...]  # the room of each, and when it joins; none: room does not matter
+    nodes: tuple[tuple[int, float], ...]  # the capacity of each, and when it joins; none: capacity does not matter
     snapshots: bool = False  # workers keep their state in memory after each report
     replicas: int = 1  # nodes beside its own that have a copy of it
     moves: bool = True  # another number of workers can resume from it
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a lost rank alone is replaced."""
+        return self.spec.regroup_timeout_s > 0
 
     def spec_of(self, epoch: int) -> RunSpec:
         world = self.worlds[min(epoch - 1, len(self.worlds) - 1)]
@@ -197,7 +213,7 @@ def draw(rng: Random) -> Schedule:
         learns_hangs=rng.random() < 0.5,
         stopped_grace_s=rng.choice((0.0, 2.0, 2.0)),
         missing_warning_s=rng.choice((0.0, 3.0)),
-        remote=remote,
+        nodes_hold_files=remote,
         sync_period_s=rng.choice((0.0, 0.0, 3.0, 40.0)) if remote else 0.0,
         lease_s=FENCE_S if with_nodes else 0.0,
     )
@@ -210,22 +226,22 @@ def draw(rng: Random) -> Schedule:
     nodes = _draw_nodes(rng, max(worlds)) if with_nodes else ()
     free_space = rng.choice((4 << 20, 1 << 50)) if remote else 1 << 50
     schedule = Schedule(spec, workload, faults, tuple(worlds), most_waiting, free_space, revivals, nodes)
-    return _with_silent_ranks(_with_snapshots(Random(repr(schedule)), schedule))
+    return _with_live_ranks(_with_silent_ranks(_with_snapshots(Random(repr(schedule)), schedule)))
 
 
 def _with_snapshots(rng: Random, schedule: Schedule) -> Schedule:
-    """By numbers of their own: runs without snapshots stay what they are."""
+    """With separate random numbers: runs without snapshots stay the same."""
     if rng.random() < 0.6:
         return schedule
     workload = schedule.workload
-    if rng.random() < 0.6:  # else what is in memory is seldom newer than what is on disk
+    if rng.random() < 0.6:  # otherwise the state in memory is seldom newer than the one on disk
         workload = structs.replace(workload, files_every=(rng.choice((0, 3, 5)),) * MAX_WORLD)
     replicas, moves = rng.choice((0, 1, 1, 2)), rng.random() < 0.5
     return structs.replace(schedule, workload=workload, snapshots=True, replicas=replicas, moves=moves)
 
 
 def _with_silent_ranks(schedule: Schedule) -> Schedule:
-    """In some runs only rank 0 reports, by numbers of their own. Snapshots need a report of every rank."""
+    """In some runs only rank 0 reports; with separate random numbers. Snapshots need a report of every rank."""
     if schedule.snapshots or Random(f"{schedule} silent").random() > 0.15:
         return schedule
     spec = structs.replace(schedule.spec, rank_zero_only=True)
@@ -233,8 +249,31 @@ def _with_silent_ranks(schedule: Schedule) -> Schedule:
     return structs.replace(schedule, spec=spec, workload=workload)
 
 
+def _with_live_ranks(schedule: Schedule) -> Schedule:
+    """In some runs all ranks do their steps together, and only a lost rank is replaced; with separate random
+    numbers."""
+    rng, most = Random(f"{schedule} live"), max(schedule.worlds)
+    if rng.random() > 0.2 or most < 2 or schedule.spec.rank_zero_only:
+        return schedule
+    workload, spec, faults = schedule.workload, schedule.spec, dict(schedule.faults)
+    together = max(3, *workload.totals)
+    workload = structs.replace(workload, totals=(together,) * MAX_WORLD)
+    standbys = rng.choice((0, 1, 1, 2))
+    spec = structs.replace(spec, standby_workers=standbys, regroup_timeout_s=rng.choice((2.0, 10.0)))
+    nodes = schedule.nodes
+    if nodes and rng.random() < 0.6:  # ranks of a node that goes can move
+        nodes = (*nodes, (2, 0.0))
+        faults["node drained"] = faults.get("node drained", frozenset()) | {rng.randint(1, 12)}
+    for kind in rng.choices(
+        [*MEAN_CHANCE_LIVE, "worker killed in a collective", "several workers at once"], k=rng.randint(2, 6)
+    ):
+        chance = 1 + int(rng.expovariate(1.0 / CHANCES[kind]))
+        faults[kind] = faults.get(kind, frozenset()) | {chance}
+    return structs.replace(schedule, spec=spec, workload=workload, faults=faults, nodes=nodes)
+
+
 def _draw_nodes(rng: Random, room: int) -> tuple[tuple[int, float], ...]:
-    """Together they have room for all workers, and some are there from the beginning, mostly."""
+    """Together they have capacity for all workers, and usually some are there from the start."""
     nodes: list[tuple[int, float]] = []
     while sum(room for room, _ in nodes) < room:
         nodes.append((rng.randint(1, 2), rng.choice((0.0, rng.random() * 15.0)) if nodes else 0.0))

@@ -1,6 +1,6 @@
-"""Agents without processes: what the driver sends reaches them late or never; they answer as real ones do.
+"""Agents without processes: messages of the driver reach them late or never; they answer as real ones do.
 
-A node that is cut off lives on: what it says and what it is told waits until the line is back, or is lost.
+A cut-off node keeps running: messages from it and to it wait until the connection is back, or are lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import cloudpickle
 
 from holdfast.store.manifests import parse_manifest_line
 from holdfast.wire import messages as wire
-from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, Pressure, Reply, SnapshotKept
+from holdfast.wire.worker_messages import Durable, HandoverAt, Notice, PeersLost, Pressure, Reply, SnapshotKept
 
 from .clock import Clock
 from .schedule import Faults, Workload
@@ -37,8 +37,9 @@ class Agents:
         storage: SimulatedStorage,
         is_remote: bool,
     ) -> None:
-        """``is_remote``: each node has what it staged for itself."""
+        """``is_remote``: each node has the files that its own workers staged."""
         self.nodes: dict[str, Node] = {}  # that can be sent something, by id
+        self._met: dict[str, Node] = {}  # and those that were lost
         self.deliver: Callable[[tuple[str, wire.Message]], None]
         self.replace: Callable[[Node], None]  # have another node join in its place
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
@@ -50,7 +51,7 @@ class Agents:
     # The line
 
     def say(self, node: Node, message: wire.Message) -> None:
-        """To the driver. What a node said before it was lost arrives all the same."""
+        """To the driver. Messages that a node sent before it was lost still arrive."""
         self.deliver((node.id, message))
 
     def _answer(self, node: Node, after_s: float, answer: Callable[..., wire.Message | None], *args: Any) -> None:
@@ -70,6 +71,8 @@ class Agents:
         """From the driver."""
         node = self.nodes.get(id)
         if node is None:
+            if isinstance(message, wire.StartWorkers):  # they would have been there
+                self._workers.start(self._met[id], message, is_reached=False)
             return
         is_reached = node.lives and node.cut_until < math.inf
         if isinstance(message, wire.StartWorkers):
@@ -84,9 +87,9 @@ class Agents:
             _OBEY[type(message)](self, node, message)
 
     def ready(self, node: Node) -> wire.NodeReady:
-        """What a node that has just started says."""
+        """The messages of a node that has just started."""
         node.is_known = True
-        self.nodes[node.id] = node
+        self.nodes[node.id] = self._met[node.id] = node
         machine = node.machine
         left = self._left(machine) if self._is_remote else []
         unsaved = [machine.unsaved[id] for id in sorted(machine.unsaved)] if self._is_remote else []
@@ -130,7 +133,7 @@ class Agents:
     def _gather(self, node: Node, order: wire.Gather) -> None:
         """Renames only. A node that had some of it already finds it again."""
         attempt, index, machine = self._attempts[order.attempt_number], order.index, node.machine
-        if index in attempt.lost or (order.id not in machine.gathered and self._is_lost(attempt, index)):
+        if index in attempt.lost or (order.id not in machine.gathered and self._lose_by_chance(attempt, index)):
             self._answer(node, 0.5, self._staged_lost, order.id)
             return
         ranks = [rank for rank, _ in order.parts]
@@ -145,13 +148,13 @@ class Agents:
             self._faults.count("slow upload")
             pace = 60.0
         attempt = self._attempts[order.attempt_number]
-        if order.id not in node.machine.gathered or self._is_lost(attempt, order.index):
+        if order.id not in node.machine.gathered or self._lose_by_chance(attempt, order.index):
             self._answer(node, pace, self._staged_lost, order.id)
             return
         failed = self._faults.hit("upload failure")
         if failed:
             self._faults.count("upload failure")
-        if failed or self._storage.is_away():
+        if failed or self._storage.go_away_by_chance():
             self._clock.after(PATIENCE_S, self._answer, node, pace, self._not_uploaded, order)
         else:
             self._answer(node, pace, self._uploaded, order)
@@ -182,7 +185,7 @@ class Agents:
             found = self._storage.manifests.get(id)
             bad = found.damaged if found is not None else self._storage.lacks(manifest)
             return wire.Fetched(id, "a digest differs", True) if bad else wire.Fetched(id)
-        if self._is_lost(attempt, manifest.index) or not attempt.has_staged(manifest.index):
+        if self._lose_by_chance(attempt, manifest.index) or not attempt.has_staged(manifest.index):
             return wire.Fetched(id, "it is gone", True)
         if self._rng.random() < 0.2:
             self._faults.count("staged files were lost when they were verified")
@@ -193,14 +196,14 @@ class Agents:
     def _staged_lost(self, _node: Node, id: str) -> wire.Message:
         return wire.StagedLost(id, "its files are gone")
 
-    def _is_lost(self, attempt: SimulatedAttempt, index: int) -> bool:
+    def _lose_by_chance(self, attempt: SimulatedAttempt, index: int) -> bool:
         if index not in attempt.lost and self._faults.hit("staged lost"):
             self._faults.count("staged lost")
             attempt.lost.add(index)
         return index in attempt.lost
 
     def _durable(self, node: Node, message: Durable) -> None:
-        """What is in storage may go: the node may need the space."""
+        """Files that are in storage may be removed: the node may need the space."""
         node.machine.unsaved.pop(message.id, None)
         if message.id in node.machine.gathered and self._rng.random() < 0.5:
             self._attempts[message.attempt_number].lost.add(message.index)
@@ -212,14 +215,14 @@ class Agents:
         node.machine.gathered.pop(order.id, None)
 
     def _sweep(self, node: Node, order: wire.Sweep) -> None:
-        """Nothing that attempts up to that one logged is wanted any more."""
+        """Logs of attempts up to that one are no longer needed."""
         node.machine.swept = max(node.machine.swept, order.attempt_number)
         for attempt in self._attempts.values():
             for worker in attempt.workers if attempt.attempt_number <= order.attempt_number else ():
                 worker.log_is_lost = worker.log_is_lost or worker.node.machine is node.machine
 
     def lose(self, machine: Machine) -> None:
-        """It is gone with all that its workers staged."""
+        """It is lost with all files that its workers staged."""
         for attempt in self._attempts.values():
             for index, ranks in attempt.staged.items() if self._is_remote else ():
                 if any(attempt.workers[rank].node.machine is machine for rank in ranks):
@@ -288,4 +291,8 @@ _OBEY: dict[type[wire.Message], Callable[[Agents, Node, Any], None]] = {
     wire.Recall: lambda agents, node, order: agents._answer(node, 1.0, agents._recalled, order),
     SnapshotKept: lambda agents, node, message: agents._workers.kept(node, message),
     Reply: lambda agents, node, message: agents._workers.hear_reply(node, message),
+    **dict.fromkeys(
+        (PeersLost, wire.StartStandby, wire.PromoteStandby, wire.EndRank),
+        lambda agents, node, order: agents._workers.obey_live(node, order),
+    ),
 }

@@ -1,9 +1,11 @@
-"""An attempt's workers and nodes as they really are: where each rank runs, what it did, and what is heard of it."""
+"""The real state of an attempt's workers and nodes: where each rank runs, what it did, and which messages arrive."""
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 from functools import cache
+from typing import Any
 
 from holdfast.store import values
 from holdfast.store.metrics import line
@@ -25,12 +27,28 @@ class Status(Enum):
     DEAD = "dead"
 
 
+class Death:
+    """How a worker ends."""
+
+    def __init__(
+        self, raised: str = "", exit_code: int | None = None, signal: int | None = None, oom: bool = False
+    ) -> None:
+        self.raised, self.exit_code, self.signal, self.oom = raised, exit_code, signal, oom
+
+
+OF_PEERS = (  # the result when the processes that a worker talks to have exited
+    Death("RuntimeError: connection closed by peer"),
+    Death(signal=6),
+    Death(exit_code=1),
+)
+
+
 class Machine:
     """What outlives agents and drivers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.unsaved: dict[str, bytes] = {}  # by id, the manifests of what was gathered here
+        self.unsaved: dict[str, bytes] = {}  # by id, the manifests of gathered checkpoints
         self.gathered: dict[str, tuple[int, int, list[int]]] = {}  # by id: attempt, index and ranks
         self.swept = 0  # attempts up to this one have left nothing
 
@@ -48,9 +66,10 @@ class Node:
         self.is_mute = False  # it cannot talk to other nodes
         self.draining = False
         self.stalled = False  # reports with files wait
-        self.cut_until = 0.0  # endless: nothing gets through any more
-        self.lost_at = 0.0  # when the driver hears of it
-        self.pieces: dict[tuple[str, int, int], str] = {}  # in memory: piece, attempt and step, and who brought it
+        self.cut_until = 0.0  # infinite: nothing gets through any more
+        self.lost_at = 0.0  # when the driver learns of it
+        self.orders: Counter[int] = Counter()  # to start processes, by attempt
+        self.pieces: dict[tuple[str, int, int], str] = {}  # in memory: piece, attempt and step, and the sender
         self.replicate = Replicate([], False)
 
     def is_cut_off(self, now: float) -> bool:
@@ -58,40 +77,75 @@ class Node:
 
 
 class Worker:
-    def __init__(self, rank: int, node: Node) -> None:
-        self.rank, self.node = rank, node
+    def __init__(self, rank: int, node: Node, local_rank: int = 0) -> None:
+        self.rank, self.node, self.local_rank = rank, node, local_rank
         self.status = Status.STARTING
         self.reports = 0
         self.never_reports = False  # only rank 0 reports
         self.steps = 0  # that it made without a report
-        self.stuck = False  # hung for good, or stopped until somebody lets it continue
+        self.stuck = False  # hung for good, or stopped until it is continued
         self.unsent: list[Report] = []  # made, and not said yet
         self.frozen = False  # stopped: it does not even listen
         self.heard_until = 0.0
-        self.told = 0  # the reports that the driver hears of
-        self.is_silent = False  # nothing that it says arrives any more
-        self.is_logged = False  # what it reported is read from its log, if its node is lost
+        self.told = 0  # the reports that the driver receives
+        self.is_silent = False  # none of its messages arrives any more
+        self.is_logged = False  # its reports are read from its log, if its node is lost
         self.log_is_lost = False  # with its machine
-        self.ends_at = 0.0  # by itself, when it has outlived its driver
+        self.ends_at = 0.0  # on its own, when it has outlived its driver
         self.notice_waits = False
         self.noticed = False  # it knows that its attempt is about to end
         self.handover_at: int | None = None
         self.is_parked = False  # until it knows where
         self.waits_at: int | None = None  # for the end, or for a later point
         self.written = self.kept = -1  # the last step that it has in memory, and the last that all ranks have there
+        # Of one whose steps can be done again:
+        self.standby = 0  # it waits for a rank: its number
+        self.armed = False
+        self.joins = 0  # it replaces a lost rank, and is not a member of the group yet
+        self.process = 0  # the number of the replacement that it came with
+        self.group = 0  # the number of the group that it is in; -1: none
+        self.formed = 0  # the number of the last group that it was in
+        self.done = 0  # steps, in this attempt
+        self.entered: int | None = None  # the step in whose collective it is
+        self.has_report = False  # of a step that it has completed
+        self.has_lost_peers = False
+        self.meets = False  # it waits for all ranks to form their group again
+        self.request = 0  # by which it asked for that
+        self.answer: dict[str, Any] | None = None
+        self.complete: tuple[int, int] | None = None  # the newest snapshot then, whose memory is not used again
+        self.told_before = 0  # reports that the rank had made, as the driver says
+        self.made_before = 0  # and really
+        self.skipped: frozenset[int] = frozenset()  # reports that no process of the rank made
 
     @property
     def lives(self) -> bool:
-        return self.status in (Status.STARTING, Status.TRAINING)
+        return self.status is Status.TRAINING or self.status is Status.STARTING
+
+    @property
+    def made(self) -> int:
+        """Reports of the rank."""
+        return max(self.made_before, self.reports)
+
+    def follow(self, before: Worker) -> None:
+        """It takes the place of that one."""
+        self.made_before, self.skipped, self.told = before.made, before.skipped, before.told
+        self.log_is_lost = before.log_is_lost and before.node.machine is self.node.machine
+
+    def begin(self, steps: int, reports: int, made: int) -> None:
+        """It has the state of a survivor."""
+        self.done, self.reports, self.told_before, self.joins = steps, reports, made, 0
+        self.skipped = self.skipped.union(range(self.made_before, reports))
 
     def has_made(self, index: int) -> bool:
         """Whether nothing more comes of it for that report."""
-        return self.never_reports or self.reports > index or self.status is Status.RETURNED
+        if index in self.skipped:
+            return False
+        return self.never_reports or self.made > index or self.status is Status.RETURNED
 
     def has_reported(self, index: int) -> bool:
-        """Whether the driver hears of that report, sooner or later."""
+        """Whether the driver receives that report, sooner or later."""
         if self.is_silent and not self.is_logged and not self.never_reports:
-            return self.told > index
+            return self.told > index and index not in self.skipped
         return self.has_made(index)
 
 
@@ -99,20 +153,21 @@ class SimulatedAttempt:
     def __init__(self, attempt_number: int, base: int, resume: str | None) -> None:
         self.attempt_number, self.base, self.resume = attempt_number, base, resume
         self.workers: list[Worker] = []  # by rank
-        self.staged: dict[int, set[int]] = {}  # index -> the ranks that brought files
-        self.files: dict[int, set[int]] = {}  # those of them that the driver can hear of
+        self.others: list[Worker] = []  # standbys, and processes whose rank another one has now
+        self.staged: dict[int, set[int]] = {}  # index -> the ranks that saved files
+        self.files: dict[int, set[int]] = {}  # those of them that the driver can learn of
         self.sealed: set[tuple[int, int]] = set()  # (rank, index)
         self.discarded: set[int] = set()
         self.gathered: set[int] = set()  # on one node at least
-        self.merged: set[int] = set()  # what was moved into a checkpoint on the disk that all reach
-        self.lost: set[int] = set()  # what the nodes have no more
+        self.merged: set[int] = set()  # files that were moved into a checkpoint on the shared disk
+        self.lost: set[int] = set()  # files that the nodes no longer have
         self.unsealable: set[int] = set()  # what could not be hashed
-        self.clashing: set[int] = set()  # ranks bring files that do not go together
+        self.clashing: set[int] = set()  # ranks save files that do not fit together
         self.waiting: dict[int, list[Worker]] = {}  # index -> those that wait until it is durable
 
     @property
-    def lives(self) -> bool:
-        return any(worker.lives for worker in self.workers)
+    def processes(self) -> list[Worker]:
+        return [*self.workers, *self.others] if self.others else self.workers
 
     def reported_by_all(self, index: int) -> bool:
         return all(worker.has_reported(index) for worker in self.workers)
@@ -124,13 +179,14 @@ class SimulatedAttempt:
         return index not in self.lost and index not in self.discarded
 
     def lacks_shard(self, worker: Worker, index: int) -> bool:
-        """Whether what the rank staged for that report does not lie where it staged it any more."""
+        """Whether the files that the rank staged for that report are no longer where it staged them."""
         gathered = worker.node.machine.has_gathered(self.attempt_number, index)
         return gathered or index in self.merged or not self.has_staged(index)
 
     def log_of(self, worker: Worker, workload: Workload) -> RankReports:
-        """What the rank logged."""
-        lines = {index: report_line(index, workload.score(self.base + index + 1)) for index in range(worker.reports)}
+        """The log of the rank."""
+        made = [index for index in range(worker.made) if index not in worker.skipped]
+        lines = {index: report_line(index, workload.score(self.base + index + 1)) for index in made}
         staged = {}
         for index in lines:
             number = self.base + index + 1

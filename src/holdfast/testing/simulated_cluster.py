@@ -1,7 +1,7 @@
-"""The nodes of a run and what the engine says of them: joining, ready, draining, lost, cut off, and back.
+"""The nodes of a run and the engine's messages about them: joining, ready, draining, lost, cut off, and back.
 
-A node that is cut off lives on. Its words come late, or never; then its workers end by themselves, and only after the
-last of them can have ended is the node said to be lost.
+A cut-off node keeps running. Its messages come late, or never; then its workers exit on their own, and only after the
+last of them must have exited is the node reported as lost.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from .simulated_agents import Agents
 from .simulated_attempt import Machine, Node, Worker
 from .simulated_workers import Workers
 
-AWAY_S = 40.0  # until another one takes its place
+AWAY_S = 40.0  # until another one replaces it
 LOCAL = "local-0"
 
 
+_FAULTS_OF_NODES = ("agent killed", "node lost", "node cut off", "node drained", "node joins")
+
+
 class Cluster:
-    """Without nodes in the schedule, this machine is the only one, and has room for all."""
+    """Without nodes in the schedule, this machine is the only one, with capacity for all."""
 
     def __init__(
         self, clock: Clock, rng: Random, faults: Faults, schedule: Schedule, workers: Workers, agents: Agents
@@ -34,6 +37,7 @@ class Cluster:
         self._workers, self._agents = workers, agents
         self._joined = len(schedule.nodes)
         self._where = 0
+        self._is_disturbed = any(map(faults.is_planned, _FAULTS_OF_NODES))
         agents.replace = lambda node: self._replace(int(node.room), 0.0)
 
     @property
@@ -41,7 +45,7 @@ class Cluster:
         return bool(self._schedule.nodes)
 
     def is_reachable(self, worker: Worker) -> bool:
-        """Whether the driver has heard what the rank left on its machine."""
+        """Whether the driver has received what the rank left on its machine."""
         return any(node.machine is worker.node.machine and node.is_known for node in self._agents.nodes.values())
 
     def driver_starts(self) -> None:
@@ -49,7 +53,7 @@ class Cluster:
         reached until they have ended."""
         self._agents.nodes.clear()
         if not self.grows:
-            if self._schedule.spec.remote and self._rng.random() < 0.4:
+            if self._schedule.spec.nodes_hold_files and self._rng.random() < 0.4:
                 self._where = 1 - self._where  # the next driver is on another machine, and may come back
             self._start_agent(Node(LOCAL, math.inf, self._machine(f"here-{self._where}")), 0.0)
         for number, (room, after_s) in enumerate(self._schedule.nodes):
@@ -75,12 +79,14 @@ class Cluster:
 
     def disturb(self, worker: Worker) -> None:
         """Whatever may happen to a worker's node, or to another one."""
+        if not self._is_disturbed:
+            return
         if not self.grows:
             if self._faults.hit("agent killed"):
                 self._faults.count("agent killed")
-                self._lose(worker.node)
+                self.lose(worker.node)
             return
-        for kind, happen in (("node lost", self._lose), ("node cut off", self._cut_off), ("node drained", self._drain)):
+        for kind, happen in (("node lost", self.lose), ("node cut off", self._cut_off), ("node drained", self._drain)):
             if self._faults.hit(kind):
                 node = worker.node
                 if self._rng.random() < 0.3:
@@ -92,8 +98,8 @@ class Cluster:
             self._faults.count("node joins")
             self._replace(self._rng.randint(1, 2), 0.0)
 
-    def _lose(self, node: Node) -> None:
-        """Without a word. What it said before arrives before the news."""
+    def lose(self, node: Node) -> None:
+        """Without notice. Its earlier messages arrive before the news."""
         if not node.lives:
             return
         node.lives = False
@@ -129,7 +135,7 @@ class Cluster:
         if not node.draining:
             node.draining = True
             self._clock.after(self._rng.random() * 0.2, self._agents.say, node, wire.NodeDraining(node.id, deadline_s))
-            self._clock.after(deadline_s, self._lose, node)
+            self._clock.after(deadline_s, self.lose, node)
 
     def _say_lost(self, node: Node, when: float) -> None:
         node.lost_at = when

@@ -1,5 +1,5 @@
-"""What an experiment's loop touches, without anything real behind it: the journal's storage, the nodes, the callbacks;
-and the policy, which is real and watched."""
+"""The environment of an experiment's loop, simulated: the journal's storage, the nodes, the callbacks; and the policy,
+which is real and watched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedJournal:
-    """A disk, or storage that takes its time: what is on its way when the driver dies may or may not arrive."""
+    """A disk, or slow storage: writes in progress when the driver dies may or may not arrive."""
 
     def __init__(self, simulation: Simulation, inbox: queue.SimpleQueue[Any]) -> None:
         self._simulation, self._inbox = simulation, inbox
@@ -62,7 +62,7 @@ class SimulatedJournal:
 
 
 class WatchedPolicy(UserPolicy):
-    """The real one; what it answers is compared with what it answered before, and the driver may die at each answer."""
+    """The real one; its answers are compared with its earlier answers, and the driver may die at each answer."""
 
     simulation: Simulation
 

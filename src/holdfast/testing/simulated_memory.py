@@ -1,7 +1,7 @@
-"""Snapshots in the memory of nodes without any memory: who has written and copied which step, and what is left of it.
+"""Snapshots in the memory of nodes, without memory: who has written and copied which step, and what remains of it.
 
 A worker keeps its state after each report, two steps in turn; it overwrites an earlier one only when the driver has
-said that the one after it is complete on all ranks. What nodes have goes with them.
+said that the one after it is complete on all ranks. The content of a node is lost with it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ _DAMAGED = 0.05
 
 class SimulatedMemory:
     def __init__(self, clock: Clock, faults: Faults, schedule: Schedule) -> None:
-        self.say: Callable[[Worker, wire.Message], None]  # behind all that the worker said before
+        self.say: Callable[[Worker, wire.Message], None]  # after all earlier messages of the worker
         self.say_for: Callable[[Node, wire.Message], None]
         self.nodes: dict[str, Node] = {}  # that can be reached, by id
+        self.newest: Callable[[], Snapshot | None]  # that the driver would recall
         self.written: dict[tuple[int, int, int], int] = {}  # (attempt, rank, step) -> reports made before
         self.lacking: list[str] = []  # what workers did not find
+        self.overwritten: list[str] = []  # of the newest complete snapshot
         self._clock, self._faults, self._schedule = clock, faults, schedule
         self._rng = Random(repr(schedule))
 
@@ -44,10 +46,10 @@ class SimulatedMemory:
         worker.written = step = attempt.base + worker.reports
         attempt_number, rank, node = attempt.attempt_number, worker.rank, worker.node
         self.written[attempt_number, rank, step] = worker.reports
-        first = min(w.rank for w in attempt.workers if w.node is node) == rank
-        pieces = [piece_of(rank), *([SHARED] if first else [])]
+        pieces = [piece_of(rank), *([SHARED] if worker.local_rank == 0 else [])]
         for piece in pieces:
-            _write(node, piece, attempt_number, step)
+            self._write(node, piece, attempt_number, step, keep=worker.complete)
+        keep, worker.complete = worker.complete, None
         if self._rng.random() < 0.05:
             return  # it was cut off, or the agent had no time
         held = wire.SnapshotHeld(
@@ -55,9 +57,11 @@ class SimulatedMemory:
         )
         self.say(worker, held)
         if node.replicate.to:
-            self._clock.after(self._rng.random() * 0.5, self._copy, worker, held, node.replicate)
+            self._clock.after(self._rng.random() * 0.5, self._copy, worker, held, node.replicate, keep)
 
-    def _copy(self, worker: Worker, held: wire.SnapshotHeld, order: wire.Replicate) -> None:
+    def _copy(
+        self, worker: Worker, held: wire.SnapshotHeld, order: wire.Replicate, keep: tuple[int, int] | None
+    ) -> None:
         copies = []
         for store in order.to:
             peer = self.nodes.get(store.node)
@@ -65,7 +69,7 @@ class SimulatedMemory:
                 continue
             for piece in held.pieces:
                 if piece != SHARED or order.shared:
-                    _write(peer, piece, held.attempt_number, held.step, of=worker.node.id)
+                    self._write(peer, piece, held.attempt_number, held.step, worker.node.id, keep)
             copies.append(peer.id)
         done = wire.SnapshotHeld(
             held.attempt_number, held.rank, held.step, held.reports, held.moves, held.pieces, copies, True
@@ -76,7 +80,7 @@ class SimulatedMemory:
         for worker in workers:
             worker.kept = max(worker.kept, message.step)
 
-    # What the driver asks of nodes
+    # The driver's requests to nodes
 
     def open_store(self, node: Node, _order: wire.OpenStore) -> None:
         self._clock.after(self._rng.random(), self.say_for, node, wire.StoreOpen(1, b""))
@@ -85,7 +89,7 @@ class SimulatedMemory:
         node.replicate = order
 
     def recall(self, node: Node, order: wire.Recall) -> wire.Message:
-        moved = False
+        moved, which = False, (order.attempt_number, order.step)
         for piece in order.pieces:
             where = (piece, order.attempt_number, order.step)
             if where in node.pieces and self._rng.random() < _DAMAGED:
@@ -96,12 +100,12 @@ class SimulatedMemory:
             moved = True
             peers = [self.nodes.get(store.node) for store in order.sources.get(piece, ())]
             if not any(peer is not None and peer.lives and where in peer.pieces for peer in peers):
-                return wire.Recalled(order.attempt_number, order.step, error=f"{node.id} lacks {piece}")
-            _write(node, piece, order.attempt_number, order.step, of="fetched")
-        return wire.Recalled(order.attempt_number, order.step, moved)
+                return wire.Recalled(*which, error=f"{node.id} lacks {piece}", number=order.number)
+            self._write(node, piece, order.attempt_number, order.step, of="fetched")
+        return wire.Recalled(*which, moved, number=order.number)
 
     def starts(self, node: Node, order: wire.StartWorkers) -> None:
-        """Workers find what they resume from."""
+        """Workers find the state that they resume from."""
         if order.snapshot is None:
             return
         attempt_number, step = order.snapshot
@@ -110,10 +114,19 @@ class SimulatedMemory:
         lacking = [piece for piece in wanted if (piece, attempt_number, step) not in node.pieces]
         self.lacking += [f"{piece} of {order} on {node.id}" for piece in lacking]
 
+    def _write(
+        self, node: Node, piece: str, attempt_number: int, step: int, of: str = "", keep: tuple[int, int] | None = None
+    ) -> None:
+        """Into one of the two buffers of the sender: the newer one stays, or the one that must be kept."""
+        earlier = sorted((g, s) for (name, g, s), owner in node.pieces.items() if name == piece and owner == of)
+        stays = keep if keep in earlier else (earlier[-1] if earlier else None)
+        for which in earlier:
+            if which != stays:
+                self._note_overwritten(node, piece, which)
+                del node.pieces[piece, which[0], which[1]]
+        node.pieces[piece, attempt_number, step] = of
 
-def _write(node: Node, piece: str, attempt_number: int, step: int, of: str = "") -> None:
-    """Into one of the two buffers of whoever brings it: the newer one stays."""
-    earlier = sorted((g, s) for (name, g, s), owner in node.pieces.items() if name == piece and owner == of)
-    for g, s in earlier[:-1]:
-        del node.pieces[piece, g, s]
-    node.pieces[piece, attempt_number, step] = of
+    def _note_overwritten(self, node: Node, piece: str, which: tuple[int, int]) -> None:
+        newest = self.newest() if self.nodes.get(node.id) is node else None
+        if newest is not None and which == (newest.attempt_number, newest.step):
+            self.overwritten.append(f"{piece} of {newest} on {node.id}")

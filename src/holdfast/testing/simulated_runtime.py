@@ -1,14 +1,13 @@
-"""The runtime of a simulated driver: it hands inputs to the real kernel and carries its effects out in the simulation.
+"""The runtime of a simulated driver: it passes inputs to the real kernel and carries its effects out in the simulation.
 
 The driver can die wherever a real one can: before and after each journal record, between two effects, between a
-manifest and its record, and in the middle of recovery. Only the journal and storage outlive it, and what nodes keep.
-Where storage is remote the kernel hears inputs while the journal is written, and must act on nothing before that.
+manifest and its record, and in the middle of recovery. Only the journal, storage and the files on nodes outlive it. If
+storage is remote, the kernel receives inputs while the journal is written, and must act on nothing before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -21,29 +20,39 @@ from holdfast.core.run.state import Outcome, RunState
 from holdfast.core.run.timers import Timer
 from holdfast.driver import effects as fx
 from holdfast.driver.kernel import Kernel, StepTaken
-from holdfast.driver.plan import Plan
-from holdfast.driver.site import Site
 from holdfast.errors import StorageError
 from holdfast.runs.past import read_past
 from holdfast.store.journal import Record
-from holdfast.store.location import Location
 from holdfast.wire import messages as wire
 
 from .clock import Clock, DriverClock
 from .fates import Violation
 from .invariants import Judge
-from .schedule import FENCE_S, Faults, Schedule
+from .schedule import Faults, Schedule
 from .simulated_agents import Agents
 from .simulated_cluster import Cluster
+from .simulated_live import LiveWorkers
 from .simulated_memory import SimulatedMemory
-from .simulated_storage import SCORE, SimulatedStorage
+from .simulated_site import plan_of, site_of
+from .simulated_storage import SimulatedStorage
 from .simulated_workers import Workers
 from .start_invariants import StartJudge
 
 REVIVED_AFTER_S = 1.0  # the next driver starts
-_RUN_DIR = Path("/run")
-_LOCATION = Location("", "/run")
 _SAID_ONCE = wire.NodeJoining | wire.NodeReady | wire.NodeLost | wire.NodeDraining | wire.WorkersGone | wire.Asked
+
+
+_DISTURBANCES = (
+    "message of an old attempt",
+    "stop asked",
+    "stop asked between attempts",
+    "stop asked with grace",
+    "stop asked at once",
+    "clock jumps",
+    "clock stands still",
+    "wall clock jumps",
+)
+_COUNTED = {do.Rest, do.StartAttempt, do.SetTimer, do.CancelTimer}
 
 
 class DriverKilled(Exception):
@@ -52,15 +61,15 @@ class DriverKilled(Exception):
 
 class SimulatedRuntime:
     def __init__(self, clock: Clock, rng: Random, faults: Faults, schedule: Schedule) -> None:
-        remote = schedule.spec.remote
+        remote = schedule.spec.nodes_hold_files
         workload = schedule.workload
         memory, are_logged = SimulatedMemory(clock, faults, schedule), not (remote and schedule.nodes)
-        self.workers = Workers(clock, rng, faults, workload, are_logged, memory)
+        self.workers = (LiveWorkers if schedule.is_live else Workers)(clock, rng, faults, workload, are_logged, memory)
         self.storage = SimulatedStorage(clock, rng, faults, workload, self.workers.attempts, remote)
         self.agents = Agents(clock, rng, faults, workload, self.workers, self.storage, remote)
         self.cluster = Cluster(clock, rng, faults, schedule, self.workers, self.agents)
         self.judge = Judge(self.workers, self.storage)
-        self._start_judge = StartJudge(self.storage, remote)
+        self._start_judge = StartJudge(self.storage, remote, self.agents.nodes)
         self.journal: list[Record] = []
         self._judged = 0  # records that the judge has seen
         self.trace: list[str] | None = None
@@ -76,18 +85,20 @@ class SimulatedRuntime:
         self._wake_at = 0.0
         self._wakes = 0
         self._clock, self._rng, self._faults, self._schedule = clock, rng, faults, schedule
+        self._is_disturbed = any(map(faults.is_planned, _DISTURBANCES))
+        self._may_die = faults.is_planned("driver killed")
         self._connect()
 
     def _connect(self) -> None:
         workers, storage, cluster = self.workers, self.storage, self.cluster
-        self.agents.deliver = storage.deliver = self.deliver
+        self.agents.deliver, storage.deliver, storage.judge = self.deliver, self.deliver, self.judge
         workers.reported, workers.disturb_nodes = self.judge.reported, cluster.disturb
         workers.hang_is_watched = lambda learnt: (
             self.state.spec.hang_timeout_s > 0 or (learnt and self.state.spec.learns_hangs)
         )
         workers.stop_is_watched = lambda: self.state.spec.stopped_grace_s > 0
-        cluster.kill_driver = self._die_of
-        storage.die_here, storage.judge = self.die_here, self.judge
+        workers.memory.newest = lambda: self.state.snapshot if self.state.durable.outcome is None else None
+        workers.lose_node, cluster.kill_driver, storage.die_here = cluster.lose, self.die_of, self.die_here
 
     @property
     def state(self) -> RunState:
@@ -106,44 +117,29 @@ class SimulatedRuntime:
         self._note(f"driver {self._epoch} has replayed {len(self.journal)} records")
         found = self.storage.take_stock(past)
         self._start_judge.took_stock(past.state, found)
-        self.kernel = Kernel(self._plan(), self._site(), past, self._epoch, found, self._audit)
+        plan, site = plan_of(self._schedule, self._epoch), site_of(self._schedule)
+        self.kernel = Kernel(plan, site, past, self._epoch, found, self._audit)
         self.cluster.driver_starts()
         announced, self._inbox = self._inbox, []
         self._take_in([fx.Begin()])
         self._take_in([*announced, fx.NodesAnnounced()])
 
-    def _plan(self) -> Plan:
-        spec = self._schedule.spec_of(self._epoch)
-        validation = lambda _id, _arguments: (b"", None)  # noqa: E731
-        replicas = self._schedule.replicas
-        return Plan(
-            "run", _LOCATION, spec, b"", {}, score_attribute=SCORE, validation=validation, snapshot_replicas=replicas
-        )
-
-    def _site(self) -> Site:
-        schedule, grows = self._schedule, self.cluster.grows
-        lease_s = FENCE_S if grows else 0.0
-        remote = schedule.spec.remote
-        has_logs = not (remote and grows)
-        where = (_RUN_DIR, lambda *_: "", lambda *_: _RUN_DIR if has_logs else None)
-        return Site(grows, not grows, remote, *where, lease_s, 0.0, schedule.most_waiting)
-
     def die(self) -> None:
-        """Everything that the driver started ends with it, as far as it hears of that."""
+        """Everything that the driver started ends with it, as far as it learns of that."""
         self._judge_the_rest()
         self.kernel = None
         for left in (self._inbox, self._answers, self._heard):
             left.clear()
-        self._written_until = 0.0
+        self._written_until = self._wake_at = 0.0
         self._clock.forget_all()
         self.workers.driver_died()
         self.storage.driver_died()
 
     def die_here(self) -> None:
-        if self._faults.hit("driver killed"):
-            self._die_of("driver killed")
+        if self._may_die and self._faults.hit("driver killed"):
+            self.die_of("driver killed")
 
-    def _die_of(self, kind: str) -> None:
+    def die_of(self, kind: str) -> None:
         if self.kernel is not None or kind == "driver killed":
             self._faults.count(kind)
             self._note("the driver is killed")
@@ -152,7 +148,7 @@ class SimulatedRuntime:
     # Inputs
 
     def deliver(self, item: Any) -> None:
-        """Put it into the inbox; a busy driver takes in several inputs at once, and journals them together."""
+        """Put it into the inbox; a busy driver takes several inputs at a time, and journals them together."""
         self._inbox.append(item)
         if len(self._inbox) == 1 and self.kernel is not None:
             busy = self._rng.random()
@@ -161,7 +157,7 @@ class SimulatedRuntime:
     def _empty_inbox(self) -> None:
         batch, self._inbox = self._inbox, []
         self._take_in(batch)
-        for item in batch:
+        for item in batch if self._is_disturbed else ():
             if self.kernel is not None:
                 self._disturb(item)
 
@@ -172,7 +168,7 @@ class SimulatedRuntime:
             self._take_in([])
 
     def _take_in(self, items: Iterable[Any]) -> None:
-        """As the real runtime does: what answers an effect at once comes before all else."""
+        """As in the real runtime: immediate answers to an effect come before everything else."""
         self._answers.extend(items)
         try:
             while True:
@@ -192,18 +188,22 @@ class SimulatedRuntime:
             self._finish(self.kernel.finish)
             return
         if self.kernel.is_written and self.kernel.has_begun:
-            said = {item.timer for item in self._inbox if isinstance(item, ev.TimerFired)}
-            waits = {timer for timer in self.kernel.known.timers if isinstance(timer, Timer)}
-            self.judge.rests(self.state, said | waits)
+            self.judge.rests(self.kernel.state, self._waits_for)
         self._set_alarm()
+
+    def _waits_for(self, timer: Timer) -> bool:
+        assert self.kernel is not None
+        said = (item.timer for item in self._inbox if isinstance(item, ev.TimerFired))
+        return timer in self.kernel.known.timers or timer in said
 
     def _handle(self, inputs: list[Any]) -> list[fx.Effect]:
         assert self.kernel is not None
+        for item in inputs if self.trace is not None else ():
+            self._note(f"in  {item}")
         for item in inputs:
-            if self.trace is not None:
-                self._note(f"in  {item}")
             if isinstance(item, Exception):
                 raise item
+        self._start_judge.hears(inputs, self.kernel.state.attempt_number)
         try:
             return self.kernel.handle(inputs, self._own_clock.tell())
         except (DriverKilled, Violation, StorageError):
@@ -218,7 +218,7 @@ class SimulatedRuntime:
             self._wake_at = due
             self._wakes += 1
             if due < float("inf"):
-                # Never at once: in real time a timer that is due in no time is still later than now.
+                # Never immediately: in real time a timer that is due now is still later than now.
                 self._clock.at(max(due, self._clock.now + 0.001), self._wake, self._wakes)
 
     def _disturb(self, item: Any) -> None:
@@ -265,7 +265,8 @@ class SimulatedRuntime:
     def _carry_out(self, effect: fx.Effect) -> None:
         carry_out = _CARRY_OUT.get(type(effect))
         if carry_out is not None:
-            self.die_here()
+            if self._may_die:
+                self.die_here()
             if self.trace is not None:
                 self._note(f"out {effect}")
             carry_out(self, effect)
@@ -281,7 +282,7 @@ class SimulatedRuntime:
             self.judge.took_up(self.kernel.known.past, self.state.durable, self.cluster.is_reachable)
 
     def _write(self, effect: fx.Journal) -> None:
-        if not self._schedule.spec.remote:
+        if not self._schedule.spec.nodes_hold_files:
             self._append(effect)
             self._answers.append(fx.Journalled(effect.number))
             return
@@ -336,13 +337,15 @@ class SimulatedRuntime:
         self._judge(turn)
         self._start_judge.stepped(turn.commands)
         for command in turn.commands:
-            self._count(command, turn)
-            self._fire_cancelled(command)
+            if type(command) in _COUNTED:
+                self._count(command, turn)
+                self._fire_cancelled(command)
 
     def _judge(self, turn: StepTaken) -> None:
-        if turn.event.durable:
-            self._judge_next(turn.event)
-        self.judge.stepped(turn.before, turn.event, turn.after, turn.commands)
+        event, before, after, commands = turn
+        if event.durable:
+            self._judge_next(event)
+        self.judge.stepped(before, event, after, commands)
 
     def _judge_next(self, event: ev.Event) -> None:
         if self._judged >= len(self.journal):
@@ -355,7 +358,7 @@ class SimulatedRuntime:
         self.judge.journalled(event)
 
     def _judge_the_rest(self) -> None:
-        """What a dying driver had journalled, and not acted on any more."""
+        """What a dying driver had journalled, and could not act on any more."""
         for turn in self.kernel.waiting if self.kernel is not None else ():
             if turn.event.durable and self._judged == len(self.journal):
                 break

@@ -1,7 +1,7 @@
-"""Storage in memory with one worker thread: what it was asked for first is done first, and its answers come later.
+"""Storage in memory with one worker thread: requests are carried out in order, and the answers come later.
 
-Manifests outlive the driver. What was asked for and not yet done does not. Where storage is remote the files are there
-before the manifest, it can be away or slow for a while, and what is removed is removed by a thread of its own.
+Manifests outlive the driver. Requests that were not carried out do not. If storage is remote, the files exist before
+the manifest, storage can be unavailable or slow for a while, and a separate thread removes files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec import Struct
 from holdfast.core.run import events as ev
 from holdfast.core.run import reconciliation, salvage, step
 from holdfast.driver import effects as fx
-from holdfast.driver.late_reports import log_of, manifest_of
-from holdfast.driver.recovery import committed, stored_of
+from holdfast.driver.committed_events import committed, stored_of
+from holdfast.driver.logged_reports import log_of, manifest_of
 from holdfast.errors import StorageError
 from holdfast.runs.past import Past
 from holdfast.store.manifests import Manifest, choose, manifest_line
@@ -47,11 +47,11 @@ class SimulatedStorage:
         is_remote: bool,
     ) -> None:
         self.manifests: dict[str, Kept] = {}
-        self.files: dict[str, set[tuple[int, int]]] = {}  # id -> (attempt, rank) of what was uploaded
+        self.files: dict[str, set[tuple[int, int]]] = {}  # id -> (attempt, rank) of uploaded parts
         self.quarantined: set[str] = set()
         self.deliver: Callable[[Any], None]
         self.die_here: Callable[[], None]
-        self.judge: Any  # of what is committed
+        self.judge: Any  # of committed checkpoints
         self.epoch = 0
         self._clock, self._rng, self._faults, self._workload, self._attempts = clock, rng, faults, workload, attempts
         self._is_remote = is_remote
@@ -67,7 +67,8 @@ class SimulatedStorage:
     # At a driver's start
 
     def take_stock(self, past: Past) -> list[ev.Event]:
-        """What makes the journal's view agree with what is stored, and on disk what the last attempt had staged."""
+        """The events that make the journal's view agree with storage, and on disk the staged files of the last
+        attempt."""
         self.maybe_damage()
         found = [kept.manifest for kept in sorted(self.manifests.values(), key=_age)]
         counted = [manifest for manifest in found if not self._is_remote or past.counts(manifest)]
@@ -83,7 +84,7 @@ class SimulatedStorage:
         return list(stock.events) if self._is_remote else self._take_up(past, list(stock.events))
 
     def _take_up(self, past: Past, found: list[ev.Event]) -> list[ev.Event]:
-        """What the ranks of the last attempt had reported, and the last driver had not heard of."""
+        """Reports of the last attempt's ranks that the last driver had not received."""
         attempt = self._attempts.get(past.last_attempt.attempt_number) if past.last_attempt is not None else None
         if attempt is None:
             return found
@@ -123,7 +124,8 @@ class SimulatedStorage:
         there = self.files.get(manifest.id, set())
         return [entry.path for entry in manifest.files if (manifest.attempt_number, rank_of(entry.path)) not in there]
 
-    def is_away(self) -> bool:
+    def go_away_by_chance(self) -> bool:
+        """Whether it does not answer now."""
         if self._faults.hit("storage away"):
             self._faults.count("storage away")
             self._away_until = self._clock.now + self._rng.random() * 40.0
@@ -160,7 +162,7 @@ class SimulatedStorage:
         if self._faults.hit("commit out of reach"):
             self._faults.count("commit out of reach")
             self._clock.after(PATIENCE_S, self._answer, out_of_reach)
-        elif self.is_away():
+        elif self.go_away_by_chance():
             self._clock.after(PATIENCE_S, self._answer, out_of_reach)
         elif self._faults.hit(lost_reply):
             self._faults.count(lost_reply)
@@ -176,7 +178,7 @@ class SimulatedStorage:
         missing = self.lacks(manifest)
         if missing:
             self._answer(fx.Lacking(manifest, missing))
-        elif self.is_away():
+        elif self.go_away_by_chance():
             self._clock.after(PATIENCE_S, self._answer, StorageError("storage is away"))
         else:
             self.judge.adopts(manifest)

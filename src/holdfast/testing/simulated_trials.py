@@ -1,6 +1,6 @@
-"""Trial runs without processes: in the place of a run's driver, below the experiment's real loop.
+"""Trial runs without processes: instead of a run's driver, below the experiment's real loop.
 
-What a trial has stored outlives the driver; what it is doing does not.
+The stored data of a trial outlives the driver; its activity does not.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WorldClock(Clock):
 
 
 class SavedModel(NamedTuple):
-    """What is in a checkpoint: whose training it is, and with which configs it was made, report by report."""
+    """The content of a checkpoint: whose training it is, and with which configs it was made, report by report."""
 
     number: int
     lineage: tuple[str, ...]
@@ -62,11 +62,11 @@ class SavedModel(NamedTuple):
 
 @dataclass
 class TrialDirectory:
-    """What is stored of a trial."""
+    """The stored data of a trial."""
 
     checkpoints: dict[int, SavedModel] = field(default_factory=dict)
     reports: dict[int, tuple[dict[str, Any], float]] = field(default_factory=dict)  # of the last attempt's history
-    marks: dict[str, SavedModel] = field(default_factory=dict)  # what was adopted, by its mark
+    marks: dict[str, SavedModel] = field(default_factory=dict)  # adopted checkpoints, by mark
     attempt_number: int = 0
     deaths: int = 0
     died_at: set[int] = field(default_factory=set)
@@ -86,7 +86,7 @@ class World:
     directories: dict[str, TrialDirectory] = field(default_factory=dict)
     running: dict[str, SimulatedRun] = field(default_factory=dict)
     refused: set[tuple[str, str]] = field(default_factory=set)  # exploits: the trial, and their mark
-    broken: Exception | None = None  # what a trial's run would hide as the trial's failure
+    broken: Exception | None = None  # errors that a trial's run would hide as the trial's failure
 
     def directory(self, name: str) -> TrialDirectory:
         return self.directories.setdefault(name, TrialDirectory())
@@ -180,7 +180,7 @@ class SimulatedRun:
 
     def start(self) -> None:
         for number in sorted(self._stored.reports):
-            if number <= self._stored.newest.number:  # as a recovering driver tells what is safe once more
+            if number <= self._stored.newest.number:  # as a recovering driver delivers safe reports again
                 self._tell(number)
         if not self._engine.wants_capacity:
             self._begin()
@@ -226,7 +226,7 @@ class SimulatedRun:
     def release(self) -> None:
         pass
 
-    # What its workers do
+    # The work of its workers
 
     def _begin(self) -> None:
         if self._stopping or self._ending is not None or self._attempt_lives:
@@ -247,7 +247,7 @@ class SimulatedRun:
 
     def _check_start(self) -> None:
         base, known = self._model.number, self.trial.checkpoint_number or 0
-        followed = base == known or bool(self.trial.awaits)  # what is told to stop is not heard any more
+        followed = base == known or bool(self.trial.awaits)  # reports of a trial that was told to stop are ignored
         expect(followed, "a trial starts from its newest checkpoint", f"{self.trial}: {base}, known {known}")
         wanted = self.trial.config
         expect(self._config == wanted, "a trial runs with its config", f"{self._config} is not {wanted}")

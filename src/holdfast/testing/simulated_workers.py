@@ -1,7 +1,7 @@
-"""Workers without processes: what they do by themselves and on the words of their agents, and what they say to them.
+"""Workers without processes: what they do on their own and on messages of their agents, and their messages.
 
-Each rank's messages arrive in the order in which it said them, those of different ranks in any order, and the news
-that a node has no worker any more arrives after all that those said.
+The messages of each rank arrive in order, those of different ranks in any order, and the news that a node has no worker
+left arrives after all their messages.
 """
 
 from __future__ import annotations
@@ -15,26 +15,20 @@ from holdfast.wire.worker_messages import HandoverAt, Notice, Raised, Reply, Rep
 
 from .clock import Clock
 from .schedule import FENCE_S, Faults, Workload
-from .simulated_attempt import VALIDATION, Node, SimulatedAttempt, Status, Worker, report_line
+from .simulated_attempt import OF_PEERS, VALIDATION, Death, Node, SimulatedAttempt, Status, Worker, report_line
 from .simulated_memory import SimulatedMemory
 
 STOP_GRACE_S = 5.0
 _ENTRY = 'Thread 0x1 (most recent call first):\n  File "train.py", line 7 in '
 
 
-class Death:
-    """How a worker ends."""
-
-    def __init__(
-        self, raised: str = "", exit_code: int | None = None, signal: int | None = None, oom: bool = False
-    ) -> None:
-        self.raised, self.exit_code, self.signal, self.oom = raised, exit_code, signal, oom
-
-
-_OF_PEERS = (  # what comes of it when those are gone that a worker talks to
-    Death("RuntimeError: connection closed by peer"),
-    Death(signal=6),
-    Death(exit_code=1),
+_FAULTS_OF_WORKERS = (
+    "bug at one report",
+    "worker crash",
+    "worker exception",
+    "several workers at once",
+    "hang",
+    "SIGSTOP",
 )
 
 
@@ -50,13 +44,15 @@ class Workers:
     ) -> None:
         self.attempt: SimulatedAttempt | None = None
         self.attempts: dict[int, SimulatedAttempt] = {}  # by attempt
-        self.say: Callable[[Node, wire.Message], None]  # to the driver, at once
+        self.say: Callable[[Node, wire.Message], None]  # to the driver, immediately
         self.reported: Callable[[int, int], None]  # attempt, report number
         self.disturb_nodes: Callable[[Worker], None]
+        self.lose_node: Callable[[Node], None]
         self.hang_is_watched: Callable[[bool], bool]  # whether all have made some reports
         self.stop_is_watched: Callable[[], bool]
         self._clock, self._rng, self._faults, self._workload = clock, rng, faults, workload
         self.memory, self.takes_snapshots = memory, memory.is_used
+        self._may_fail = any(map(faults.is_planned, _FAULTS_OF_WORKERS))
         memory.say = self._say
         self._are_logged = are_logged
         self._bugs = 0  # how often the script will raise at that report
@@ -69,11 +65,11 @@ class Workers:
     @property
     def attempt_lives(self) -> bool:
         """Whether workers live that the driver has started."""
-        return self.attempt is not None and any(w.lives and not w.ends_at for w in self.attempt.workers)
+        return self.attempt is not None and any(w.lives and not w.ends_at for w in self.attempt.processes)
 
     def driver_died(self) -> None:
-        """Whoever does not hear of it lives on for a while, and does nothing that counts."""
-        for worker in [worker for attempt in self.attempts.values() for worker in attempt.workers if worker.lives]:
+        """A worker that does not learn of it keeps running for a while, and does nothing that counts."""
+        for worker in [worker for attempt in self.attempts.values() for worker in attempt.processes if worker.lives]:
             if not (worker.ends_at or worker.node.is_cut_off(self._clock.now)):
                 worker.status = Status.DEAD
                 continue
@@ -84,7 +80,7 @@ class Workers:
 
     def all_end(self) -> None:
         for attempt in self.attempts.values():
-            for worker in attempt.workers:
+            for worker in attempt.processes:
                 worker.status = Status.DEAD if worker.lives else worker.status
 
     def _end_alone(self, worker: Worker) -> None:
@@ -92,11 +88,11 @@ class Workers:
 
     def outlived_on(self, machine: str) -> float:
         """Until when workers of an earlier driver live there."""
-        there = [w for g in self.attempts.values() for w in g.workers if w.lives and w.ends_at]
+        there = [w for g in self.attempts.values() for w in g.processes if w.lives and w.ends_at]
         return max((w.ends_at for w in there if w.node.machine.name == machine), default=0.0)
 
     def on(self, node: Node) -> list[Worker]:
-        return [] if self.attempt is None else [worker for worker in self.attempt.workers if worker.node is node]
+        return [] if self.attempt is None else [worker for worker in self.attempt.processes if worker.node is node]
 
     def node_of(self, attempt_number: int, rank: int) -> str:
         return self.attempts[attempt_number].workers[rank].node.id if attempt_number in self.attempts else ""
@@ -104,18 +100,19 @@ class Workers:
     def count(self, occasion: str) -> None:
         self._faults.count(occasion)
 
-    # What agents tell them
+    # Messages from agents
 
     def start(self, node: Node, order: wire.StartWorkers, is_reached: bool) -> None:
         self.memory.starts(node, order)
+        node.orders[order.attempt_number] += 1
         attempt = self.attempts.get(order.attempt_number)
         if attempt is None:
             attempt = self.attempt = self.attempts[order.attempt_number] = SimulatedAttempt(
                 order.attempt_number, order.base, order.checkpoint
             )
         for place in order.places:
-            worker = Worker(place.rank, node)
-            worker.is_logged = self._are_logged
+            worker = Worker(place.rank, node, place.local_rank)
+            worker.is_logged, worker.complete = self._are_logged, order.snapshot
             worker.never_reports = self._workload.rank_zero_only and place.rank > 0
             attempt.workers.append(worker)
             if not is_reached:
@@ -126,7 +123,7 @@ class Workers:
 
     def stop(self, node: Node, order: wire.StopWorkers) -> None:
         attempt = self.attempts.get(order.attempt_number)
-        there = [] if attempt is None else [w for w in attempt.workers if w.node is node and w.lives]
+        there = [] if attempt is None else [w for w in attempt.processes if w.node is node and w.lives]
         for worker in there:
             grace = STOP_GRACE_S if order.graceful else 0.1
             self._clock.after(self._rng.random() * grace, self._kill, attempt, worker)
@@ -136,6 +133,13 @@ class Workers:
             self._faults.count("attempt gone said twice")
             self._clock.after(STOP_GRACE_S + self._rng.random() * 5.0, self._say_gone, node, order.attempt_number)
 
+    def obey_live(self, _node: Node, order: wire.Message) -> None:
+        """Messages to workers whose steps can be repeated."""
+        raise AssertionError(f"{order} to workers that end with their peers")
+
+    def strike(self, kind: str, which: int) -> None:
+        raise AssertionError(f"{kind} {which}: only workers whose steps can be done again are killed like that")
+
     def notice(self, node: Node, message: Notice) -> None:
         attempt = self.attempts.get(message.attempt_number)
         for worker in attempt.workers if attempt is not None else ():
@@ -143,13 +147,13 @@ class Workers:
                 self._clock.after(0.1, self._notice, attempt, worker)
 
     def _notice(self, attempt: SimulatedAttempt, worker: Worker) -> None:
-        """It says from a thread of its own how far it is, as soon as it listens."""
+        """A separate thread says how far it is, as soon as it listens."""
         if not worker.lives:
             return
         worker.notice_waits = worker.frozen or worker.status is Status.STARTING
         if not worker.notice_waits:
             worker.noticed, worker.handover_at = True, None
-            self._say(worker, wire.WorkerNoticed(attempt.attempt_number, worker.rank, worker.reports))
+            self._say(worker, wire.WorkerNoticed(attempt.attempt_number, worker.rank, worker.reports, worker.process))
 
     def hand_over_at(self, node: Node, message: HandoverAt) -> None:
         attempt = self.attempts[message.attempt_number]
@@ -164,10 +168,10 @@ class Workers:
             self._next_turn(attempt, worker)
 
     def hear_reply(self, node: Node, message: Reply) -> None:
-        """What a worker waited for is durable, or never will be."""
+        """The checkpoint that a worker waited for is durable, or never will be."""
         attempt = self.attempts[message.attempt_number]
         for index, waiting in list(attempt.waiting.items()):
-            for worker in [w for w in waiting if w.rank == message.rank and w.node is node]:
+            for worker in [w for w in waiting if (w.rank, w.node, w.process) == (message.rank, node, message.process)]:
                 waiting.remove(worker)
                 self._next_turn(attempt, worker)
             if not waiting:
@@ -178,7 +182,7 @@ class Workers:
         self.memory.kept([worker for worker in attempt.workers if worker.node is node], message)
 
     def dump_stacks(self, node: Node, attempt_number: int) -> None:
-        """They tell who hangs, or name another one, or nobody, or they never come."""
+        """They name the rank that hangs, or another one, or none, or they never come."""
         luck = self._rng.random()
         if luck < 0.2:
             return
@@ -197,11 +201,11 @@ class Workers:
             worker.is_silent, worker.status = True, Status.DEAD
 
     def fail_of_peers(self, node: Node) -> None:
-        """Workers elsewhere notice that their peers are gone, often before the driver does."""
+        """Workers elsewhere notice that their peers are lost, often before the driver does."""
         assert self.attempt is not None
         for worker in self.attempt.workers:
             if worker.lives and worker.node is not node and self._rng.random() < 0.7:
-                self._die(self.attempt, worker, self._rng.choice(_OF_PEERS))
+                self._die(self.attempt, worker, self._rng.choice(OF_PEERS))
 
     def _say(self, worker: Worker, message: wire.Message) -> None:
         if worker.is_silent:
@@ -214,10 +218,10 @@ class Workers:
             self._clock.at(worker.heard_until, self.say, worker.node, message)
 
     def _say_reports(self, attempt: SimulatedAttempt, worker: Worker) -> None:
-        """Reports without files travel together; what is said next covers them, and nobody ends without a word."""
+        """Reports without files travel together; the next message covers them, and no rank ends silently."""
         if worker.unsent:
             reports, worker.unsent = worker.unsent, []
-            self._say(worker, wire.Reports(attempt.attempt_number, worker.rank, reports))
+            self._say(worker, wire.Reports(attempt.attempt_number, worker.rank, reports, worker.process))
 
     def _enter(self, attempt: SimulatedAttempt, worker: Worker) -> None:
         if not worker.lives or worker.stuck:
@@ -231,7 +235,7 @@ class Workers:
             self._die(attempt, worker, Death(exit_code=1))
             return
         worker.status = Status.TRAINING
-        self._say(worker, wire.WorkerIsReady(attempt.attempt_number, worker.rank))
+        self._say(worker, wire.WorkerIsReady(attempt.attempt_number, worker.rank, worker.process))
         if worker.notice_waits:
             self._notice(attempt, worker)
         self._next_turn(attempt, worker)
@@ -246,10 +250,7 @@ class Workers:
             return
         number = attempt.base + worker.reports + worker.steps + 1
         if number > self._workload.totals[worker.rank]:
-            self._say_reports(attempt, worker)
-            worker.status = Status.RETURNED
-            self._say(worker, wire.WorkerHasReturned(attempt.attempt_number, worker.rank, b""))
-            self._say_gone_if_so(attempt, worker.node)
+            self._return(attempt, worker)
         elif worker.never_reports:
             self._faults.count("a rank was silent")
             worker.steps += 1
@@ -262,6 +263,12 @@ class Workers:
             self._keep_in_memory(attempt, worker)
             self._next_turn(attempt, worker)
 
+    def _return(self, attempt: SimulatedAttempt, worker: Worker) -> None:
+        self._say_reports(attempt, worker)
+        worker.status = Status.RETURNED
+        self._say(worker, wire.WorkerHasReturned(attempt.attempt_number, worker.rank, b"", worker.process))
+        self._say_gone_if_so(attempt, worker.node)
+
     def _keep_in_memory(self, attempt: SimulatedAttempt, worker: Worker) -> None:
         if self.takes_snapshots:
             self._say_reports(attempt, worker)
@@ -271,7 +278,7 @@ class Workers:
         return worker.node.stalled and self._workload.has_files(worker.rank, number)
 
     def _report(self, attempt: SimulatedAttempt, worker: Worker, number: int) -> bool:
-        """Whether the worker continues behind it."""
+        """Whether the worker continues after it."""
         index = worker.reports
         worker.reports += 1
         self.reported(attempt.attempt_number, number)
@@ -300,13 +307,15 @@ class Workers:
             attempt.waiting.setdefault(index, []).append(worker)
             self._requests += 1
             request = Request(self._requests, "durable", b"", worker.reports)
-            self._say(worker, wire.Asked(attempt.attempt_number, worker.rank, request))
+            self._say(worker, wire.Asked(attempt.attempt_number, worker.rank, request, worker.process))
         return not urgent
 
     def _meets_a_fault(self, attempt: SimulatedAttempt, worker: Worker) -> bool:
         self.disturb_nodes(worker)
         if not worker.lives:
             return True
+        if not self._may_fail and self._bugs == 0:
+            return worker.stuck
         is_bad = attempt.base + worker.reports + 1 == self._workload.bug_at
         if is_bad and self._bugs == 0 and self._faults.hit("bug at one report"):
             self._bugs = self._workload.bug_times
@@ -337,14 +346,14 @@ class Workers:
 
     def _freeze(self, attempt: SimulatedAttempt, worker: Worker) -> None:
         worker.stuck = worker.frozen = True
-        self._say(worker, wire.WorkerIsStopped(attempt.attempt_number, worker.rank, True))
+        self._say(worker, wire.WorkerIsStopped(attempt.attempt_number, worker.rank, True, worker.process))
         if not self.stop_is_watched() or self._rng.random() < 0.6:
             self._clock.after(self._rng.random() * 4.0, self._thaw, attempt, worker)
 
     def _thaw(self, attempt: SimulatedAttempt, worker: Worker) -> None:
         if worker.lives:
             worker.stuck = worker.frozen = False
-            self._say(worker, wire.WorkerIsStopped(attempt.attempt_number, worker.rank, False))
+            self._say(worker, wire.WorkerIsStopped(attempt.attempt_number, worker.rank, False, worker.process))
             if worker.notice_waits:
                 self._notice(attempt, worker)
             self._turn(attempt, worker)
@@ -355,8 +364,8 @@ class Workers:
         worker.status = Status.DEAD
         kind, _, text = death.raised.partition(": ")
         raised = Raised(0.0, kind, text, "", b"", started) if death.raised else None
-        how = (death.exit_code, death.signal, started, death.oom)
-        self._say(worker, wire.WorkerHasFailed(attempt.attempt_number, worker.rank, raised, *how, last_lines=[]))
+        how = (death.exit_code, death.signal, started, death.oom, list[str](), worker.process)
+        self._say(worker, wire.WorkerHasFailed(attempt.attempt_number, worker.rank, raised, *how))
         self._say_gone_if_so(attempt, worker.node)
 
     def _kill(self, attempt: SimulatedAttempt, worker: Worker) -> None:
@@ -370,12 +379,17 @@ class Workers:
             self._say_gone_if_so(attempt, worker.node)
 
     def _say_gone_if_so(self, attempt: SimulatedAttempt, node: Node) -> None:
-        if not any(worker.lives for worker in attempt.workers if worker.node is node):
+        if not any(worker.lives for worker in attempt.processes if worker.node is node):
             self._say_gone(node, attempt.attempt_number)
 
     def _say_gone(self, node: Node, attempt_number: int) -> None:
         attempt = self.attempts.get(attempt_number)
-        there = [worker for worker in attempt.workers if worker.node is node] if attempt is not None else []
+        there = [worker for worker in attempt.processes if worker.node is node] if attempt is not None else []
         when = max([self._clock.now, node.cut_until, *(worker.heard_until for worker in there)])
         if when < math.inf:
-            self._clock.at(when + self._rng.random() * 0.2, self.say, node, wire.WorkersGone(attempt_number))
+            self._clock.at(
+                when + self._rng.random() * 0.2,
+                self.say,
+                node,
+                wire.WorkersGone(attempt_number, node.orders[attempt_number]),
+            )

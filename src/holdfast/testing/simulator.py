@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import selectors
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import IO
@@ -41,7 +41,7 @@ class Broken(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """What a number of schedules came to."""
+    """The result of a number of schedules."""
 
     schedules: int = 0
     steps: int = 0
@@ -52,15 +52,25 @@ class Tally(Struct):
     def add(self, other: Tally) -> None:
         self.schedules += other.schedules
         self.steps += other.steps
-        self.faults = dict(Counter(self.faults) + Counter(other.faults))
-        self.outcomes = dict(Counter(self.outcomes) + Counter(other.outcomes))
+        for counts, more in ((self.faults, other.faults), (self.outcomes, other.outcomes)):
+            for kind, count in more.items():
+                counts[kind] = counts.get(kind, 0) + count
         self.broken = [*self.broken, *other.broken]
 
 
 def simulate(seed: int, trace: list[str] | None = None) -> Tally:
     """Play one schedule to its end; raises Violation. The same seed always gives the same run."""
     rng = Random(seed)
-    schedule = draw(rng)
+    return play(draw(rng), rng, trace)
+
+
+def play(
+    schedule: Schedule,
+    rng: Random,
+    trace: list[str] | None = None,
+    strikes: Mapping[int, Sequence[tuple[str, int]]] | None = None,
+) -> Tally:
+    """``strikes``: by turn, what is killed then: ("driver", 0), or an argument of ``LiveWorkers.strike``."""
     clock, faults = Clock(), Faults(schedule.faults)
     driver = SimulatedRuntime(clock, rng, faults, schedule)
     driver.trace = trace
@@ -68,8 +78,10 @@ def simulate(seed: int, trace: list[str] | None = None) -> Tally:
         trace.append(f"{schedule}")
     revivals = schedule.revivals
     clock.after(0.0, driver.start)
-    for _ in range(MOST_TURNS):
+    for turn in range(MOST_TURNS):
         try:
+            for kind, which in strikes.get(turn, ()) if strikes else ():
+                driver.die_of("driver killed") if kind == "driver" else driver.workers.strike(kind, which)
             more = clock.run_next()
         except DriverKilled:
             driver.die()
@@ -107,8 +119,8 @@ def simulate_many(
     processes: int | None = None,
     tell: Callable[[Tally], None] = lambda _total: None,
 ) -> Tally:
-    """Play schedules on several processes, until there are enough, the time is over, or one breaks an invariant.
-    ``tell`` hears of what has been played so far."""
+    """Play schedules in several processes, until there are enough, the time is up, or one breaks an invariant. ``tell``
+    is called with the progress."""
     deadline = None if seconds is None else time.monotonic() + seconds
     total, chunks = Tally(), _chunks(start, count)
     with ExitStack() as stack:
@@ -128,7 +140,8 @@ def simulate_many(
 
 
 def _worker() -> subprocess.Popen[bytes]:
-    """A process that plays what it reads; one of multiprocessing's would leave its resource tracker behind."""
+    """A process that plays the schedules that it reads; one of multiprocessing would leave its resource tracker
+    behind."""
     command = [sys.executable, "-m", "holdfast.testing.simulator", "--worker"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -150,6 +163,8 @@ def _out_of(worker: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 def _work() -> None:
+    gc.freeze()
+    gc.set_threshold(100_000)  # little of a schedule is a cycle, and all of it is garbage when the next one begins
     for line in sys.stdin.buffer:
         answer = msgspec.json.encode(simulate_range(*msgspec.json.decode(line, type=tuple[int, int])))
         sys.stdout.buffer.write(answer + b"\n")
@@ -165,7 +180,7 @@ def _chunks(start: int, count: int | None) -> Iterator[tuple[int, int]]:
 
 
 def explain(seed: int, lines: int | None = LAST_LINES) -> str:
-    """Play the schedule again and tell what happened, from the last so many lines on."""
+    """Play the schedule again and print what happened, the last lines only."""
     trace: list[str] = []
     try:
         simulate(seed, trace)

@@ -1,9 +1,11 @@
-"""What a driver makes of what it finds, and where it puts workers: judged by what has happened, not by the journal."""
+"""How a driver interprets what it finds, and where it places workers: judged by what has happened, not by the
+journal."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.core.run import commands as do
@@ -13,21 +15,26 @@ from holdfast.core.run.state import Durable
 from holdfast.wire import messages as wire
 
 from .fates import expect
+from .simulated_attempt import Node
 from .simulated_storage import SimulatedStorage
 
 
 class StartJudge:
-    def __init__(self, storage: SimulatedStorage, is_remote: bool) -> None:
-        self._storage, self._is_remote = storage, is_remote
+    def __init__(self, storage: SimulatedStorage, is_remote: bool, nodes: Mapping[str, Node]) -> None:
+        self._storage, self._is_remote, self._nodes = storage, is_remote, nodes
         self._deleted: set[str] = set()
         self._draining: set[str] = set()  # nodes that the driver knows to be taken away
+        self._last = math.inf  # attempt that may start: since a stop was asked for, none does
 
     def stepped(self, commands: Iterable[do.Command]) -> None:
-        self._deleted.update(command.id for command in commands if isinstance(command, do.Delete))
+        for command in commands:
+            if type(command) is do.Delete:
+                self._deleted.add(command.id)
 
     def took_stock(self, before: Durable, found: list[ev.Event]) -> None:
-        """A driver knows what is stored; no node has said anything yet."""
+        """A driver knows the content of storage; no node has sent anything yet."""
         self._draining.clear()
+        self._last = math.inf
         stored = self._storage.manifests
         state = functools.reduce(step.replay, found, before)
         gone = [c.id for c in state.checkpoints if c.id not in stored]
@@ -40,14 +47,23 @@ class StartJudge:
             expect(not left, "1 what was damaged is set aside", f"{left} were found damaged, and are still there")
 
     def sends(self, node: str, message: wire.Message) -> None:
-        if isinstance(message, wire.StartWorkers):
+        if isinstance(message, wire.StartWorkers) and not message.joins:  # a rank that will move may be replaced before
             expect(node not in self._draining, "no worker starts where it cannot stay", f"{message} to {node}")
+            room = self._nodes[node].room if node in self._nodes else math.inf
+            expect(len(message.places) <= room, "5 no node has more workers than fit", f"{message} to {node}")
+            expect(message.attempt_number <= self._last, "9 a run that is asked to stop does", f"{message} to {node}")
+
+    def hears(self, items: Sequence[Any], attempt_number: int) -> None:
+        """``attempt_number``: of the last attempt that was decided on before."""
+        if items and type(items[0]) is ev.StopAsked:
+            self._last = min(self._last, attempt_number)
 
     def heard(self, items: Iterable[Any]) -> None:
         """After all that came of it was carried out."""
         for item in items:
-            match item:
-                case (str(node), wire.NodeDraining()):
-                    self._draining.add(node)
-                case (str(node), wire.NodeReady() | wire.NodeLost()):
-                    self._draining.discard(node)
+            if type(item) is tuple:
+                kind = type(item[1])
+                if kind is wire.NodeDraining:
+                    self._draining.add(item[0])
+                elif kind in (wire.NodeReady, wire.NodeLost):
+                    self._draining.discard(item[0])

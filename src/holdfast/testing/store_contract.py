@@ -107,7 +107,7 @@ class RunStoreContract(CheckpointContract):
         records, damage = store.read_journal()
         assert said(records) == [1, 3]
         assert {one.path for one in damage} <= {last, "journal/"}
-        assert [one.what for one in damage] == ["its checksum does not fit its content", GAP % (records[-1].seq - 1)]
+        assert [one.what for one in damage] == ["its checksum does not match its content", GAP % (records[-1].seq - 1)]
 
     def test_records_of_kinds_that_are_not_known_come_back_too(self, store: RunStore) -> None:
         """Later versions add some."""
@@ -179,6 +179,13 @@ class RunStoreContract(CheckpointContract):
         assert not store.is_run()
         with pytest.raises(NotARunError, match="is not a Holdfast run"):
             store.read_identity()
+
+    def test_a_driver_that_begins_has_no_run_yet(self, store: RunStore) -> None:
+        """Or somebody who looks meanwhile would find a run that cannot be read."""
+        with driving(store) as (_, journal):
+            assert not store.is_run()
+            say(journal, 1)
+            assert store.is_run()
 
     def test_a_damaged_identity_is_named(self, store: RunStore, raw: ObjectStore) -> None:
         store.write_identity(IDENTITY)

@@ -16,7 +16,7 @@ NEVER = {"config", "pid", "time_total_s", "timestamp", TRAINING_ITERATION}
 
 
 class AimLoggerCallback(LoggerCallback):
-    """One Aim run a trial. ``repo``: a directory, an address or an ``aim.Repo``; by default the experiment's directory.
+    """One Aim run per trial. ``repo``: a directory, an address or an ``aim.Repo``; by default the experiment's.
 
     ``experiment_name``: by default the name of that directory. ``metrics``: which of those that trials report are
     tracked, by flat names; None for all. More keywords go to ``aim.Run``.

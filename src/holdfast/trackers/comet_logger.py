@@ -17,10 +17,10 @@ NOT_BY_ITSELF = ("auto_output_logging", "log_git_metadata", "log_git_patch", "lo
 
 
 class CometLoggerCallback(LoggerCallback):
-    """One Comet experiment a trial; with ``online=False`` an archive on disk, to be uploaded later.
+    """One Comet experiment per trial; with ``online=False`` an archive on disk, to be uploaded later.
 
-    ``save_checkpoints``: upload each as an artifact. More keywords go to ``comet_ml.Experiment`` or
-    ``comet_ml.OfflineExperiment``; what Comet would log by itself, such as git, is off unless one of them asks for it.
+    ``save_checkpoints``: upload each as an artifact, online only. More keywords are passed to ``comet_ml.Experiment``
+    or ``comet_ml.OfflineExperiment``; automatic logging of Comet, such as git, is off unless one of them turns it on.
     """
 
     def __init__(
@@ -30,6 +30,11 @@ class CometLoggerCallback(LoggerCallback):
         save_checkpoints: bool = False,
         **experiment_kwargs: Any,
     ) -> None:
+        if save_checkpoints and not online:
+            raise ValueError(
+                "CometLoggerCallback(online=False, save_checkpoints=True): Comet takes artifacts online only. "
+                "Leave out save_checkpoints."
+            )
         self._online, self._tags, self._save_checkpoints = online, list(tags or ()), save_checkpoints
         self._options = {**dict.fromkeys(NOT_BY_ITSELF, False), **experiment_kwargs}
         self._comet: Any = None
@@ -62,7 +67,8 @@ class CometLoggerCallback(LoggerCallback):
         experiment.log_others({name: kept.pop(name) for name in TO_OTHER & kept.keys()})
         for name in TO_SYSTEM & kept.keys():
             experiment.log_system_info(name, kept.pop(name))
-        experiment.log_metrics(dict(flat_items(kept)), step=step)
+        metrics = {name: value for name, value in flat_items(kept) if value is not None}
+        experiment.log_metrics(metrics, step=step)
 
     def log_trial_save(self, trial: Trial) -> None:
         if self._save_checkpoints and trial.checkpoint is not None and trial.trial_id in self._experiments:

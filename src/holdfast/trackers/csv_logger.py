@@ -19,7 +19,7 @@ Row = frozenset[tuple[str, str]]
 
 
 class CSVLoggerCallback(TrialFileLogger["_Table"]):
-    """Appends each result to ``progress.csv``. A column that comes up later is added, empty in the rows before."""
+    """Appends each result to ``progress.csv``. A later column is added, and is empty in earlier rows."""
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         row = flat_items({key: value for key, value in result.items() if key != "config"})

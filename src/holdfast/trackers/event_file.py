@@ -45,7 +45,7 @@ class EventFile:
         self._append(time + number + curves.head + curves.pack(words), curves.crc(_crc(number, crc), words))
 
     def add_parameters(self, parameters: Mapping[str, Parameter], now: float) -> None:
-        """What a trial was started with, for TensorBoard's table of parameters."""
+        """The parameters of a trial, for TensorBoard's table."""
         entries = (
             _field(1, _field(1, encodable(name).encode()) + _field(2, _value(v))) for name, v in parameters.items()
         )
@@ -71,8 +71,8 @@ class EventFile:
 
 
 class Curves:
-    """The values of some tags as a summary, each a constant part and a single: only the singles are new each time, so
-    only they are gone through for the checksum. In Python that is many times quicker than byte by byte."""
+    """The values of some tags as a summary, each with a constant part and a single: only the singles change, so only
+    they are included in the checksum each time. In Python this is many times faster than byte by byte."""
 
     def __init__(self, tags: Sequence[str]) -> None:
         parts = [_field(1, encodable(tag).encode()) + _varint(2 << 3 | 5) for tag in tags]
@@ -99,7 +99,7 @@ class Curves:
         return self._summary.pack(*self._parts)
 
     def crc(self, crc: int, words: Sequence[int]) -> int:
-        """What the checksum of all before becomes."""
+        """The checksum after all previous bytes."""
         (first, second, third, fourth), part = self._first
         crc = first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24] ^ part
         for word, ((first, second, third, fourth), part) in zip(words, self._steps, strict=True):
@@ -187,8 +187,8 @@ def _crc(data: bytes, crc: int = 0xFFFFFFFF) -> int:
 
 @lru_cache(256)
 def _through(size: int) -> tuple[list[int], ...]:
-    """What becomes of each byte of a checksum that goes through so many zero bytes: what it has gone through by then
-    is the sum of that for its four bytes, and of what the bytes alone would have made of no checksum."""
+    """The effect of this many zero bytes on each byte of a checksum. The new checksum is the sum of the effects on its
+    four bytes, and of the bytes alone with no previous checksum."""
     zeros = bytes(size)
     tables = []
     for shift in (0, 8, 16, 24):

@@ -1,7 +1,7 @@
-"""What happens in a run as JSON lines, in a file of each driver in the run's directory: events/<time>-<pid>.jsonl.
+"""The events of a run as JSON lines, in one file per driver in the run's directory: events/<time>-<pid>.jsonl.
 
-Each line has time, level, event, run and message, and what the event carries. A thread writes them, so that the loop
-never waits for a disk; of a run in an object store the file is brought there every now and then, and at the end.
+Each line has time, level, event, run and message, and the fields of the event. A thread writes them, so that the loop
+never waits for a disk; for a run in an object store the file is uploaded from time to time, and at the end.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import json
 import logging
 import os
 import queue
-import shutil
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import RunState
-from holdfast.errors import StorageError
+from holdfast.store.growing_file import GrowingFile
 from holdfast.store.location import Location
-from holdfast.store.remote.parts import PartUploader
 from holdfast.trackers.event_words import words
 
 log = logging.getLogger(__name__)
@@ -31,8 +27,6 @@ DIRECTORY = "events"
 _TOLD = (ev.WorkerReady, ev.WorkerReturned, ev.AttemptGone, ev.NodeDrains, ev.StacksTaken, ev.Verified)
 _TROUBLE = (ev.ShardFailed, ev.UploadFailed, ev.CommitFailed, ev.WorkerFailed, ev.Damaged, ev.CapacityLacking)
 _NAMED = {"generation": "attempt", "group_gone": "attempt_gone"}  # not as in the journal
-_BRING_EVERY_S = 10.0
-_PATIENCE_S = 10.0
 
 
 class EventLog:
@@ -69,73 +63,30 @@ class EventLog:
         self._news.put({**about, **{key: value for key, value in more.items() if key not in about}})
 
     def _write_all(self) -> None:
-        """The file is there with the first line: before that nobody has the run."""
+        """The file is created with the first line: before that, this driver does not own the run."""
         first = self._news.get()
         if first is None:
             return
         try:
-            with _Place(self._location, self._name) as place:
+            with GrowingFile(self._location, self._name) as file:
                 entry: dict[str, Any] | None = first
                 while entry is not None:
-                    place.write(entry)
-                    entry = self._next(place)
+                    file.write(_line(entry))
+                    entry = self._next(file)
         except Exception as error:
-            log.warning("the log of events ends here: %s", error)
+            log.warning("the event log stops here: %s", error)
             while self._news.get() is not None:
                 pass
 
-    def _next(self, place: _Place) -> dict[str, Any] | None:
+    def _next(self, file: GrowingFile) -> dict[str, Any] | None:
         while True:
             try:
-                return self._news.get(timeout=place.due())
+                return self._news.get(timeout=file.due())
             except queue.Empty:
-                place.bring()
+                file.upload()
 
 
-class _Place:
-    """The file: in the run's directory, or in a temporary one from which it is brought to the run's storage."""
-
-    def __init__(self, location: Location, name: str) -> None:
-        self._temporary = tempfile.mkdtemp(prefix="holdfast-events-") if location.takes_uploads else ""
-        root = Path(location.directory_here(self._temporary))
-        self._path = root / name
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._path, "a", encoding="utf-8", errors="backslashreplace")
-        self._objects = location.open(_PATIENCE_S) if self._temporary else None
-        self._uploader = PartUploader(self._objects, name, self._path) if self._objects is not None else None
-        self._brought = time.monotonic()
-
-    def __enter__(self) -> _Place:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        if self._objects is not None:
-            self.bring()
-            self._objects.close()
-        if self._temporary:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def write(self, entry: dict[str, Any]) -> None:
-        at = entry["time"]
-        stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03}Z"
-        self._file.write(json.dumps({**entry, "time": stamp}, default=repr, ensure_ascii=False) + "\n")
-        self._file.flush()
-        if self.due() == 0:
-            self.bring()
-
-    def due(self) -> float | None:
-        """In how many seconds it is to be brought; None for never."""
-        if self._uploader is None:
-            return None
-        return max(0.0, self._brought + _BRING_EVERY_S - time.monotonic())
-
-    def bring(self) -> None:
-        """Storage that does not answer now may do so the next time."""
-        self._brought = time.monotonic()
-        if self._uploader is None:
-            return
-        try:
-            self._uploader.sync()
-        except StorageError as error:
-            log.debug("the log of events could not be brought to storage: %s", error)
+def _line(entry: dict[str, Any]) -> str:
+    at = entry["time"]
+    stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03}Z"
+    return json.dumps({**entry, "time": stamp}, default=repr, ensure_ascii=False) + "\n"

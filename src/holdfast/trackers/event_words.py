@@ -1,4 +1,4 @@
-"""An event in words, for the log of events. What is not named here is told by its name and what it carries."""
+"""An event in words, for the event log. Other events are described by their name and fields."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def words(event: ev.Event) -> str:
         case ev.AttemptGone(attempt_number):
             return f"all workers of attempt {attempt_number} have ended"
         case ev.Regrouped():
-            return f"{regrouping.told(event)}, all ranks continue behind step {event.steps}"
+            return f"{regrouping.told(event)}, all ranks continue after step {event.steps}"
         case ev.RegroupFailed(_, why):
             return f"the lost rank is not replaced alone: {why}"
         case ev.HandedOver(attempt_number, reason):
             return f"attempt {attempt_number} ended as planned: {reason.value}"
         case ev.Committed(record):
-            return f"{record.id} is durable (report {record.report})"
+            return f"{record.id} is committed (report {record.report})"
         case ev.Verified(id):
             return f"{id} is intact"
         case ev.Damaged(id, why):

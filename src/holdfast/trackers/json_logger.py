@@ -16,7 +16,7 @@ PARAMS = "params.json"
 
 
 class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
-    """Keeps ``params.json`` at the trial's config and appends each result to ``result.json``."""
+    """Writes the trial's config to ``params.json`` and appends each result to ``result.json``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class JsonLoggerCallback(TrialFileLogger[AppendedFile]):
 
 
 def _told_by(line: bytes) -> str:
-    """What tells a result from others. Its config does not: an object in it may look different in another process."""
+    """What identifies a result. Its config does not: an object in it may look different in another process."""
     try:
         result = json.loads(line)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What loggers have in common: the hooks by the names that they are known by, and values as JSON.
+"""What loggers have in common: the hooks under their well-known names, and values as JSON.
 
-A logger's files are a copy of what the journal holds, for people and tools. A result that it is told again after a
-crash of the driver is not written twice.
+A logger's files are a copy of the journal for people and tools. A result that is delivered again after a crash of the
+driver is not written twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class LoggerCallback(Callback):
-    """The base of loggers. Subclass it and override what you need."""
+    """The base of loggers. Derive from it and override the methods that you need."""
 
     def log_trial_start(self, trial: Trial) -> None:
         """The trial was started, for the first time or again, perhaps with another config."""
@@ -34,7 +34,7 @@ class LoggerCallback(Callback):
         """It has reported."""
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """It has ended; ``failed`` if by an error. Close what is open for it."""
+        """The trial has ended; ``failed`` if by an error. Close its open files."""
 
     def on_trial_start(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
         self.log_trial_start(trial)
@@ -69,7 +69,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def json_line(value: Any) -> bytes:
-    """The same on a line of its own."""
+    """The same on a separate line."""
     if values.is_plain(value):
         try:
             return _encoder.encode(value) + b"\n"

@@ -15,7 +15,7 @@ TRIAL_TAG = "holdfast.trial"  # by which a restored experiment finds the run of 
 
 
 class MLflowLoggerCallback(LoggerCallback):
-    """One MLflow run a trial: its config as parameters, the numbers of its results as metrics.
+    """One MLflow run per trial: its config as parameters, the numbers of its results as metrics.
 
     ``experiment_name`` is made if there is none of that name. ``save_artifact`` uploads the trial's directory when it
     ends; ``log_params_on_trial_end`` logs the config then, for schedulers that change it.

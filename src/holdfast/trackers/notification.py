@@ -1,6 +1,6 @@
-"""Tells a person how a run ended: ``HOLDFAST_NOTIFY`` is a shell command, or a URL that takes a POST.
+"""Notifies a person of the end of a run: ``HOLDFAST_NOTIFY`` is a shell command, or a URL that accepts a POST.
 
-A notification never changes how a run ends: one that fails, or takes too long, is a warning.
+A notification never changes the outcome of a run: one that fails, or takes too long, is a warning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXT = 2_000  # characters of an error
 
 @contextmanager
 def notifying(target: str, kind: str, location: Location) -> Iterator[Callable[[str, str], None]]:
-    """``kind``: run or experiment. What is yielded says how it ended and why; an exception ends it as failed."""
+    """``kind``: run or experiment. Set the outcome and the reason on the yielded object; an exception means failed."""
     ended: list[tuple[str, str]] = []
     try:
         yield lambda outcome, reason: ended.append((outcome, reason))

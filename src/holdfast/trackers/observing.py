@@ -1,6 +1,6 @@
-"""What a run tells programs beside the person: numbers for Prometheus, and a log of events as JSON lines.
+"""What a run tells other programs: numbers for Prometheus, and an event log as JSON lines.
 
-Both are off unless a setting asks for them, and no trouble in them hurts the run.
+Both are off unless a setting turns them on, and errors in them never fail the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def observing(name: str, location: Location, *, port: int, host: str, event_log: bool) -> Iterator[Observer | None]:
-    """What was asked for, while the run lasts: an endpoint, unless the port is 0, and a log. None if neither was."""
+    """The requested outputs for the duration of the run: an endpoint, unless the port is 0, and a log. None if neither
+    was requested."""
     with contextlib.ExitStack() as stack:
         observers: list[Observer] = []
         if port:
@@ -66,4 +67,4 @@ class _All:
 
     def _leave_out(self, observer: Observer, error: Exception) -> None:
         self._observers = [other for other in self._observers if other is not observer]
-        log.warning("%s failed, and is left out: %r", type(observer).__name__, error)
+        log.warning("%s failed and was turned off: %r", type(observer).__name__, error)

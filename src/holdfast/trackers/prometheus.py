@@ -28,7 +28,7 @@ def serving(source: Collector, host: str, port: int) -> Iterator[None]:
         server = _Server((host, port), _handler(source))
     except OSError as error:
         log.warning(
-            "there are no metrics on %s:%d (%s): another run may have the port. Set HOLDFAST_METRICS_PORT to another",
+            "cannot serve metrics on %s:%d (%s). Another run may use the port: set HOLDFAST_METRICS_PORT to a free one",
             *(host, port, error.strerror or error),
         )
         yield

@@ -1,7 +1,7 @@
-"""The numbers of a run as it goes, from what its driver sees. They begin with the driver, as counters do.
+"""The numbers of a run while it runs, from what its driver sees. They start at zero with the driver, as counters do.
 
-Time counts as productive from one report of rank 0 to the next in the same attempt, as in the ledger; what a restart
-takes back is taken back here too.
+Time counts as productive from one report of rank 0 to the next in the same attempt, as in the ledger; work that a
+restart discards is subtracted here too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Meter(Collector):
         self._failure: Failure | None = None  # the last one
         self._failures: Counter[str] = Counter()
         self._restarts: Counter[str] = Counter()
-        self._durations = [0] * len(_BUCKETS)  # of checkpoints, until they were durable
+        self._durations = [0] * len(_BUCKETS)  # of checkpoints, until their commit
         self._seconds = 0.0  # all of these together
         self._staged: dict[tuple[int, int], float] = {}  # checkpoints on their way, since when
         self._durable_at: float | None = None
@@ -50,9 +50,7 @@ class Meter(Collector):
         with self._lock:
             now = self._clock()
             self._state = after
-            if (
-                after.phase is not Phase.STOPPING
-            ):  # as long as the attempt ends, the cause may turn out to be another one
+            if after.phase is not Phase.STOPPING:  # while the attempt ends, the cause may turn out to be another one
                 self._count(after.failure)
             match event:
                 case ev.AttemptStarted(base=base):
@@ -125,26 +123,26 @@ class Meter(Collector):
         state, now = self._state, self._clock()
         uptime = now - self._began
         yield self._gauge("report_number", "Reports in the surviving history.", self._number)
-        yield self._counter("reports_total", "Reports of rank 0, those that were taken back included.", self._made)
-        yield self._counter("steps_lost_total", "Reports that restarts have taken back.", self._lost)
+        yield self._counter("reports_total", "Reports of rank 0, including those that a restart discarded.", self._made)
+        yield self._counter("steps_lost_total", "Reports that restarts discarded.", self._lost)
         yield self._counter("failures_total", "Failures of attempts.", self._failures, "cause")
         yield self._counter("restarts_total", "Attempts after the first.", self._restarts, "cause")
         yield self._counter("warnings_total", "Warnings.", self._warnings)
-        yield self._counter("checkpoints_total", "Checkpoints that became durable.", self._committed)
-        yield self._histogram("checkpoint_seconds", "From the first file staged until durable.")
-        yield self._gauge("checkpoints_waiting", "Checkpoints that are not durable yet.", len(self._staged))
+        yield self._counter("checkpoints_total", "Committed checkpoints.", self._committed)
+        yield self._histogram("checkpoint_seconds", "From the first staged file to the commit.")
+        yield self._gauge("checkpoints_waiting", "Pending checkpoints.", len(self._staged))
         lag = now - min(self._staged.values(), default=now)
-        yield self._gauge("checkpoint_lag_seconds", "Since when the oldest of them waits.", lag)
+        yield self._gauge("checkpoint_lag_seconds", "How long the oldest pending checkpoint has been waiting.", lag)
         if self._durable_at is not None:
-            help = "When the last checkpoint became durable, in UNIX seconds."
+            help = "Time of the last commit, in UNIX seconds."
             yield self._gauge("last_checkpoint_timestamp_seconds", help, self._durable_at)
         yield self._gauge("storage_stalled", "1 while training waits for storage.", int(state.stalled))
-        yield self._gauge("attempt", "The number of the present attempt.", state.attempt_number)
-        yield self._gauge("world_size", "Workers of the present attempt.", state.durable.attempt_size)
+        yield self._gauge("attempt", "The number of the current attempt.", state.attempt_number)
+        yield self._gauge("world_size", "Workers of the current attempt.", state.durable.attempt_size)
         phases = {phase.value: int(phase is state.phase) for phase in Phase}
-        yield self._gauge("phase", "1 for what the run is doing.", phases, "phase")
-        yield self._counter("uptime_seconds_total", "Since this driver began.", uptime)
-        yield self._counter("productive_seconds_total", "Of that, in progress that survived.", self._productive)
+        yield self._gauge("phase", "1 for the current phase.", phases, "phase")
+        yield self._counter("uptime_seconds_total", "Seconds since this driver started.", uptime)
+        yield self._counter("productive_seconds_total", "The part of it that was productive.", self._productive)
         yield self._gauge("goodput_ratio", "The productive share.", self._productive / uptime if uptime > 0 else 0.0)
 
     def _gauge(self, name: str, help: str, value: float | Mapping[str, int], by: str = "") -> Metric:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 _MOST = 100_000  # that wait
-_LAST_S = 30.0  # for what is left at the end
+_LAST_S = 30.0  # for pending jobs at the end
 
 Work = Callable[[], None]
 
@@ -29,7 +29,7 @@ class Sender:
             self._warn(f"{_MOST:,} reports wait to be logged, and no more are taken")
 
     def close(self) -> None:
-        """What was put is done, unless that takes too long."""
+        """Finish the pending jobs, unless that takes too long."""
         try:
             self._waiting.put(None, timeout=self._last_s)
         except queue.Full:

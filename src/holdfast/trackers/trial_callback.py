@@ -1,8 +1,8 @@
-"""Callbacks of the user. They run in the driver, one after the other in the order given, and only look at trials.
+"""Callbacks of the user. They run in the driver, one after the other in the given order, and only look at trials.
 
-What a hook hears of has been journalled before. After a crash of the driver the next one tells results and ends that
-callbacks may not have heard, and the last of those that they have heard once more: a callback that writes has to
-recognise what it has written already.
+An event is in the journal before a hook receives it. After a crash of the driver, the next driver delivers results and
+ends that callbacks may not have received, and the last ones perhaps again: a callback that writes must recognize what
+it has already written.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Trial(Protocol):
 
 
 class Callback:
-    """Subclass it, override what you need, and pass instances to ``RunConfig(callbacks=[...])``.
+    """Derive from it, override the hooks that you need, and pass instances to ``RunConfig(callbacks=[...])``.
 
-    ``iteration`` counts the steps of the experiment's loop, ``trials`` are all that there are. Take ``**info`` in
-    what you override: later versions may tell more.
+    ``iteration`` counts the steps of the experiment's loop, ``trials`` are all trials. Accept ``**info`` in your
+    methods: later versions may pass more.
     """
 
     def setup(
@@ -83,10 +83,10 @@ class Callback:
         """A trial has reported; searcher and scheduler know the result already."""
 
     def on_trial_complete(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has ended well: it returned, or was stopped."""
+        """A trial has ended without an error: it returned, or was stopped."""
 
     def on_trial_recover(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has failed and will be tried again."""
+        """A trial has failed and will be retried."""
 
     def on_trial_error(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
         """A trial has failed for good."""

@@ -12,7 +12,8 @@ from holdfast.trackers.trial_callback import Trial
 
 
 class AppendedFile:
-    """What is added waits in memory until it is flushed, so that a driver that has lost the experiment can drop it."""
+    """Added lines wait in memory until they are flushed, so that a driver that has lost the experiment can drop
+    them."""
 
     def __init__(self, path: Path, is_ours: Callable[[], bool]) -> None:
         self.path, self.is_ours = path, is_ours

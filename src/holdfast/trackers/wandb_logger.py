@@ -17,7 +17,7 @@ NEVER = {"done", "should_checkpoint"}
 
 
 class WandbLoggerCallback(LoggerCallback):
-    """One run a trial, with the trial's id, so that a restored experiment resumes it.
+    """One run per trial, with the trial's id, so that a restored experiment resumes it.
 
     ``excludes``: keys of results and config to leave out. ``log_config``: log the config with every result, for
     schedulers that change it. ``upload_checkpoints``, whose old name is ``save_checkpoints``: upload each as an
@@ -78,7 +78,7 @@ class WandbLoggerCallback(LoggerCallback):
             "group": self._group,
             "config": {key: value for key, value in trial.config.items() if key not in self._excludes},
             "resume": "allow",
-            "reinit": "create_new",  # many trials at once, in one process
+            "reinit": "create_new",  # many trials at the same time, in one process
             "allow_val_change": True,
             **self._init_options,
         }

@@ -1,4 +1,4 @@
-"""What a training script imports. Importing it is quick: no torch, and the trainer only when it is asked for."""
+"""The imports of a training script. Importing it is fast: no torch, and the trainer only on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
     BackendConfig,
     CheckpointConfig,
-    DataConfig,
     FailureConfig,
     LoggingConfig,
     RunConfig,
@@ -33,6 +32,7 @@ from holdfast.train.config import (
 )
 from holdfast.train.context import TrainContext
 from holdfast.train.data import TRAIN_DATASET_KEY, DataShard
+from holdfast.train.data_config import DataConfig
 from holdfast.train.reported import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,

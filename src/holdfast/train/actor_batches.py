@@ -19,7 +19,7 @@ class ActorBatches:
     """The ways to iterate of Ray's ``Dataset`` and ``DataIterator``."""
 
     def _received(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
-        """What the method of this name gives, in the actor."""
+        """The items of the method with this name, in the actor."""
         raise NotImplementedError
 
     def iter_batches(

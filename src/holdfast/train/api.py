@@ -1,4 +1,4 @@
-"""What a train function calls. Each function checks its arguments and hands over to the worker's session.
+"""The functions for a train function. Each checks its arguments and calls the worker's session.
 
 ``report()`` is not a barrier: it returns when the files are staged on this machine.
 """
@@ -44,22 +44,25 @@ def report(
     checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
     validation: bool | ValidationTaskConfig = False,
 ) -> None:
-    """Report metrics, and a checkpoint if there is one. The k-th reports of all ranks belong together: their
-    checkpoints become one directory, and rank 0's metrics go with it.
+    """Report metrics, and optionally a checkpoint. The k-th reports of all ranks belong together: their checkpoints
+    become one directory, with the metrics of rank 0.
 
     ``checkpoint_upload_mode``: ASYNC returns when the files are staged, SYNC when the checkpoint is committed.
-    NO_UPLOAD says that the files already lie in the run's storage, below
-    ``get_context().get_storage().experiment_fs_path``: they become a checkpoint without a copy, and it returns when
-    that is committed. In remote storage they stay where they are; there only the size of files that you stored
+    NO_UPLOAD means that the files are already in the run's storage, below
+    ``get_context().get_storage().experiment_fs_path``: they become a checkpoint without a copy, and the call returns
+    when that is committed. In remote storage they stay where they are; there, only the size of files that you stored
     yourself can be verified.
-    ``delete_local_checkpoint_after_upload``: True lets the files be moved, which on one file system costs nothing, and
-    deletes the directory; False copies them. None moves them in ASYNC mode if they lie in a directory that ``tempfile``
-    made, and copies them otherwise, so that a directory of your own stays as it is.
-    ``checkpoint_upload_fn(checkpoint, name)`` puts the files elsewhere itself, and returns where they are now: a local
-    directory, or a place in the run's own storage. In ASYNC mode it runs behind the training loop, and this report and
-    those behind it count when it has returned. ``checkpoint`` need not exist before that. ``name`` is
-    ``checkpoint_dir_name``, or a name that is the same on all ranks.
-    ``validation``: run the trainer's validation function on this checkpoint, beside training.
+
+    ``delete_local_checkpoint_after_upload``: True moves the files, which costs nothing on the same file system, and
+    deletes the directory; False copies them. None moves them in ASYNC mode if they are in a directory that ``tempfile``
+    created, and copies them otherwise, so that your own directory stays unchanged.
+
+    ``checkpoint_upload_fn(checkpoint, name)`` stores the files itself, and returns where they are now: a local
+    directory, or a place in the run's own storage. In ASYNC mode it runs in the background, and this report and later
+    ones count when it has returned. ``checkpoint`` need not exist before that. ``name`` is ``checkpoint_dir_name``, or
+    a name that is the same on all ranks.
+
+    ``validation``: run the trainer's validation function on this checkpoint while training continues.
     """
     session = session_for("report")
     if not isinstance(metrics, dict):
@@ -117,7 +120,7 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> Any:
-    """This worker's part of the dataset of that name; without a name, of the only one. None if there are none."""
+    """This worker's part of the dataset with that name; without a name, of the only dataset. None if there is none."""
     session = session_for("get_dataset_shard")
     known = sorted(session.datasets)
     if not known:
@@ -168,8 +171,8 @@ def get_all_reported_checkpoints(
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """The nodes that are about to be taken away; None while there is no such notice. All ranks get the same answer at
-    the same place in their loops, as long as they make the same number of reports before it."""
+    """The nodes that are about to be preempted; None without such a notice. All ranks get the same answer at the same
+    place in their loops, as long as they make the same number of reports before it."""
     notice = session_for("get_preemption_info").notice()
     if notice is None or not notice.nodes:
         return None

@@ -1,7 +1,7 @@
-"""How a framework is added as Ray Train does it: a ``Backend`` whose hooks run around the train function.
+"""How to add a framework as in Ray Train: a ``Backend`` whose hooks run around the train function.
 
-Ray calls the hooks once, in its controller. Here every worker calls them, and the group that they get does on each rank
-what is asked of all or one of them, so that all ranks see the same results.
+Ray calls the hooks once, in its controller. Here every worker calls them, and the worker group that they receive runs
+on each rank what is requested for all or one of them, so that all ranks see the same results.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Backend:
         """Before the train function."""
 
     def on_training_start(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
-        """Right before it, behind ``on_start``."""
+        """Right before the train function, after ``on_start``."""
 
     def on_shutdown(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
-        """When it has returned. After a failure nobody waits for other ranks, and this is not called."""
+        """After the train function has returned. After a failure other ranks are not waited for, and this is not
+        called."""
 
 
 @dataclass(frozen=True)

@@ -67,12 +67,7 @@ class RoundReports:
 
 
 def names_of(metrics: Metrics) -> dict[str, str]:
-    """What is reported -> what the framework calls it; empty for all."""
+    """Reported name -> the framework's name; empty for all."""
     if isinstance(metrics, dict):
         return metrics
     return {name: name for name in ([metrics] if isinstance(metrics, str) else metrics or [])}
-
-
-def ran_out_of_memory(error: BaseException) -> bool:
-    """The libraries have one exception each, with what C++ said."""
-    return any(said in str(error) for said in ("bad_alloc", "bad allocation", "Memory allocation error"))

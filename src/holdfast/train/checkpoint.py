@@ -35,7 +35,7 @@ class Checkpoint:
 
     @property
     def filesystem(self) -> Any:
-        """The file system that was given, or else one of pyarrow for this disk or bucket: ``path`` is a path in it."""
+        """The file system that you passed, or a pyarrow one for this disk or bucket; ``path`` is a path in it."""
         return self.location.as_filesystem() if self._given_filesystem is None else self._given_filesystem
 
     @classmethod
@@ -45,13 +45,13 @@ class Checkpoint:
 
     @classmethod
     def held(cls, location: Location, directory: str) -> Checkpoint:
-        """The checkpoint there, of which this machine has the verified files in ``directory`` too; "" if it has not."""
+        """The checkpoint there; ``directory`` has its verified files on this machine, or is "" if there are none."""
         checkpoint = cls(location)
         checkpoint._held = directory
         return checkpoint
 
     def exists(self) -> bool:
-        """Whether there is anything; a store that does not answer is an error."""
+        """Whether any file exists there. Raises an error if the store does not answer."""
         return download.exists(self.location)
 
     @contextmanager
@@ -68,7 +68,7 @@ class Checkpoint:
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copy the files to ``path``, or to a new temporary directory that the caller deletes; returns where.
 
-        When several processes of a machine do this at once with the same target, one copies and the others wait.
+        If several processes of a machine do this at the same time with the same target, one copies and the others wait.
         """
         local = self._local()
         if path is None:
@@ -101,13 +101,14 @@ class Checkpoint:
 
     def _local(self) -> str | None:
         """Where this machine has the files; None if they must be downloaded."""
-        if self.location.takes_uploads:
+        here = self.location.directory_here()
+        if not here:
             return self._held if self._held and os.path.isdir(self._held) else None
         self._check_exists()
-        return self.path
+        return here
 
     def get_metadata(self) -> dict[str, Any]:
-        """What ``set_metadata`` stored; an empty dict if nothing was."""
+        """The metadata that ``set_metadata`` stored; an empty dict if there is none."""
         file = f"{self.path}/{METADATA_FILE}"
         text = self._read_metadata()
         if text is None:
@@ -122,7 +123,7 @@ class Checkpoint:
         return metadata
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Store a dict of JSON values beside the files, in the place of an earlier one."""
+        """Store a dict of JSON values beside the files, replacing an earlier one."""
         if not isinstance(metadata, dict):
             raise TypeError(f"set_metadata(metadata={metadata!r}): pass a dict")
         self._check_exists()
@@ -136,7 +137,7 @@ class Checkpoint:
         self._write_metadata(text.encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add these values to the metadata, in the place of those of the same names."""
+        """Add these values to the metadata, replacing those with the same names."""
         self.set_metadata({**self.get_metadata(), **metadata})
 
     def _read_metadata(self) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Checks of arguments. Each error names the argument, what was given, and what to pass instead.
+"""Checks of arguments. Each error names the argument, its value, and what to pass instead.
 
 ``argument`` is written as ``ClassName(field`` so that messages read ``ClassName(field=<given>): <remedy>``.
 """

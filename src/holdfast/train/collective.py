@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TypeVar
 
 import cloudpickle
 
 from holdfast.train.api import session_for
 from holdfast.train.checks import warn_once
+from holdfast.train.ray_variables import collective_timeout_s
 
 T = TypeVar("T")
 
@@ -16,11 +18,11 @@ _LARGE = 1 << 20
 
 def barrier() -> None:
     """Return when every worker has called it."""
-    session_for("collective.barrier").request("barrier", None, None)
+    session_for("collective.barrier").request("barrier", None, collective_timeout_s())
 
 
 def broadcast_from_rank_zero(data: T) -> T:
-    """Return rank 0's ``data`` on every worker. All workers must call it; what the others pass is not used."""
+    """Return rank 0's ``data`` on every worker. All workers must call it; the arguments of other ranks are ignored."""
     session = session_for("collective.broadcast_from_rank_zero")
     body = cloudpickle.dumps(data) if session.rank == 0 else None
     if body is not None and len(body) > _LARGE:
@@ -29,8 +31,11 @@ def broadcast_from_rank_zero(data: T) -> T:
             f"broadcast_from_rank_zero() got {len(body) / _LARGE:.1f} MiB, which passes through the driver; "
             "send large data with the framework's own collectives or through files",
         )
-    answer = session.request("broadcast", body, None)
+    answer = session.request("broadcast", body, collective_timeout_s())
     if session.rank == 0:
         return data
     result: T = cloudpickle.loads(answer)
     return result
+
+
+sys.modules.setdefault(f"{__name__}.collectives", sys.modules[__name__])  # a path of Ray's

@@ -1,7 +1,7 @@
-"""What a user says about a run. Checked once, when it is made; what is accepted here is safe to use everywhere.
+"""The settings of a run. They are checked once, when they are created; accepted values are safe to use everywhere.
 
-The classes are shared by training and tuning, so an option that only one of them can use is accepted here without a
-word; ``unused``, of each of them, says so once when a run gets it.
+Training and tuning share the classes, so an option that only one of them can use is silently accepted here; the
+``unused`` module of each warns once when a run gets it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from holdfast import settings, wrapper
@@ -20,26 +21,23 @@ from holdfast.core.budgets import SETTINGS
 from holdfast.store.layout import check_name
 from holdfast.store.location import Location
 from holdfast.train.checks import WrongTypeError, check_bool, check_int, check_number, check_type
-from holdfast.train.data import Streamed, Whole, is_dataset
-from holdfast.train.ray_data import RayData, is_ray_data
 from holdfast.train.user_callback import UserCallback
 
 
 @dataclass
 class FailureConfig:
-    """How often, and how patiently, a run is restarted. A count of -1 means without limit.
+    """Retry policy. A count of -1 means no limit.
 
-    ``max_failures`` counts worker failures, ``max_preemption_failures`` nodes that were taken away; a driver's death
-    costs neither, so ``controller_failure_limit`` has no effect, nor has ``relax_collectives_on_preemption``.
-    ``fail_fast`` stops a tuning experiment at the first failed trial.
-    ``hang_timeout_s``: when a worker has made no report for so long, what all ranks are doing is written down and the
-    attempt is ended. "auto" learns from the run's own pace: ten times the longest pause between two reports so far, and
-    at least a minute. ``max_hang_failures`` gives hangs a budget of their own; None counts them in ``max_failures``.
-    ``max_same_errors``: end the run early when the same exception comes at the same report more often than that; 0
-    means never. ``preemption_grace_s``: how long workers may continue for a last checkpoint after a SIGTERM.
-    ``snapshot_replicas``: how many other nodes have a copy of what ``TrainState.snapshot()`` keeps in memory; so many
-    nodes can be lost at the same time.
-    ``backoff_s`` is the pause before a retry without progress since the last one; it doubles up to ``max_backoff_s``.
+    ``max_failures`` counts worker failures, ``max_preemption_failures`` preempted nodes. A killed driver costs neither,
+    so ``controller_failure_limit`` and ``relax_collectives_on_preemption`` have no effect. ``fail_fast`` stops a tuning
+    experiment at the first failed trial. ``hang_timeout_s``: if a worker makes no report for this long, the stacks of
+    all ranks are saved and the attempt is ended. "auto" learns from the run: ten times the longest pause between two
+    reports so far, and at least a minute. ``max_hang_failures`` gives hangs a separate budget; None counts them in
+    ``max_failures``. ``max_same_errors``: fail the run early if the same exception occurs at the same report more often
+    than this; 0 means never. ``preemption_grace_s``: how long workers may continue for a last checkpoint after a
+    SIGTERM. ``snapshot_replicas``: how many other nodes keep a copy of the state that ``TrainState.snapshot()`` keeps
+    in memory; so many nodes can be lost at the same time. ``backoff_s`` is the pause before a retry without progress
+    since the last one; it doubles up to ``max_backoff_s``.
     """
 
     max_failures: int = 0
@@ -78,12 +76,12 @@ class FailureConfig:
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints stay: the ``num_to_keep`` newest, or best by ``checkpoint_score_attribute``.
+    """Which checkpoints are kept: the ``num_to_keep`` newest, or best by ``checkpoint_score_attribute``.
 
-    The latest, the best and the one that was resumed from are never deleted. ``checkpoint_frequency`` and
-    ``checkpoint_at_end`` are for trainables that save by themselves; a train function decides with ``report()``.
-    ``rank_zero_only``: only rank 0 calls ``report()``, and the checkpoint that it brings holds the whole state, as with
-    DDP. Without it a checkpoint is saved when every rank has reported.
+    The latest, the best and the one that the run resumed from are never deleted. ``checkpoint_frequency`` and
+    ``checkpoint_at_end`` are for trainable classes; a train function decides with ``report()``. ``rank_zero_only``:
+    only rank 0 calls ``report()``, and its checkpoint holds the whole state, as with DDP. Otherwise a checkpoint is
+    saved when every rank has reported.
     """
 
     num_to_keep: int | None = None
@@ -116,10 +114,10 @@ class CheckpointConfig:
 
 @dataclass
 class SyncConfig:
-    """When staged checkpoints go to storage: ``sync_period`` seconds at most after they were staged, 0 for at once.
+    """When staged checkpoints are uploaded: at most ``sync_period`` seconds after they were staged, 0 for immediately.
 
-    What newer ones would replace until then (``num_to_keep``) is not uploaded. The other options have no effect: how
-    long storage is waited for is ``HOLDFAST_STORAGE_PATIENCE_S``, and files are kept that are in a checkpoint.
+    Checkpoints that newer ones replace until then (``num_to_keep``) are not uploaded. The other options have no effect:
+    ``HOLDFAST_STORAGE_PATIENCE_S`` limits the wait for storage, and only files in a checkpoint are kept.
     """
 
     sync_period: float = 0
@@ -166,9 +164,9 @@ class LoggingConfig:
 class BackendConfig:
     """What a framework needs around the train function. A subclass overrides ``wrap``, or, as with Ray, ``backend_cls``
     and ``train_func_context``. ``essential`` names the modules that are imported before the first worker starts,
-    ``preload`` those that are imported behind the first report, for all workers that start later; with
+    ``preload`` those that are imported after the first report, for all workers that start later; with
     ``preload_early``, when several workers have entered the train function. A name that cannot be imported is skipped.
-    ``joins_torchrun``: whether ``wrap`` forms the group of processes that torchrun started."""
+    ``joins_torchrun``: whether ``wrap`` forms the process group if torchrun started the processes."""
 
     essential: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
@@ -176,7 +174,7 @@ class BackendConfig:
     joins_torchrun: ClassVar[bool] = False
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A picklable callable that a worker calls instead of ``train_fn``, with the same arguments."""
+        """A picklable callable that workers call instead of ``train_fn``, with the same arguments."""
         from holdfast.train.backend import Backend, InBackend
 
         if self.backend_cls is Backend and self.train_func_context is nullcontext:
@@ -192,7 +190,7 @@ class BackendConfig:
 
     @property
     def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
-        """Makes a context in which the train function is called."""
+        """Creates a context manager in which the train function is called."""
         return nullcontext
 
     def is_out_of_memory(self, error: BaseException) -> bool:
@@ -202,53 +200,6 @@ class BackendConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return {}
-
-
-class DataConfig:
-    """Which of the trainer's datasets are split among the workers; the others are given whole to each of them.
-
-    ``execution_options`` is one, or a dict of them by dataset. ``enable_shard_locality`` is for Ray Data.
-    """
-
-    def __init__(
-        self,
-        datasets_to_split: Literal["all"] | list[str] = "all",
-        execution_options: Any = None,
-        enable_shard_locality: bool = True,
-    ) -> None:
-        names = [] if datasets_to_split == "all" else datasets_to_split
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise TypeError(
-                f'DataConfig(datasets_to_split={datasets_to_split!r}): pass "all" or a list of names of datasets'
-            )
-        self.datasets_to_split = datasets_to_split
-        self.execution_options = execution_options
-        self.enable_shard_locality = enable_shard_locality
-
-    def check(self, datasets: Mapping[str, Any]) -> None:
-        """That what is to be split is there: a name with an error in it would leave a dataset whole."""
-        unknown = [] if self.datasets_to_split == "all" else sorted(set(self.datasets_to_split) - set(datasets))
-        if unknown and datasets:
-            raise ValueError(
-                f"DataConfig(datasets_to_split={self.datasets_to_split!r}): the trainer has no dataset "
-                f"{', '.join(map(repr, unknown))}; it has {', '.join(map(repr, sorted(datasets)))}"
-            )
-
-    def mark(self, datasets: Mapping[str, Any]) -> dict[str, Any]:
-        """The datasets as workers get them: what is not to be split is marked as ``Whole``, and what only the driver
-        has as ``RayData``."""
-        return {name: self._marked(name, data) for name, data in datasets.items()}
-
-    def is_split(self, name: str) -> bool:
-        return self.datasets_to_split == "all" or name in self.datasets_to_split
-
-    def _marked(self, name: str, data: Any) -> Any:
-        if is_ray_data(data):
-            return RayData(name)
-        if is_dataset(data):
-            options = self.execution_options
-            return Streamed(data, self.is_split(name), options.get(name) if isinstance(options, Mapping) else options)
-        return data if self.is_split(name) else Whole(data)
 
 
 def _unique_name() -> str:
@@ -261,14 +212,14 @@ def _default_storage_path() -> str:
 
 @dataclass
 class RunConfig:
-    """What a run is called, where it is stored, and how it behaves. (storage_path, name) is the run's identity: the
-    same pair resumes it. Without a name it gets a unique one. ``storage_path`` is a directory or a URL, or a path in
-    ``storage_filesystem``. ``verbose=0`` shows nothing. ``stop`` and ``progress_reporter`` are for tuning.
-    ``worker_runtime_env={"env_vars": {...}}`` sets variables of the workers. ``engine`` is "local", "ray" or an engine;
-    None takes the setting's, then the local one. ``preload`` names modules that workers need and that take long to
-    import: they are imported once for all workers and all their restarts. ``fresh=True`` never resumes: if the name is
-    taken, the run is stored beside it as NAME-2, NAME-3 and so on, and what is there stays. A script that is restarted
-    after a crash then starts again too; to resume it, leave ``fresh`` out."""
+    """The name, storage and behaviour of a run. (storage_path, name) identifies the run: the same pair resumes it.
+    Without a name it gets a unique one. ``storage_path`` is a directory or a URL, or a path in ``storage_filesystem``.
+    ``verbose=0`` shows nothing. ``stop`` and ``progress_reporter`` are for tuning. ``worker_runtime_env={"env_vars":
+    {...}}`` sets environment variables of the workers. ``engine`` is "local", "ray" or an engine; None takes the
+    setting's, then the local one. ``preload`` names modules that workers need and that are slow to import: they are
+    imported once for all workers and all restarts. ``fresh=True`` never resumes: if the name is taken, the run is
+    stored as NAME-2, NAME-3 and so on, and the existing run is kept. A script that is restarted after a crash then
+    starts over too; to resume it, leave ``fresh`` out."""
 
     name: str = None  # type: ignore[assignment]  # None: a unique one is made
     storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)
@@ -299,7 +250,7 @@ class RunConfig:
             check_type(f"RunConfig({name}", getattr(self, name), kind, remedy)
         self._check_env()
         self._check_callbacks()
-        if isinstance(self.verbose, bool):
+        if isinstance(self.verbose, (bool, Enum)):
             self.verbose = int(self.verbose)
         if self.verbose is not None:
             check_int("RunConfig(verbose", self.verbose, least=0, note=" (0: silent)")
@@ -317,7 +268,7 @@ class RunConfig:
         return self._storage / self.name
 
     def move_to(self, location: Location) -> None:
-        """Make it the configuration of the run that is stored there."""
+        """Change the configuration to that of the run stored there."""
         self._storage, self.name = location.parent, location.name
         self.storage_path, self.storage_filesystem = str(location.parent), location.filesystem
 
@@ -342,7 +293,7 @@ class RunConfig:
         variables = self.worker_runtime_env.get("env_vars", {})
         if not isinstance(variables, Mapping) or not all(
             isinstance(name, str) and isinstance(value, (str, int, float)) for name, value in variables.items()
-        ):  # what was given may be a secret, and is not shown
+        ):  # the value may be a secret, and is not shown
             raise TypeError(
                 'RunConfig(worker_runtime_env={"env_vars": …}): pass a dict of strings, as in {"LEVEL": "1"}'
             )

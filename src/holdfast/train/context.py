@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.store.layout import check_name
+from holdfast.store.location import Location
 
 if TYPE_CHECKING:
     from holdfast.worker.session import Session
@@ -16,6 +17,18 @@ class StorageContext:
     """Where the run is stored. For advanced use; it may grow."""
 
     run_dir: str  # or its URL, without options
+    location: Location | None = field(default=None, repr=False, compare=False)  # with the options of the URL
+
+    @property
+    def storage_filesystem(self) -> Any:
+        """The file system that you passed to ``RunConfig``, or a pyarrow one; the paths of this object are paths in
+        it."""
+        return (self.location or Location.parse("StorageContext(run_dir", self.run_dir)).as_filesystem()
+
+    @property
+    def storage_fs_path(self) -> str:
+        """``storage_path``, under the name that it has in Ray."""
+        return self.storage_path
 
     @property
     def storage_path(self) -> str:
@@ -35,19 +48,30 @@ class StorageContext:
         check_name(checkpoint_name, "build_checkpoint_path_from_name(checkpoint_name")
         return f"{self.run_dir.partition('://')[2] or self.run_dir}/{checkpoint_name}"
 
+    def extract_checkpoint_dir_name_from_path(self, checkpoint_path: str) -> str:
+        """The name of a checkpoint of this run, from its path or URL."""
+        top = self.build_checkpoint_path_from_name("x")[:-1]
+        inside = checkpoint_path.partition("://")[2] or checkpoint_path
+        if not inside.startswith(top) or inside == top:
+            raise ValueError(
+                f"extract_checkpoint_dir_name_from_path({checkpoint_path!r}): pass a path below {self.run_dir}/"
+            )
+        return inside[len(top) :].removeprefix("checkpoints/").rstrip("/")
 
+
+FREE_UNTIL = "free_until"  # of a trial: up to this report its driver has nothing to decide
 TRIAL = "holdfast.trial"  # among the metadata: what tuning says of the trial
-OWN_DIRECTORY = "own_directory"  # in that: whether the trial has a working directory of its own
+OWN_DIRECTORY = "own_directory"  # in that: whether the trial has a separate working directory
 
 
 class TrainContext:
-    """What ``get_context()`` returns inside a train function. Plain training has one trial, which is the run itself."""
+    """The return value of ``get_context()`` in a train function. Without tuning, the run itself is the only trial."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def get_world_size(self) -> int:
-        """How many workers the present attempt has; another attempt of an elastic run may have another number."""
+        """How many workers the current attempt has; in an elastic run, other attempts may have other numbers."""
         return self._session.world_size
 
     def get_world_rank(self) -> int:
@@ -71,15 +95,15 @@ class TrainContext:
         return str(self._trial.get("experiment", self._session.run_name))
 
     def get_trial_name(self) -> str:
-        """The trial's name; outside of tuning the run's."""
+        """The trial's name; without tuning, the run's."""
         return str(self._trial.get("name", self._session.run_name))
 
     def get_trial_id(self) -> str:
-        """The trial's id; outside of tuning the run's name."""
+        """The trial's id; without tuning, the run's name."""
         return str(self._trial.get("id", self._session.run_name))
 
     def get_trial_resources(self) -> dict[str, float]:
-        """Of all the trial's bundles together; empty outside of tuning."""
+        """The resources of all the trial's bundles together; empty without tuning."""
         return dict(self._trial.get("resources", {}))
 
     def get_trial_dir(self) -> str:
@@ -88,7 +112,7 @@ class TrainContext:
 
     def get_storage(self) -> StorageContext:
         """Where the run is stored: ``experiment_fs_path`` is its directory or URL."""
-        return StorageContext(self._session.run_url or self._session.run_dir)
+        return StorageContext(self._session.run_url or self._session.run_dir, self._session.location)
 
     def get_metadata(self) -> dict[str, Any]:
         """The ``metadata`` that was passed to the trainer."""
@@ -101,7 +125,7 @@ class TrainContext:
 
 
 def get_context() -> TrainContext:
-    """Who this worker is: its ranks, the world size, the run."""
+    """The current worker: its ranks, the world size, the run."""
     from holdfast.train.api import session_for
 
     return TrainContext(session_for("get_context"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from holdfast.data.batch_iterables import Repeatable
@@ -38,6 +38,11 @@ class Streamed:
             self._shard = self._made(rank, world_size)
         return self._shard
 
+    @property
+    def asked_for(self) -> Any:
+        """The shard, once the train function has asked for it."""
+        return self._shard
+
     def _made(self, rank: int, world_size: int) -> Any:
         from holdfast.data import DataContext, DataIterator
         from holdfast.data.shard_steps import ShardWorld
@@ -45,6 +50,64 @@ class Streamed:
         DataContext._set_current(self._context)
         world = ShardWorld(rank, world_size) if self._is_split else ShardWorld()
         return DataIterator(self._plan, world, self._own, _device_here)
+
+
+class Configuration:
+    """The ``configure`` of a user's ``DataConfig``, which each worker calls to get the shards of its world."""
+
+    def __init__(self, config: Any, datasets: Mapping[str, Any]) -> None:
+        from holdfast.data import DataContext
+
+        strange = [name for name, data in datasets.items() if not is_dataset(data)]
+        if strange:
+            raise TypeError(
+                f"dataset {strange[0]!r} is a {type(datasets[strange[0]]).__name__}: {type(config).__name__} has a "
+                "configure() of its own, so pass only datasets of holdfast.data, or only datasets of Ray Data"
+            )
+        self._config, self._datasets = config, dict(datasets)
+        self._context = DataContext.get_current().copy()
+        self._made: Mapping[str, Any] | None = None  # of this worker
+
+    def asked_for(self, name: str) -> Any:
+        return (self._made or {}).get(name)
+
+    def shard(self, name: str, rank: int, world_size: int) -> Any:
+        if self._made is None:
+            from holdfast.data import DataContext
+
+            DataContext._set_current(self._context)
+            self._made = configured(self._config, self._datasets, world_size, None)[rank]
+        if name not in self._made:
+            raise KeyError(f"{type(self._config).__name__}.configure gave rank {rank} no dataset {name!r}")
+        found = self._made[name]
+        if is_shard(found):
+            found._device = _device_here
+        return found
+
+
+def configured(config: Any, datasets: Mapping[str, Any], world_size: int, nodes: Any) -> list[Mapping[str, Any]]:
+    """What ``configure`` gives the ranks, if it is as Ray wants it."""
+    found = config.configure(datasets, world_size, None, nodes)
+    if not isinstance(found, list) or len(found) != world_size or not all(isinstance(own, Mapping) for own in found):
+        raise TypeError(
+            f"{type(config).__name__}.configure returned {found!r:.200}: it must return a list, with a dict of "
+            f"iterators for each of the {world_size} workers"
+        )
+    return found
+
+
+class Configured(Streamed):
+    """A dataset for which a ``Configuration`` is asked."""
+
+    def __init__(self, name: str, source: Configuration) -> None:
+        self._name, self._source = name, source
+
+    @property
+    def asked_for(self) -> Any:
+        return self._source.asked_for(self._name)
+
+    def shard(self, rank: int, world_size: int) -> Any:
+        return self._source.shard(self._name, rank, world_size)
 
 
 def is_dataset(data: Any) -> bool:
@@ -57,6 +120,12 @@ def is_shard(part: Any) -> bool:
     """Whether it is a ``DataIterator`` of ``holdfast.data``, without importing that."""
     module = sys.modules.get("holdfast.data.data_iterator")
     return module is not None and isinstance(part, module.DataIterator)
+
+
+def shards_of(datasets: Mapping[str, Any]) -> dict[str, Any]:
+    """By name, the shards of ``holdfast.data`` that the train function has asked for: those that have a state."""
+    found = {name: data.asked_for for name, data in datasets.items() if isinstance(data, Streamed)}
+    return {name: shard for name, shard in found.items() if is_shard(shard)}
 
 
 def _device_here() -> Any:

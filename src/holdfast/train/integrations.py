@@ -1,5 +1,5 @@
-"""What the integrations with other frameworks have in common: which extra they need, and what workers should find
-imported because the script uses them."""
+"""What the integrations with other frameworks have in common: the extra that they need, and the modules that workers
+should find imported because the script uses them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Local mode under torchrun: the processes that it has started are one world. Rank 0 has the run and its storage; the
-others train with it, and what they report goes nowhere but into their own result."""
+"""Local mode under torchrun: the processes that torchrun started are one world. Rank 0 has the run and its storage; the
+others train with it, and their reports only appear in their own result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class LaunchedWorld:
 
     @staticmethod
     def of_this_process() -> LaunchedWorld | None:
-        """None if torchrun has not started it, or alone; nor is a worker of ours one, whatever its variables say."""
+        """None if torchrun has not started it, or has started only one. Our own workers do not count, whatever their
+        variables say."""
         env = os.environ
         if "TORCHELASTIC_RUN_ID" not in env or int(env.get("WORLD_SIZE", "1")) < 2 or sessions._current is not None:
             return None
@@ -104,7 +105,7 @@ class Joined:
 
 
 class Follower(Placed):
-    """A rank without a run: has what the API uses of a ``Session``."""
+    """A rank without a run: has the part of a ``Session`` that the API uses."""
 
     attempt_number = 1
     joins = 0
@@ -143,7 +144,7 @@ class Follower(Placed):
         raise RuntimeError(f"only rank 0 can ask for {kind!r} under torchrun with num_workers=0")
 
     def notice(self) -> None:
-        """Nobody is about to end these processes."""
+        """Nothing is about to end these processes."""
 
     def current_checkpoint(self) -> Offer | None:
         return self.resumed_from

@@ -1,4 +1,4 @@
-"""What a worker unpickles and runs. Kept apart from the trainer, whose imports no worker needs."""
+"""What a worker unpickles and runs. Separate from the trainer, whose imports no worker needs."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Payload:
 
 def enter_own_directory(trial_dir: str) -> None:
     """Trials must not find each other's files under relative paths, and the script's directory must stay importable.
-    What is written goes below the trial's directory, where it cannot be taken for one of Holdfast's own files."""
+    Files are written below the trial's directory, where they cannot be mistaken for Holdfast's own."""
     sys.path[:] = [os.path.abspath(path) if os.path.isdir(path or ".") else path for path in sys.path]
-    with contextlib.suppress(FileNotFoundError):  # somebody removed it
+    with contextlib.suppress(FileNotFoundError):  # it has been removed
         os.environ["TUNE_ORIG_WORKING_DIR"] = os.getcwd()
     own = os.path.join(trial_dir, "working_dir")
     os.makedirs(own, exist_ok=True)
@@ -59,7 +59,7 @@ def enter_own_directory(trial_dir: str) -> None:
 
 
 class Validation:
-    """Runs in a process of its own: the validation function on one checkpoint."""
+    """Runs in a separate process: the validation function on one checkpoint."""
 
     def __init__(self, fn: Any, checkpoint: Checkpoint, arguments: dict[str, Any]) -> None:
         self.fn, self.checkpoint, self.arguments = fn, checkpoint, arguments

@@ -65,12 +65,14 @@ class RayShard(ActorBatches):
         return str(next(self._received("stats", {})))
 
     def _received(self, how: str, options: dict[str, Any]) -> Iterator[Any]:
-        """What splits the dataset may be lost before it has begun, with a node of which Ray has not noticed yet that it
-        is gone: then the dataset is split again, for all ranks."""
+        """The process that splits the dataset may be lost before it has started, with a node whose loss Ray has not
+        noticed yet: then the dataset is split again, for all ranks."""
         for _ in range(_MOST_SPLITS):
             try:
                 yield from received(f"dataset {self._name!r}", self._iterator, how, options)
                 return
             except LostSplitError:
                 self._iterator = current("a dataset of Ray Data").request("shard", (self._name, self._iterator))
-        raise HoldfastError(f"dataset {self._name!r}: what splits it was lost {_MOST_SPLITS} times before it had begun")
+        raise HoldfastError(
+            f"dataset {self._name!r}: the process that splits it was lost {_MOST_SPLITS} times before it started"
+        )

@@ -1,7 +1,7 @@
-"""Datasets of Ray Data in what is sent to workers: in a config, in a closure, in the arguments of a function.
+"""Datasets of Ray Data in objects that are sent to workers: in a config, in a closure, in the arguments of a function.
 
-A worker is not a process of Ray's. It gets a ``RayDataset`` in place of each, with the methods of Ray's ``Dataset``,
-which the actor of the node calls.
+A worker is not a Ray process. It gets a ``RayDataset`` instead of each, with the methods of Ray's ``Dataset``, which
+the actor of the node calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What run.json says of a training run: ``fit`` writes it down, ``restore`` goes by it.
+"""The content of run.json for a training run: ``fit`` writes it, ``restore`` reads it.
 
-Plain values alone: no code, no object, and nothing of ``worker_runtime_env``, which may hold secrets. What the run had
-and could not be stored is named, so that ``restore`` asks for it again instead of going on without it.
+Only plain values: no code, no object, and nothing of ``worker_runtime_env``, which may hold secrets. Objects of the run
+that could not be stored are named, so that ``restore`` asks for them instead of continuing without them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import (
     BackendConfig,
     CheckpointConfig,
-    DataConfig,
     FailureConfig,
     LoggingConfig,
     RunConfig,
     SyncConfig,
 )
+from holdfast.train.data_config import DataConfig
 from holdfast.train.scaling_config import ScalingConfig
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def config_of(identity: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _not_stored(trainer: DataParallelTrainer) -> list[str]:
-    """Arguments of ``restore``, and behind a dot those of its ``run_config``."""
+    """Arguments of ``restore``, and after a dot those of its ``run_config``."""
     run, data = trainer.run_config, trainer.data_config
     found = {
         "metadata": not _storable(trainer.metadata),
@@ -111,7 +111,7 @@ def check_given(identity: dict[str, Any], given: Collection[str]) -> None:
         arguments = ", ".join([*own, *([f"run_config=RunConfig({of_run})"] if of_run else [])])
         raise ValueError(
             f"restore({arguments}): the run had that, and neither code, objects nor environment variables are stored; "
-            f"pass it again{'. A RunConfig takes the place of the whole one that the run had' if of_run else ''}"
+            f"pass it again{'. A RunConfig replaces all settings of the stored one' if of_run else ''}"
         )
     if identity.get("callbacks") and "run_config" not in given:
         names = ", ".join(identity["callbacks"])
@@ -145,7 +145,7 @@ def data_config_of(identity: dict[str, Any]) -> DataConfig:
 
 
 def backend_config_of(identity: dict[str, Any], default: BackendConfig) -> BackendConfig:
-    """``default`` is what the trainer takes by itself; only one of its class can be made again."""
+    """``default`` is the trainer's default; only one of its class can be recreated."""
     name, fields = identity.get("backend", (type(default).__name__, {}))
     if name != type(default).__name__:
         raise ValueError(f"restore(backend_config=...): the run had a {name}, which is not stored; pass it again")
@@ -153,7 +153,7 @@ def backend_config_of(identity: dict[str, Any], default: BackendConfig) -> Backe
 
 
 def source_of(identity: dict[str, Any], location: Location) -> Checkpoint | None:
-    """What the run was to resume from. It may be gone when the run has checkpoints of its own."""
+    """What the run was to resume from. It may no longer exist when the run has its own checkpoints."""
     address = identity.get("resume_from_checkpoint")
     if address is None:
         return None
@@ -163,8 +163,9 @@ def source_of(identity: dict[str, Any], location: Location) -> Checkpoint | None
     if StoredRun(location).manifests()[0]:
         return None
     raise ValueError(
-        "restore(resume_from_checkpoint=...): the run has no checkpoint of its own yet, and the one that it was to "
-        f"start from {f'is not at {address} any more' if address else 'could not be stored'}; pass it again"
+        "the run has no checkpoint of its own yet, and the checkpoint that it was started from "
+        f"{f'is no longer at {address}' if address else 'was not stored with it'}. "
+        "Pass that checkpoint again: restore(resume_from_checkpoint=...)"
     )
 
 

@@ -1,5 +1,5 @@
-"""How the workers of an attempt find each other when a framework forms its own group: addresses, and ports that nobody
-else is given meanwhile. The driver passes the addresses on, so an attempt cannot meet the workers of an earlier one."""
+"""How the workers of an attempt find each other when a framework forms its own group: addresses, and ports that are
+reserved meanwhile. The driver distributes the addresses, so an attempt cannot meet the workers of an earlier one."""
 
 from __future__ import annotations
 

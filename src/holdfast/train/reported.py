@@ -1,4 +1,4 @@
-"""What a run says about its checkpoints. Plain values, safe to pickle and compare."""
+"""What a run reports about its checkpoints. Plain values, safe to pickle and compare."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointUploadMode(Enum):
-    """How ``report()`` hands a checkpoint over.
+    """How ``report()`` hands over a checkpoint.
 
-    ASYNC (the default): return once the files are staged on this machine; hashing and the commit happen behind.
+    ASYNC (the default): return once the files are staged on this machine; hashing and the commit happen in the
+    background.
+
     SYNC: return once the checkpoint is committed to storage.
-    NO_UPLOAD: the files are already where they belong; take them as they are.
+
+    NO_UPLOAD: the files are already in the right place; use them as they are.
     """
 
     ASYNC = "ASYNC"
@@ -27,14 +30,14 @@ class CheckpointUploadMode(Enum):
 
 
 class CheckpointConsistencyMode(Enum):
-    """What ``get_all_reported_checkpoints()`` waits for: that the last report is committed, or validated too."""
+    """Whether ``get_all_reported_checkpoints()`` waits until the last report is committed, or also validated."""
 
     COMMITTED = "COMMITTED"
     VALIDATED = "VALIDATED"
 
 
 class ReportedCheckpointStatus(Enum):
-    """Where a reported checkpoint stands. Every status but COMMITTED is about a validation that was asked for."""
+    """The status of a reported checkpoint. Every status except COMMITTED is about a requested validation."""
 
     COMMITTED = "COMMITTED"
     PENDING_VALIDATION = "PENDING_VALIDATION"
@@ -45,7 +48,7 @@ class ReportedCheckpointStatus(Enum):
 
 @dataclass
 class ReportedCheckpoint:
-    """A checkpoint that is safe in storage, the metrics that came with it, and its status."""
+    """A committed checkpoint, its metrics, and its status."""
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class Result:
     """The outcome of ``trainer.fit()``.
 
-    metrics: the last report of rank 0 in the surviving history, with what the validation of its checkpoint found.
-    checkpoint: the latest committed checkpoint. best_checkpoints: all that were kept, with their metrics, the best last
-    if ``CheckpointConfig`` has a score and else the newest.
-    error: why the run failed, None if it did not. path: the run's directory or URL. config: the train function's.
-    return_value: what the function returned on rank 0. ledger: where the wall-clock time went.
+    metrics: the last report of rank 0 in the surviving history, with the results of its checkpoint's validation.
+    checkpoint: the latest committed checkpoint. best_checkpoints: all that were kept, with their metrics; the last one
+    is the best if ``CheckpointConfig`` has a score, otherwise the newest. error: why the run failed, None if it did
+    not. path: the run's directory or URL. config: the train function's configuration. return_value: its return value on
+    rank 0. ledger: where the wall-clock time went.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class Result:
         return_value: Any = None,
         config: dict[str, Any] | None = None,
     ) -> Result:
-        """``error``, ``return_value`` and ``config`` are what the driver has in memory; files may only describe it."""
+        """``error``, ``return_value`` and ``config`` are the driver's objects in memory; files may only describe
+        them."""
         checkpoints = [(Checkpoint(place), metrics) for _, place, metrics in history.checkpoints]
         return cls(
             metrics=history.metrics,
@@ -88,13 +89,13 @@ class Result:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """With what is otherwise read when it is asked for."""
+        """With the values that are otherwise read on demand."""
         rows = self._rows() if callable(self._rows) else self._rows
         return {**self.__dict__, "_rows": list(rows), "_ledger": self.ledger}
 
     @property
     def filesystem(self) -> Any:
-        """The file system that was given, or else one of pyarrow for this disk or bucket: ``path`` is a path in it."""
+        """The file system that you passed, or a pyarrow one for this disk or bucket; ``path`` is a path in it."""
         return self._filesystem.as_filesystem() if isinstance(self._filesystem, Location) else self._filesystem
 
     @property
@@ -134,7 +135,7 @@ class Result:
         return best(scored, key=lambda pair: pair[0])[1]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The view in a notebook."""
         from holdfast.pictures.result_html import result_html
 
         rows = [dict(flat_items(row)) for row in (self._rows() if callable(self._rows) else self._rows)]

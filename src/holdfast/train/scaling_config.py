@@ -1,4 +1,4 @@
-"""How many workers a run has, and what each of them needs. Checked once, when it is made."""
+"""How many workers a run has, and what each of them needs. Checked once, when it is created."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ScalingConfig:
     ``use_gpu`` gives each worker a GPU, ``resources_per_worker`` other amounts, as in ``{"CPU": 4, "GPU": 2}``; without
     either it takes one CPU. ``placement_strategy``: PACK puts workers on few nodes, SPREAD on many; STRICT_... insist.
     ``accelerator_type`` and ``label_selector`` choose nodes of a Ray cluster. ``elastic_resize_monitor_interval_s``:
-    how long an attempt must have trained before it is made larger. ``trainer_resources``, ``use_tpu`` and ``topology``
-    are accepted and have no effect; on a Ray cluster, the last two are refused. ``standby_workers``: how many processes
-    beside the workers have run the function up to ``TrainState.resume()`` and wait to take the place of a worker that
-    is lost in a ``recoverable`` step. They take memory, and no CPU while they wait.
+    how long an attempt must have trained before it gets more workers. ``trainer_resources``, ``use_tpu`` and
+    ``topology`` are accepted and have no effect; on a Ray cluster, the last two are rejected. ``standby_workers``: how
+    many additional processes run the function up to ``TrainState.resume()`` and wait to replace a worker that is lost
+    in a ``recoverable`` step. They use memory, and no CPU while they wait.
     """
 
     trainer_resources: dict[str, float] | None = None
@@ -39,7 +39,7 @@ class ScalingConfig:
 
     def __post_init__(self) -> None:
         if searched_fields(self):
-            return  # checked for each trial, with what was drawn
+            return  # checked for each trial, with the drawn values
         self._check_num_workers()
         check_bool("ScalingConfig(use_gpu", self.use_gpu)
         check_bool("ScalingConfig(use_tpu", self.use_tpu)
@@ -104,17 +104,17 @@ class ScalingConfig:
 
     @property
     def min_workers(self) -> int:
-        """The fewest that the run continues with."""
+        """The minimum number of workers."""
         return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
 
     @property
     def max_workers(self) -> int:
-        """The most that it asks for."""
+        """The maximum number of workers."""
         return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
 
     @property
     def worker_resources(self) -> dict[str, float]:
-        """What one worker reserves: what was asked for, else one accelerator or one CPU."""
+        """The resources of one worker: the request, otherwise one accelerator or one CPU."""
         resources = {name: amount for name, amount in (self.resources_per_worker or {}).items() if amount != 0}
         if self.use_gpu:
             resources.setdefault("GPU", 1)
@@ -138,12 +138,18 @@ class ScalingConfig:
 
     @property
     def additional_resources_per_worker(self) -> dict[str, float]:
-        return {name: amount for name, amount in self.worker_resources.items() if name not in ("CPU", "GPU")}
+        return {name: amount for name, amount in self._resources_with_type.items() if name not in ("CPU", "GPU")}
 
     @property
     def total_resources(self) -> dict[str, float]:
-        """What the whole run reserves at its largest."""
-        return {name: amount * self.max_workers for name, amount in self.worker_resources.items()}
+        """The resources of the whole run at its largest."""
+        return {name: amount * self.max_workers for name, amount in self._resources_with_type.items()}
+
+    @property
+    def _resources_with_type(self) -> dict[str, float]:
+        """With the accelerator's type as Ray writes it."""
+        kind = {f"accelerator_type:{self.accelerator_type}": 0.001} if self.accelerator_type else {}
+        return {**self.worker_resources, **kind}
 
 
 def searched_fields(scaling: ScalingConfig) -> dict[str, Any]:

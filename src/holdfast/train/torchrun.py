@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TorchrunEnvironment(BackendConfig):
-    """No process group is formed: the script's own ``init_process_group()`` finds what it needs."""
+    """No process group is formed: the script's own ``init_process_group()`` finds its settings."""
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         return _InEnvironment(train_fn)
@@ -54,7 +54,7 @@ class _InEnvironment:
 
 @contextmanager
 def _meeting_point(session: Session) -> Iterator[tuple[str, int]]:
-    """Where rank 0 will listen. It holds the port until the script's own store is there, and longer."""
+    """Where rank 0 will listen. It holds the port until the script's own store exists, and longer."""
     if session.rank != 0:
         yield from_rank_zero(session, None)
         return

@@ -47,7 +47,7 @@ class _Steps:
 
 
 class TensorBoardCallback(UserCallback):
-    """Event files in ``directory``, else in the run's own directory below ``tensorboard/``."""
+    """Writes event files to ``directory``, by default to ``tensorboard/`` in the run's directory."""
 
     def __init__(self, directory: str | None = None, step: str | None = None) -> None:
         self._directory, self._steps = directory, _Steps(step)
@@ -67,7 +67,7 @@ class TensorBoardCallback(UserCallback):
                 self._file = EventFile(where, time.time())
                 atexit.register(self.close)
             self._file.add_scalars(curves, self._steps.of(metrics[0]), time.time())
-            self._file.flush()  # whoever looks at the curves does so while it trains
+            self._file.flush()  # a person looks at the curves while it trains
         except OSError as error:
             self._is_given_up = True
             log.warning("TensorBoardCallback: the curves in %s end here: %s", where, error)
@@ -81,11 +81,12 @@ class TensorBoardCallback(UserCallback):
 
     def _where(self, run_context: TrainRunContext) -> str:
         location = run_context.run_config.location
-        if self._directory is None and location.takes_uploads:
+        directory = self._directory or (location / "tensorboard").directory_here()
+        if not directory:
             raise ValueError(
                 f"TensorBoardCallback(directory=...): name a local directory, as the run is stored in {location}"
             )
-        return self._directory or str(location / "tensorboard")
+        return directory
 
 
 class _RunAsTrial:
@@ -106,7 +107,7 @@ class _RunAsTrial:
 
 
 class _LoggedByTune(UserCallback):
-    """Ends what is logged when the process does, or another run begins: a driver that continues later resumes it."""
+    """Ends the logging when the process exits, or another run begins: a driver that continues later resumes it."""
 
     def __init__(self, logger: LoggerCallback, module: str, step: str | None) -> None:
         _check_installed(type(self).__name__, module)
@@ -129,7 +130,7 @@ class _LoggedByTune(UserCallback):
         self._failed = True
 
     def close(self) -> None:
-        """Once; may be called before the process ends. Waits for what is still to be sent, but not for ever."""
+        """Once; may be called before the process exits. Waits for pending data, but not forever."""
         sender, self._sender = self._sender, None
         if sender is not None:
             atexit.unregister(self.close)
@@ -167,14 +168,14 @@ def _check_installed(callback: str, module: str) -> None:
 
 
 class MLflowCallback(_LoggedByTune):
-    """An MLflow run of the run's name. More keywords are those of ``holdfast.tune.logger.mlflow``."""
+    """An MLflow run with the run's name. More keywords are those of ``holdfast.tune.logger.mlflow``."""
 
     def __init__(self, tracking_uri: str | None = None, *, step: str | None = None, **options: Any) -> None:
         super().__init__(MLflowLoggerCallback(tracking_uri, **options), "mlflow", step)
 
 
 class WandbCallback(_LoggedByTune):
-    """A W&B run of the run's name. More keywords are those of ``holdfast.tune.logger.wandb``."""
+    """A W&B run with the run's name. More keywords are those of ``holdfast.tune.logger.wandb``."""
 
     def __init__(self, project: str | None = None, *, step: str | None = None, **options: Any) -> None:
         super().__init__(WandbLoggerCallback(project, **options), "wandb", step)

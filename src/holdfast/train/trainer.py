@@ -1,4 +1,4 @@
-"""``DataParallelTrainer``: turns what the script says into a plan, lets the driver run it, and gives the result."""
+"""``DataParallelTrainer``: turns the script's arguments into a plan, lets the driver run it, and returns the result."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import cloudpickle
@@ -30,13 +31,16 @@ from holdfast.trackers.observing import observing
 from holdfast.train import record
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import check_plain
-from holdfast.train.config import BackendConfig, DataConfig, RunConfig
+from holdfast.train.config import BackendConfig, RunConfig
+from holdfast.train.data import configured
+from holdfast.train.data_config import DataConfig
 from holdfast.train.fresh_start import check_not_fresh, start_fresh
 from holdfast.train.integrations import imported_integrations
 from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
 from holdfast.train.payload import Payload, TrainEntry, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
 from holdfast.train.ray_datasets import pickled_for_workers
+from holdfast.train.ray_variables import TRAIN_CALLBACKS, callbacks_in
 from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.unused import warn_unused_in_training
@@ -50,7 +54,7 @@ _PLAIN: dict[type, str] = {Mapping: "dict"}  # as a user would say it
 
 
 class DataParallelTrainer:
-    """Runs ``train_loop_per_worker`` on every worker, again and again until it has returned on all of them."""
+    """Runs ``train_loop_per_worker`` on every worker, and restarts it after failures until it has returned on all."""
 
     config_argument: ClassVar[str] = "backend_config"  # of the constructor, for the framework's configuration
 
@@ -203,10 +207,11 @@ class DataParallelTrainer:
         return True
 
     def _plan(self, location: Location, in_force: settings.Settings, identified: bool = True) -> Plan:
-        """What the driver is asked to run; not ``identified``: without what ``restore`` would need to know."""
+        """The plan for the driver; not ``identified``: without the data that ``restore`` would need."""
         run, scaling = self.run_config, self.scaling_config
         payload = self._payload(self._launched())
         listeners = [callback for callback in run.callbacks if isinstance(callback, UserCallback)]
+        listeners += callbacks_in(TRAIN_CALLBACKS, UserCallback)
         context = TrainRunContext(run, self.train_loop_config, scaling, self.backend_config, self.data_config)
         return Plan(
             name=run.name,
@@ -243,8 +248,8 @@ class DataParallelTrainer:
             fn = self.backend_config.wrap(fn)
         elif not self.backend_config.joins_torchrun:
             raise ValueError(
-                f"{type(self).__name__}(num_workers=0) was started {world.world_size} times by torchrun, and forms no "
-                "group of these processes: use TorchTrainer, or start the script with python"
+                f"{type(self).__name__}(num_workers=0) was started {world.world_size} times by torchrun, but does "
+                f"not form a process group: use TorchTrainer, or start the script with python"
             )
         else:
             fn = Launched(world, self.backend_config.wrap(Joined(fn)))
@@ -252,7 +257,7 @@ class DataParallelTrainer:
         return Payload(fn, data, self.resume_from_checkpoint, backend.is_out_of_memory)
 
     def _shards(self) -> ShardSource | None:
-        """Of the datasets that are Ray Data's."""
+        """The shards of the datasets that are Ray Data's."""
         datasets = {name: data for name, data in self.datasets.items() if is_ray_data(data)}
         if not datasets:
             return None
@@ -260,7 +265,8 @@ class DataParallelTrainer:
 
         config = self.data_config
         whole = [name for name in datasets if not config.is_split(name)]
-        return Splits(datasets, whole, config.execution_options, config.enable_shard_locality)
+        custom = partial(configured, config) if config.is_custom else None
+        return Splits(datasets, whole, config.execution_options, config.enable_shard_locality, custom)
 
     def _how_to_resume(self, location: Location) -> str:
         is_found_again = self.run_config.has_own_name and not self.run_config.fresh
@@ -329,7 +335,9 @@ def _takes_config(fn: Any) -> bool:
     ]
     if len(required) > 1:
         names = ", ".join(p.name for p in required)
-        raise ValueError(f"train_loop_per_worker takes the arguments {names}: it may take one, the config, or none")
+        raise ValueError(
+            f"train_loop_per_worker takes the arguments {names}. Give it one argument, the config, or none"
+        )
     return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
 
 
@@ -378,6 +386,6 @@ def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -
         standby_workers=scaling.standby_workers,
         regroup_timeout_s=in_force.regroup_timeout_s,
         missing_warning_s=in_force.missing_report_warning_s,
-        remote=run.location.takes_uploads,
+        nodes_hold_files=run.location.takes_uploads,
         sync_period_s=float(run.sync_config.sync_period or 0),
     )

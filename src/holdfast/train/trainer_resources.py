@@ -1,6 +1,6 @@
-"""Checks of what workers ask of nodes: amounts of resources, and labels.
+"""Checks of the workers' requests to nodes: amounts of resources, and labels.
 
-A cluster tells of a bad name or label late, or never: it waits for a node that has it.
+A cluster reports a bad name or label late, or never: it waits for a node that has it.
 """
 
 from __future__ import annotations

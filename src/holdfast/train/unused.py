@@ -1,4 +1,4 @@
-"""Options that a run makes no use of: they are accepted, and each is said once to be set in vain."""
+"""Options that have no effect in training: they are accepted, with one warning each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ Option = tuple[str, Any, str]  # its name, whether it is given, and why it has n
 
 
 def warn_unused_in_training(scaling: ScalingConfig, run: RunConfig, on_ray: bool = False) -> None:
-    """Say once, for each option that a train function cannot make use of, that it is set in vain."""
+    """Warn once for each option that has no effect on a train function."""
     others = [type(callback).__name__ for callback in run.callbacks if not isinstance(callback, UserCallback)]
     of_training: list[Option] = [
         ("RunConfig(stop)", run.stop, "return from the train function when it should end"),
         ("RunConfig(progress_reporter)", run.progress_reporter, "it is for tuning"),
-        (f"RunConfig(callbacks=[{', '.join(others)}])", others, "it is for tuning, and no train.UserCallback"),
+        (
+            f"RunConfig(callbacks=[{', '.join(others)}])",
+            others,
+            "it is for tuning; training needs a train.UserCallback",
+        ),
         ("FailureConfig(fail_fast)", run.failure_config.fail_fast, "a run ends at its first failure by default"),
     ]
     warn_unused(

@@ -13,17 +13,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.store import download
 from holdfast.store.disk import Disk
-from holdfast.store.location import Location
 from holdfast.store.staging import FileEntry, describe, stage
-from holdfast.store.staging import files as files_below
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.checks import warn_once
 from holdfast.train.reported import CheckpointUploadMode
 from holdfast.worker.session import Files, Session
 
 UploadFn = Callable[[Checkpoint, str], Checkpoint]
-STORAGE_PATIENCE_S = 60.0
 _TEMPFILE_NAME = re.compile(r"(tmp|holdfast-\d+-)[a-z0-9_]{8}")
 
 
@@ -32,19 +30,19 @@ def taken_from(session: Session, checkpoint: Checkpoint, mode: CheckpointUploadM
     if delete:
         _check_deletable(session, checkpoint)
     if mode is CheckpointUploadMode.NO_UPLOAD:
+        return _left_in_place(session, checkpoint)
+    if checkpoint.location.directory_here():
+        return _directory(session, checkpoint, mode, delete)
+    if _is_in_run(session, checkpoint):
         return _in_storage(session, checkpoint, checkpoint)
-    if checkpoint.location.takes_uploads:
-        if _is_in_run(session, checkpoint):
-            return _in_storage(session, checkpoint, checkpoint)
-        return _downloaded(checkpoint)
-    return _directory(session, checkpoint, mode, delete)
+    return _downloaded(checkpoint)
 
 
 def held(session: Session, checkpoint: Checkpoint, delete: bool | None) -> Checkpoint:
-    """A checkpoint for an upload behind the training loop. If its directory may be gone before that, its files are
-    taken out of it first: a surrounding ``with tempfile.TemporaryDirectory()`` ends with the report."""
-    path = checkpoint.path
-    if checkpoint.location.takes_uploads or delete is False or not os.path.isdir(path) or _is_kept(session, path):
+    """A checkpoint for an upload in the background. If its directory may be deleted before that, its files are moved
+    out first: a surrounding ``with tempfile.TemporaryDirectory()`` ends with the report."""
+    path = checkpoint.location.directory_here()
+    if delete is False or not os.path.isdir(path) or _is_kept(session, path):
         return checkpoint
     if not (delete or _is_temporary(path)):
         return checkpoint
@@ -63,19 +61,20 @@ def uploaded_by(
     mode: CheckpointUploadMode,
     delete: bool | None,
 ) -> Files:
-    """The files where a function of the user's has put them. ``delete``: the checkpoint's own are wanted no more."""
+    """The files where the user's function has put them. ``delete``: the checkpoint's own files are no longer needed."""
     uploaded = upload(checkpoint, name)
     if not isinstance(uploaded, Checkpoint):
         raise ValueError(
-            f"report(checkpoint_upload_fn=…) returned {uploaded!r}: return a Checkpoint of where the files are"
+            f"report(checkpoint_upload_fn=…) returned {uploaded!r}. Return a Checkpoint of the uploaded files"
         )
-    is_same = uploaded.location == checkpoint.location
-    if uploaded.location.takes_uploads or (_is_in_run(session, uploaded) and not _is_kept(session, uploaded.path)):
+    is_same, there = uploaded.location == checkpoint.location, uploaded.location.directory_here()
+    if not there or (_is_in_run(session, uploaded) and not _is_kept(session, there)):
         files = _in_storage(session, uploaded, checkpoint)
     else:
         files = _directory(session, uploaded, mode, delete if is_same else False)
-    if delete and not is_same and not checkpoint.location.takes_uploads and not _is_kept(session, checkpoint.path):
-        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    here = checkpoint.location.directory_here()
+    if delete and not is_same and here and not _is_kept(session, here):
+        shutil.rmtree(here, ignore_errors=True)
     return files
 
 
@@ -104,15 +103,25 @@ def _note_empty(session: Session, directory: str) -> None:
         )
 
 
+def _left_in_place(session: Session, checkpoint: Checkpoint) -> Files:
+    """A place without a file is no mistake: evaluation scripts name one only so that their metrics count."""
+    _place_in_run(session, checkpoint)
+    if not download.sizes(checkpoint.location):
+        _note_empty(session, checkpoint.path)
+        return Files()
+    return _in_storage(session, checkpoint, checkpoint)
+
+
 def _in_storage(session: Session, stored: Checkpoint, original: Checkpoint) -> Files:
-    """What the user has put into the run's storage, with the digests of the local files that it was made from."""
+    """Files that the user has put into the run's storage, with the digests of their local originals."""
     at = _place_in_run(session, stored)
-    sizes = _sizes(stored)
+    sizes = download.sizes(stored.location)
     if not sizes:
         raise ValueError(f"report(checkpoint={stored!r}): it has no files. Upload them before you call report().")
     local: dict[str, FileEntry] = {}
-    if stored.location.takes_uploads and not original.location.takes_uploads and os.path.isdir(original.path):
-        local = {entry.path: entry for entry in describe(Path(original.path))}
+    here = original.location.directory_here()
+    if os.path.isdir(here) and not stored.location.directory_here():
+        local = {entry.path: entry for entry in describe(Path(here))}
     files = []
     for path, size in sizes.items():
         known = local.get(path)
@@ -121,20 +130,9 @@ def _in_storage(session: Session, stored: Checkpoint, original: Checkpoint) -> F
     return Files(elsewhere=files)
 
 
-def _sizes(stored: Checkpoint) -> dict[str, int]:
-    if not stored.location.takes_uploads:
-        top = Path(stored.path)
-        return {path: (top / path).lstat().st_size for path in sorted(files_below(top))}
-    objects = stored.location.open(STORAGE_PATIENCE_S)
-    try:
-        return {info.key: info.size for info in objects.list()}
-    finally:
-        objects.close()
-
-
 def _place_in_run(session: Session, checkpoint: Checkpoint) -> str:
     """Relative to the run."""
-    run, at = _resolved(session.location), _resolved(checkpoint.location)
+    run, at = session.location.resolved, checkpoint.location.resolved
     below = at.removeprefix(f"{run}/")
     if below == at or below.startswith("checkpoints/"):
         raise ValueError(
@@ -146,20 +144,16 @@ def _place_in_run(session: Session, checkpoint: Checkpoint) -> str:
 
 
 def _is_in_run(session: Session, checkpoint: Checkpoint) -> bool:
-    return _resolved(checkpoint.location).startswith(f"{_resolved(session.location)}/")
-
-
-def _resolved(location: Location) -> str:
-    return str(location) if location.takes_uploads else os.path.realpath(str(location))
+    return checkpoint.location.resolved.startswith(f"{session.location.resolved}/")
 
 
 def _downloaded(checkpoint: Checkpoint) -> Files:
-    """Of another place in an object store: it goes into the run's storage as a local directory would."""
+    """Download a checkpoint from elsewhere in an object store, to be stored as a local directory would be."""
     return Files(checkpoint.to_directory(tempfile.mkdtemp()), move=True, remove=True)
 
 
 def _check_deletable(session: Session, checkpoint: Checkpoint) -> None:
-    run, at = _resolved(session.location), _resolved(checkpoint.location)
+    run, at = session.location.resolved, checkpoint.location.resolved
     if run == at or run.startswith(f"{at}/"):
         raise ValueError(
             f"report(checkpoint={checkpoint!r}, delete_local_checkpoint_after_upload=True) would delete the run, which "

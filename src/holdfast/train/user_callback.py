@@ -13,13 +13,14 @@ from holdfast.store.location import Location
 
 if TYPE_CHECKING:
     from holdfast.train.checkpoint import Checkpoint
-    from holdfast.train.config import BackendConfig, DataConfig, RunConfig
+    from holdfast.train.config import BackendConfig, RunConfig
+    from holdfast.train.data_config import DataConfig
     from holdfast.train.scaling_config import ScalingConfig
 
 
 @dataclass
 class TrainRunContext:
-    """The run that a callback is called for."""
+    """The run for which a callback is called."""
 
     run_config: RunConfig
     train_loop_config: dict[str, Any] | None
@@ -34,12 +35,12 @@ class TrainRunContext:
 
 
 class UserCallback:
-    """Subclass it, override what you need, and pass instances to ``RunConfig(callbacks=[...])``."""
+    """Derive from it, override the methods that you need, and pass instances to ``RunConfig(callbacks=[...])``."""
 
     def after_report(
         self, run_context: TrainRunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
     ) -> None:
-        """All ranks have made a report: ``metrics[i]`` is rank i's, ``checkpoint`` is committed, None if none came."""
+        """All ranks have made a report: ``metrics[i]`` is from rank i; ``checkpoint`` is committed, or None."""
 
     def after_exception(self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]) -> None:
         """Workers have failed: their exceptions by world rank."""

@@ -7,13 +7,16 @@ from holdfast.engine.demand import Demand
 from holdfast.train.config import RunConfig
 from holdfast.train.scaling_config import ScalingConfig, searched_fields
 
-_ANY_AMOUNT = 0.001  # of a resource that only says what a node has, or of a CPU where a worker asks for nothing
+_ANY_AMOUNT = 0.001  # of a resource that only marks a node, or of a CPU if a worker requests nothing
 
 
 def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:
     searched = ", ".join(searched_fields(scaling))
     if searched:
-        raise ValueError(f"ScalingConfig({searched}=...) is to be searched: pass it in Tuner(param_space=...)")
+        raise ValueError(
+            f"ScalingConfig({searched}=...) has a search space as its value, which only a Tuner can search. "
+            "Pass the ScalingConfig in Tuner(param_space=...)"
+        )
     in_force = settings.load()
     if (run.engine or in_force.engine) == "ray" and scaling.num_workers != 0:
         _refuse_tpus(scaling)
@@ -34,7 +37,7 @@ def demand_of(scaling: ScalingConfig, run: RunConfig) -> Demand:
 
 
 def _refuse_tpus(scaling: ScalingConfig) -> None:
-    """Else a run would wait for ever for what it cannot use."""
+    """Otherwise a run would wait forever for something that it cannot use."""
     for name, given in (("use_tpu", scaling.use_tpu), ("topology", scaling.topology)):
         if given:
             raise ValueError(

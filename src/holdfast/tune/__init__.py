@@ -1,4 +1,5 @@
-"""What a tuning script imports. Names, arguments and defaults are Ray Tune's; docs/tuning.md says what is better."""
+"""The imports of a tuning script. Names, arguments and defaults are Ray Tune's; docs/tuning.md lists the
+differences."""
 
 from holdfast.errors import TuneError
 from holdfast.trackers.trial_callback import Callback
@@ -38,6 +39,8 @@ from holdfast.tune.trainable import PlacementGroupFactory, Trainable, with_param
 from holdfast.tune.tune import run, run_experiments
 from holdfast.tune.tune_config import ResumeConfig, TuneConfig
 from holdfast.tune.tuner import Tuner
+
+from . import ray_paths as _ray_paths  # noqa: F401  imported for what it does
 
 __all__ = [
     "CLIReporter",

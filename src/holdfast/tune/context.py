@@ -1,4 +1,4 @@
-"""What a trainable calls: reports, its checkpoint, which trial it is.
+"""The functions for a trainable: reports, its checkpoint, which trial it is.
 
 Outside a trial these calls warn once and return None, as Ray's do, so that a script can call its trainable by hand.
 """
@@ -69,5 +69,5 @@ class _OutsideContext(TuneContext):
 
 
 def get_context() -> TuneContext:
-    """Who this trial is: its id, its name, its directory, its resources."""
+    """The current trial: its id, name, directory and resources."""
     return TuneContext(api.session_for("get_context")) if _has_session() else _OutsideContext()

@@ -1,7 +1,7 @@
-"""How far a trial may go before its scheduler or a stopper can have anything to say about it.
+"""How far a trial may continue before its scheduler or a stopper can make a decision about it.
 
-Up to there it need not wait for an answer to what it reports, though every decision is still taken behind the result
-that causes it.
+Up to there it need not wait for an answer to its reports, though every decision is still made at the result that causes
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class ForesightJudge(Protocol):
 
 
 def next_decision(judge: ForesightJudge, method: str, trial_id: str, iteration: int) -> float:
-    """What it says; the next iteration, if a class overrides the ``method`` that decides and not the forecast."""
+    """Its forecast; the next iteration, if a class overrides the ``method`` that decides and not the forecast."""
     for kind in type(judge).__mro__:
         if "next_decision" in vars(kind):
             return judge.next_decision(trial_id, iteration)

@@ -91,8 +91,8 @@ def value_columns(
     metric: str | None = None,
     longest: int = 20,
 ) -> list[Column]:
-    """Of parameters and metrics. What counts comes first if there is little space: ``metric``, the iteration, what
-    differs between the rows, and then the rest."""
+    """Columns of parameters and metrics. If there is little space, the important ones come first: ``metric``, which is
+    shown even before it has a value, the iteration, parameters that differ between the rows, then the rest."""
     if parameters is None:
         parameters = {str(name): str(name) for row in rows for name, _ in flat_items(row.parameters)}
     known = {heading for name, heading in metrics.items()}
@@ -103,7 +103,10 @@ def value_columns(
         found.append(
             Column(f"config/{heading}" if heading in known else printable(heading), cells, rank, True, longest)
         )
-    for name, heading in _filled(metrics, [row.metrics for row in rows]).items():
+    filled = _filled(metrics, [row.metrics for row in rows])
+    for name, heading in metrics.items():
+        if name not in filled and name != metric:
+            continue
         cells = [_cell(lookup(row.metrics, name, _ABSENT)) for row in rows]
         rank = 0 if name == metric else _ITERATION if name == TRAINING_ITERATION else _OTHER
         found.append(Column(printable(heading), cells, rank, True, longest))
@@ -129,7 +132,7 @@ def error_table(rows: Sequence[TrialRow], *, max_rows: int | None = None, width:
 
 
 def _aligned(told: Sequence[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """Names cut in the middle, errors at their end; on narrow screens each has a line of its own."""
+    """Names are shortened in the middle, errors at their end; on narrow screens each has a separate line."""
     if width < 100:
         return [(shortened(name, width), headline(error, max(10, width - 2))) for name, error in told]
     widest = min(max(len(name) for name, _ in told), width // 2)
@@ -152,7 +155,7 @@ def best_row(rows: Iterable[TrialRow], metric: str, mode: str) -> TrialRow | Non
 
 
 class ProgressReporter:
-    """Subclass it and pass an instance as ``RunConfig(progress_reporter=)``."""
+    """Derive from it and pass an instance as ``RunConfig(progress_reporter=)``."""
 
     def setup(
         self,
@@ -162,14 +165,14 @@ class ProgressReporter:
         mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Before anything else: when the experiment began, how many trials there will be, what is optimised."""
+        """Called first: when the experiment started, how many trials there will be, what is optimized."""
 
     def should_report(self, trials: Sequence[Trial], done: bool = False) -> bool:
-        """Whether ``report`` is to be called now. ``done``: it is the last time."""
+        """Whether to call ``report`` now. ``done``: it is the last time."""
         raise NotImplementedError
 
     def report(self, trials: Sequence[Trial], done: bool, *sys_info: str) -> None:
-        """Show the progress. ``sys_info``: lines about the machine to show with it."""
+        """Show the progress. ``sys_info``: additional lines about the machine."""
         raise NotImplementedError
 
 
@@ -265,7 +268,9 @@ class CLIReporter(ProgressReporter):
             chosen = ", ".join(f"{printable(str(name))}={_cell(lookup(best.parameters, name))}" for name in names)
             value = _cell(lookup(best.metrics, self._metric or ""))
             by_chosen = f" by {chosen}" if chosen else ""
-            parts.append(f"best so far: {printable(best.name)} with {printable(self._metric or '')}={value}{by_chosen}")
+            parts.append(
+                f"current best: {printable(best.name)} with {printable(self._metric or '')}={value}{by_chosen}"
+            )
         if rows and (done or self._tables_on_the_way):
             table = trial_table(
                 self._ordered(rows),
@@ -305,7 +310,7 @@ class CLIReporter(ProgressReporter):
 
 
 class JupyterNotebookReporter(CLIReporter):
-    """As ``CLIReporter``, in a notebook. ``overwrite``: each table takes the place of the one before it."""
+    """Like ``CLIReporter``, in a notebook. ``overwrite``: each table replaces the previous one."""
 
     def __init__(self, overwrite: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)

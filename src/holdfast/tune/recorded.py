@@ -1,6 +1,6 @@
-"""How an object was made, written down when it is made, so that an equal one can be made after a restore.
+"""Records how an object was created, so that an equal one can be created after a restore.
 
-Nothing that a user wrote is ever loaded from storage: what is stored names a class of Holdfast's own and its arguments.
+User code is never loaded from storage: the stored data names a class of Holdfast and its arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Recorded:
     """The base of schedulers, searchers and stoppers. ``made_with`` are the arguments of the outermost ``__init__``."""
 
     made_with: dict[str, Any] | None = None
-    _unused: dict[str, Any] | None = None  # what it was before an experiment used it
+    _unused: dict[str, Any] | None = None  # its state before an experiment used it
 
     def fresh(self) -> Any:
         """A copy that no experiment has used."""
@@ -28,9 +28,9 @@ class Recorded:
         return copied
 
     def take_state_of(self, worked: Recorded) -> None:
-        """An experiment has used a copy. What a person looks at in the original is what the copy came to."""
+        """An experiment has used a copy. A person who looks at the original sees the state of the copy."""
         before = self.__dict__ if self._unused is None else self._unused
-        inner = {name: part for name, part in before.items() if isinstance(part, Recorded)}  # what this one wraps
+        inner = {name: part for name, part in before.items() if isinstance(part, Recorded)}  # the wrapped object
         for name, part in inner.items():
             if isinstance(worked.__dict__.get(name), type(part)):
                 part.take_state_of(worked.__dict__[name])

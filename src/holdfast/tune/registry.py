@@ -18,7 +18,7 @@ def register_trainable(
     trainable: type[Trainable] | Callable[..., Any],
     warn: bool = True,  # noqa: ARG001  there is nothing to warn of
 ) -> None:
-    """Let ``Tuner(name)`` mean this function or class. The same name again replaces it."""
+    """Register this function or class for ``Tuner(name)``. Registering the name again replaces it."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"register_trainable(name={name!r}): pass a name, as in register_trainable('mine', fn)")
     check_trainable(trainable)
@@ -26,7 +26,7 @@ def register_trainable(
 
 
 def register_env(name: str, env_creator: Callable[..., Any]) -> None:
-    """Keep a function that makes an environment under a name, for trainables of yours that look there."""
+    """Register a function that creates an environment under a name, for your own trainables."""
     if not callable(env_creator):
         raise TypeError(f"register_env(env_creator={env_creator!r}): pass a function of a config")
     _environments[name] = env_creator
@@ -51,7 +51,7 @@ def get_trainable(name: str) -> Any:
 
 
 def check_trainable(trainable: Any) -> None:
-    """Refuse what is neither a class ``Trainable`` nor a function that can be one."""
+    """Reject anything that is neither a class ``Trainable`` nor a function that can be one."""
     if isinstance(trainable, type):
         if not issubclass(trainable, Trainable):
             raise TrainableError(f"trainable={trainable!r}: a class must be a subclass of holdfast.tune.Trainable")

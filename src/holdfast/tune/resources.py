@@ -1,7 +1,7 @@
-"""What a trial asks for: bundles of resources, each of which must be had on one node.
+"""The request of a trial: bundles of resources, each of which must fit on one node.
 
-However it was written, a request becomes a ``PlacementGroupFactory`` here, and is checked here and nowhere else.
-"CPU" and "GPU" may be fractions; any other name is a custom resource, "memory" among them (in bytes).
+However it was written, a request becomes a ``PlacementGroupFactory`` here, and is checked only here. "CPU" and "GPU"
+may be fractions; any other name is a custom resource, including "memory" (in bytes).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PlacementGroupFactory:
 
     @property
     def bundles(self) -> list[dict[str, float]]:
-        """What is reserved, without an empty first bundle."""
+        """The reserved resources, without an empty first bundle."""
         return [dict(bundle) for bundle in self._bundles]
 
     @property
@@ -58,7 +58,7 @@ class PlacementGroupFactory:
 
     @property
     def head_bundle(self) -> dict[str, float]:
-        """What the trainable itself gets."""
+        """The resources of the trainable itself."""
         return {} if self._head_bundle_is_empty else dict(self._bundles[0])
 
     @property
@@ -119,7 +119,7 @@ def total(bundles: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def request_of(argument: str, given: Any) -> PlacementGroupFactory:
-    """A request from what a user may write: bundles, one dict, or a ``ScalingConfig``."""
+    """A request in any form that a user may write: bundles, one dict, or a ``ScalingConfig``."""
     if isinstance(given, PlacementGroupFactory):
         return given
     if isinstance(given, ScalingConfig):
@@ -147,7 +147,7 @@ def _of_dict(argument: str, given: Mapping[str, Any]) -> PlacementGroupFactory:
 
 
 def _of_scaling(scaling: ScalingConfig) -> PlacementGroupFactory:
-    """A bundle for each worker. What the trainer itself asks for is had where the first worker is."""
+    """A bundle for each worker. The trainer's own request is added to that of the first worker."""
     worker = scaling.worker_resources
     first = total([scaling.trainer_resources or {}, worker])
     workers = max(1, scaling.max_workers)

@@ -15,7 +15,7 @@ SHOWN = 20
 
 
 class TrialResult(Protocol):
-    """What is used of ``holdfast.train.Result``."""
+    """The part of ``holdfast.train.Result`` that is used."""
 
     @property
     def metrics(self) -> dict[str, Any] | None: ...
@@ -36,14 +36,15 @@ class TrialResult(Protocol):
 class ResultGrid:
     """The outcome of ``Tuner.fit()``: a sequence of ``Result``, one for each trial, whatever its end.
 
-    ``results`` may read each of its items when it is asked for it. ``statuses`` are the trials' statuses; without them
-    a trial with an error counts as ERROR and any other one as TERMINATED. ``reports`` gives all reports of a result;
-    the default takes them from its data frame, in which a metric that a report lacks cannot be told from NaN.
+    ``results`` may read each of its items when it is asked for it; an ``ExperimentAnalysis`` may take their place.
+    ``statuses`` are the trials' statuses; without them a trial with an error counts as ERROR and any other one as
+    TERMINATED. ``reports`` gives all reports of a result; the default takes them from its data frame, in which a metric
+    that a report lacks cannot be told from NaN.
     """
 
     def __init__(
         self,
-        results: Sequence[TrialResult],
+        results: Any,
         *,
         experiment_path: str = "",
         metric: str | None = None,
@@ -52,8 +53,13 @@ class ResultGrid:
         reports: Callable[[Any], Iterable[Mapping[str, Any]]] | None = None,
         filesystem: Any = None,
     ) -> None:
+        if hasattr(results, "trials"):
+            analysis = results
+            results, statuses = [one.result for one in analysis.trials], [one.status for one in analysis.trials]
+            experiment_path, reports = analysis.experiment_path, _rows_kept
+            metric, mode = metric or analysis.default_metric, mode or analysis.default_mode
         assert statuses is None or len(statuses) == len(results)
-        self._results = results
+        self._results: Sequence[TrialResult] = results
         self._experiment_path = experiment_path
         self._metric, self._mode = metric, mode
         self._statuses = statuses
@@ -70,7 +76,7 @@ class ResultGrid:
 
     @property
     def filesystem(self) -> Any:
-        """The file system that was given, or else one of pyarrow: ``experiment_path`` is a path in it."""
+        """The file system that you passed, or a pyarrow one; ``experiment_path`` is a path in it."""
         return self._filesystem.as_filesystem() if isinstance(self._filesystem, Location) else self._filesystem
 
     def __len__(self) -> int:
@@ -84,7 +90,7 @@ class ResultGrid:
 
     @property
     def errors(self) -> list[Exception]:
-        """Why the trials failed that did."""
+        """The errors of the failed trials."""
         return [result.error for result in self._results if result.error is not None]
 
     @property
@@ -165,13 +171,14 @@ class ResultGrid:
 
     def _no_best(self, metric: str, values: list[float]) -> str:
         if values:
-            return f"Every trial came to NaN or an infinity in {metric!r}; filter_nan_and_inf=False takes one anyway"
+            return f"In every trial, {metric!r} is NaN or infinite. Pass filter_nan_and_inf=False to get one anyway"
         known = sorted({name for result in self._results for name, _ in flat_items(result.metrics or {})})
-        return f"No trial has reported a number as {metric!r}. What was reported: {', '.join(known) or 'nothing'}"
+        return f"No trial has reported a number as {metric!r}. Reported metrics: {', '.join(known) or 'nothing'}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the best trials first, if there is a best."""
+        """The view in a notebook: the best trials first, if there is a best."""
         from holdfast.pictures.result_html import grid_html
+        from holdfast.ui.display_picture import value_text
 
         metric, mode = self._metric or "", self._mode
         results = list(self)
@@ -184,8 +191,8 @@ class ResultGrid:
             [
                 result.path.rpartition("/")[2],
                 "done" if result.error is None else "failed",
-                str(lookup(result.metrics or {}, metric, "")),
-                *(str(config.get(name, "")) for name in params),
+                value_text(lookup(result.metrics or {}, metric, "")),
+                *(value_text(config.get(name, "")) for name in params),
             ]
             for result, config in zip(results, configs, strict=False)
         ]
@@ -245,7 +252,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _rows_kept(result: Any) -> Iterable[Mapping[str, Any]]:
-    """Of a result that was pickled."""
+    """The rows of a result that was pickled."""
     rows: Iterable[Mapping[str, Any]] = result._rows
     return rows
 

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.core.metric_names import TRAINING_ITERATION as TRAINING_ITERATION
 from holdfast.core.metric_names import flat_items
 
-DEFAULT_METRIC = "_metric"  # what an unnamed metric is called
+DEFAULT_METRIC = "_metric"  # the name of an unnamed metric
 AUTO_KEYS = frozenset(
     {
         TRAINING_ITERATION,
@@ -32,7 +32,7 @@ AUTO_KEYS = frozenset(
 
 
 def reported_text(result: Mapping[str, Any], metric: str) -> str:
-    """What a result has in place of a metric that it lacks, and which of that was meant, perhaps."""
+    """The metrics that a result has instead of a missing one, and perhaps the one that was meant."""
     known = sorted(name for name, _ in flat_items({k: v for k, v in result.items() if k not in AUTO_KEYS}))
     meant = difflib.get_close_matches(metric, [*known, *sorted(AUTO_KEYS)], n=1)
     guess = f". Did you mean {meant[0]!r}?" if meant else ""

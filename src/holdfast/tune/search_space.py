@@ -66,7 +66,7 @@ _UNSET = object()
 
 
 def grid_search(values: Iterable[Any]) -> dict[str, list[Any]]:
-    """Every one of the values, in combination with all other grids; ``num_samples`` repeats the whole grid."""
+    """Each of the values, combined with all other grids; ``num_samples`` repeats the whole grid."""
     return {"grid_search": list(categories_of("grid_search(values", values))}
 
 
@@ -84,6 +84,7 @@ def sample_from(func: Callable[..., Any]) -> Function:
 
 
 def uniform(lower: float, upper: float) -> Float:
+    """A float from ``lower`` to ``upper``, all equally likely."""
     return _float("uniform", lower, upper)
 
 
@@ -93,7 +94,7 @@ def quniform(lower: float, upper: float, q: float) -> Float:
 
 
 def loguniform(lower: float, upper: float, base: object = _UNSET) -> Float:
-    """Uniform in the logarithm: every order of magnitude is as likely as another."""
+    """Uniform on a logarithmic scale."""
     return _float("loguniform", lower, upper, log=True, base=base)
 
 
@@ -103,7 +104,7 @@ def qloguniform(lower: float, upper: float, q: float, base: object = _UNSET) -> 
 
 
 def randint(lower: int, upper: int) -> Integer:
-    """A whole number from ``lower`` to below ``upper``."""
+    """An integer from ``lower`` to below ``upper``."""
     return _integer("randint", lower, upper)
 
 
@@ -113,7 +114,7 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
 
 
 def lograndint(lower: int, upper: int, base: object = _UNSET) -> Integer:
-    """A whole number from ``lower`` to below ``upper``, uniform in the logarithm."""
+    """An integer from ``lower`` to below ``upper``, uniform on a logarithmic scale."""
     return _integer("lograndint", lower, upper, log=True, base=base)
 
 

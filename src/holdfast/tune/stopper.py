@@ -1,6 +1,5 @@
-"""When trials stop. A stopper sees every result of every trial in order, so feeding it the same results again
-brings it to the same state; that is how it is restored. It does no I/O, and time comes from a clock it is given.
-"""
+"""When trials stop. A stopper sees every result of every trial in order, so replaying the same results restores its
+state. It does no I/O, and gets the time from a clock that is passed to it."""
 
 from __future__ import annotations
 
@@ -33,12 +32,12 @@ class Stopper(Recorded):
         raise NotImplementedError
 
     def stop_all(self) -> bool:
-        """Whether the whole experiment is to stop."""
+        """Whether to stop the whole experiment."""
         raise NotImplementedError
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
-        """The first ``training_iteration`` behind this one at which ``__call__`` may be true. The trial continues up to
-        there without waiting to be told; who overrides ``__call__`` alone is asked about each."""
+        """The first later ``training_iteration`` at which ``__call__`` may be true. The trial continues up to there
+        without waiting; a class that overrides only ``__call__`` is asked about each result."""
         return iteration + 1
 
     def use_clock(self, clock: Clock) -> None:
@@ -60,6 +59,10 @@ class NoopStopper(Stopper):
 
 class FunctionStopper(Stopper):
     """Stops a trial when ``function(trial_id, result)`` is true."""
+
+    @classmethod
+    def is_valid_function(cls, fn: Any) -> bool:
+        return callable(fn) and not isinstance(fn, (Stopper, type))
 
     def __init__(self, function: StopFunction) -> None:
         if not callable(function):
@@ -113,7 +116,7 @@ class ThresholdStopper(Stopper):
 class MaximumIterationStopper(Stopper):
     """Stops each trial after ``max_iter`` results.
 
-    The results' own training_iteration counts, so what a trial does again after a failure is not counted twice.
+    It counts the results' own training_iteration, so repeated results after a failure are not counted twice.
     """
 
     def __init__(self, max_iter: int) -> None:
@@ -137,8 +140,8 @@ class MaximumIterationStopper(Stopper):
 class TimeoutStopper(Stopper):
     """Stops the experiment once it has been running for ``timeout`` (seconds or a timedelta).
 
-    Time starts at the first question, unless an experiment gives a clock of its own running time: that has the time
-    before an interruption, and not that until the restore.
+    Time starts at the first call, unless an experiment passes a clock of its running time: that includes the time
+    before an interruption, but not the time until the restore.
     """
 
     def __init__(self, timeout: float | timedelta, *, clock: Clock = time.monotonic) -> None:
@@ -167,8 +170,8 @@ class TimeoutStopper(Stopper):
 class TrialPlateauStopper(Stopper):
     """Stops a trial when ``metric`` hardly changes: its last ``num_results`` values have a deviation below ``std``.
 
-    Not before ``grace_period`` results, nor, if there is a ``metric_threshold``, while the value is worse than it
-    (above it for mode "min", below it for "max"). A window with a missing value or NaN in it is no plateau.
+    Not before ``grace_period`` results. If there is a ``metric_threshold``, also not while the value is worse than it
+    (above it for mode "min", below it for "max"). A window with a missing value or NaN is not a plateau.
     """
 
     def __init__(
@@ -211,10 +214,10 @@ class TrialPlateauStopper(Stopper):
 
 
 class ExperimentPlateauStopper(Stopper):
-    """Stops the experiment when the ``top`` best values of ``metric``, of all trials, hardly differ any more.
+    """Stops the experiment when the ``top`` best values of ``metric``, of all trials, no longer differ much.
 
-    That is when their deviation has been at most ``std`` for ``patience`` results more. Results without a finite
-    value are passed over.
+    That is when their deviation has been at most ``std`` for another ``patience`` results. Results without a finite
+    value are ignored.
     """
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
@@ -243,7 +246,7 @@ class ExperimentPlateauStopper(Stopper):
 
 
 class CombinedStopper(Stopper):
-    """Stops when any of the stoppers does. All of them see every result, whatever the others say."""
+    """Stops when any of the stoppers does. All of them see every result."""
 
     def __init__(self, *stoppers: Stopper) -> None:
         wrong = [stopper for stopper in stoppers if not isinstance(stopper, Stopper)]

@@ -15,11 +15,11 @@ from holdfast.tune.search.searcher import Searcher
 
 @dataclass
 class TuneConfig:
-    """``metric`` and ``mode`` say what is best. ``num_samples``: how many trials, or how often the whole grid is gone
-    through; -1 continues until something stops it. ``max_concurrent_trials`` limits what runs at once, beside the
-    resources. ``time_budget_s``: then the experiment stops. ``reuse_actors`` is accepted and has no effect: a trial's
-    process costs a fork. ``chdir_to_trial_dir``: each trial has its own working directory; False leaves them all in the
-    script's, as the environment variable ``RAY_CHDIR_TO_TRIAL_DIR=0`` does."""
+    """``metric`` and ``mode`` define the best trial. ``num_samples``: how many trials, or how often to run the whole
+    grid; -1 continues until something stops it. ``max_concurrent_trials`` limits the trials in parallel, in addition to
+    the resources. ``time_budget_s``: stop the experiment after this time. ``reuse_actors`` is accepted and has no
+    effect: a trial's process costs a fork. ``chdir_to_trial_dir``: each trial has its own working directory; False
+    leaves them all in the script's, as the environment variable ``RAY_CHDIR_TO_TRIAL_DIR=0`` does."""
 
     mode: str | None = None
     metric: str | None = None
@@ -59,7 +59,7 @@ class TuneConfig:
 
 @dataclass
 class ResumeConfig:
-    """What a restore does with trials that had finished, had not, or had failed."""
+    """What a restore does with trials that were finished, unfinished, or failed."""
 
     class ResumeType(str, Enum):
         """RESUME resumes from the latest checkpoint, RESTART from the beginning, SKIP leaves the trial as it is."""

@@ -1,4 +1,4 @@
-"""``Tuner``: turns what the script says into an experiment, lets its driver run it, and gives the results."""
+"""``Tuner``: turns the script's arguments into an experiment, lets its driver run it, and returns the results."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Tuner:
         return self._results
 
     def get_results(self) -> ResultGrid:
-        """The results as far as there are any: of the last ``fit()``, or of the experiment that was restored."""
+        """The results so far: of the last ``fit()``, or of the restored experiment."""
         if self._results is not None:
             return self._results
         if not self._is_restored:
@@ -162,8 +162,8 @@ class Tuner:
         _resume_config: ResumeConfig | None = None,
     ) -> Tuner:
         """The tuner of an existing experiment, to resume it. User code is never stored, so the trainable is passed
-        again. What is passed in ``tune_config`` and ``run_config`` takes the place of what was: more samples, another
-        stop criterion, another concurrency."""
+        again. Values in ``tune_config`` and ``run_config`` replace the stored ones: more samples, another stop
+        criterion, another concurrency."""
         check_not_fresh(run_config, "Tuner.restore")
         location = Location.parse("Tuner.restore(path", path, storage_filesystem)
         identity = _identity(location)

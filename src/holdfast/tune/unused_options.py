@@ -1,4 +1,4 @@
-"""Options that tuning makes no use of: they are accepted, and each is said once to be set in vain."""
+"""Options that have no effect in tuning: they are accepted, with one warning each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.tune.tune_config import TuneConfig
 
 
 def warn_unused_in_tuning(trainable: Any, tune: TuneConfig, run: RunConfig, on_ray: bool = False) -> None:
-    """Say once, for each option that trials cannot make use of, that it is set in vain."""
+    """Warn once for each option that has no effect on trials."""
     others = [type(callback).__name__ for callback in run.callbacks if not isinstance(callback, Callback)]
     of_tuning: list[Option] = [
         ("TuneConfig(reuse_actors)", tune.reuse_actors, "a trial's process costs a fork"),

@@ -1,4 +1,4 @@
-"""What scripts from Ray import from ``tune.utils``. Holdfast itself uses nothing of it."""
+"""Functions that scripts from Ray import from ``tune.utils``. Holdfast itself does not use them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 import cloudpickle
@@ -18,15 +19,65 @@ from holdfast.core.metric_names import lookup as find
 from holdfast.tune.trainable.trainable import Trainable
 
 __all__ = [
+    "Verbosity",
     "date_str",
     "deep_update",
     "diagnose_serialization",
     "flatten_dict",
+    "has_verbosity",
     "merge_dicts",
+    "set_verbosity",
     "unflattened_lookup",
     "validate_save_restore",
+    "validate_warmstart",
     "wait_for_gpu",
 ]
+
+
+class Verbosity(Enum):
+    """What ``RunConfig(verbose=)`` takes, by name."""
+
+    V0_MINIMAL = 0
+    V1_EXPERIMENT = 1
+    V2_TRIAL_NORM = 2
+    V3_TRIAL_DETAILS = 3
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+
+_verbosity = [Verbosity.V3_TRIAL_DETAILS]
+
+
+def set_verbosity(level: int | Verbosity) -> None:
+    """For ``has_verbosity`` of a script's own. What Holdfast itself says is up to ``RunConfig(verbose=)``."""
+    _verbosity[0] = Verbosity(int(level))
+
+
+def has_verbosity(level: int | Verbosity) -> bool:
+    return int(_verbosity[0]) >= int(level)
+
+
+def validate_warmstart(
+    parameter_names: list[str],
+    points_to_evaluate: list[list[Any] | dict[str, Any]] | None,
+    evaluated_rewards: list[Any] | None,
+    validate_point_name_lengths: bool = True,
+) -> None:
+    """Refuse points and rewards for a searcher of one's own that do not fit each other or the parameters."""
+    if not points_to_evaluate:
+        return
+    if not isinstance(points_to_evaluate, list):
+        raise TypeError(f"points_to_evaluate={points_to_evaluate!r}: pass a list")
+    for point in points_to_evaluate:
+        if not isinstance(point, (dict, list)):
+            raise TypeError(f"points_to_evaluate: {point!r} is neither a dict nor a list")
+        if validate_point_name_lengths and len(point) != len(parameter_names):
+            raise ValueError(f"points_to_evaluate: {point!r} has not one value for each of {parameter_names}")
+    if evaluated_rewards and not isinstance(evaluated_rewards, list):
+        raise TypeError(f"evaluated_rewards={evaluated_rewards!r}: pass a list")
+    if evaluated_rewards and len(evaluated_rewards) != len(points_to_evaluate):
+        raise ValueError(f"{len(evaluated_rewards)} evaluated_rewards for {len(points_to_evaluate)} points_to_evaluate")
 
 
 def validate_save_restore(
@@ -34,8 +85,8 @@ def validate_save_restore(
     config: dict[str, Any] | None = None,
     num_gpus: float = 0,  # noqa: ARG001  it runs in this process, which has them all
 ) -> bool:
-    """Train an instance of a class trainable, save it, restore another one from that and train on. Raises what goes
-    wrong; True if nothing does."""
+    """Train an instance of a class trainable, save it, restore another one from that and continue training. Raises
+    errors; True if there is none."""
     first = trainable_cls(config)
     second = trainable_cls(config)
     try:
@@ -105,7 +156,7 @@ def flatten_dict(
 
 
 def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str = "/", **kwargs: Any) -> Any:
-    """What a flat name stands for in a nested dict; ``default=`` if there is nothing, else a KeyError."""
+    """The value of a flat name in a nested dict; ``default=`` if there is none, else a KeyError."""
     found = find(lookup, flat_key.replace(delimiter, "/"), _NONE)
     if found is _NONE:
         if "default" in kwargs:
@@ -160,8 +211,8 @@ def wait_for_gpu(
     delay_s: float = 5,
     gpu_memory_limit: float | None = None,  # noqa: ARG001  Ray takes it and does not use it
 ) -> bool:
-    """Wait until no more than ``target_util`` of a GPU's memory is in use, as ``nvidia-smi`` tells; by default of the
-    first one that this process sees. RuntimeError if that does not happen."""
+    """Wait until at most ``target_util`` of a GPU's memory is in use, as ``nvidia-smi`` reports; by default of the
+    first GPU that this process sees. RuntimeError if that does not happen."""
     wanted = str(gpu_id) if gpu_id is not None else _first_gpu()
     for attempt in range(int(retry)):
         used = _memory_in_use()

@@ -1,1 +1,1 @@
-"""What a person sees of runs, on a terminal and where there is none. Displays are told what happens."""
+"""The displays of runs, on a terminal and elsewhere. The driver tells them the events."""

@@ -1,4 +1,4 @@
-"""What a display knows: the run as it is now, what happened since the last look, and how values are put in words."""
+"""The data of a display: the current state of the run, the events since the last look, and texts for values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Picture:
     workers: Mapping[int, str] = field(default_factory=dict)
     reports: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    checkpoint: tuple[str, int, float] | None = None  # id, report, when it became durable
+    checkpoint: tuple[str, int, float] | None = None  # id, report, time of the commit
     pending: int = 0
     pending_bytes: int = 0
     failures: tuple[ShownFailure, ...] = ()
@@ -97,7 +97,7 @@ class Rate:
     def update(self, now: float, reports: int) -> float | None:
         samples = self._samples
         if samples and (reports < samples[-1][1] or samples[-1][1] == 0):
-            samples.clear()  # a recovery took reports back, or the wait for the first one ended: that is no speed
+            samples.clear()  # a recovery discarded reports, or the wait for the first one ended: that is not a speed
         samples.append((now, reports))
         while len(samples) > 2 and samples[1][0] <= now - self._window_s:
             samples.pop(0)
@@ -111,7 +111,7 @@ def clean(text: str, colour: bool = False) -> str:
     """A line that a program printed, without what moves the cursor, clears the screen or rings; colours stay if
     ``colour``. For names, and whatever else is not a program's output, there is ``printable``."""
     text = text.rstrip("\r\n")
-    text = text[text.rfind("\r") + 1 :]  # a progress bar draws over itself: its last state is what it says
+    text = text[text.rfind("\r") + 1 :]  # a progress bar overwrites itself: only its last state counts
     if len(text) > MAX_LINE:
         text = f"{text[:MAX_LINE]}… ({len(text) - MAX_LINE:,} more characters)"
     if "\x1b" not in text:
@@ -141,7 +141,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def progress_text(share: float, words: str, elapsed_s: float, since: float) -> str:
-    """``since``: the share when the time began. The time left is told when enough is done to tell it."""
+    """``since``: the share at the start of the time. The remaining time is shown when enough is done to estimate it."""
     done = share - since
     left = elapsed_s * (1 - share) / done if done > 0.005 and elapsed_s >= 5 else None
     return f"{words} ({share:.0%}){f', about {duration(left)} left' if left is not None and share < 1 else ''}"

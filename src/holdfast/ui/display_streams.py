@@ -23,7 +23,7 @@ def is_foreground(stream: TextIO) -> bool:
     """Whether the terminal is this program's to draw on. A job started with ``&`` would hit the shell's prompt."""
     try:
         return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
-    except (OSError, ValueError, AttributeError):  # not our controlling terminal: nobody else draws on it
+    except (OSError, ValueError, AttributeError):  # not our controlling terminal: no other process draws on it
         return True
 
 
@@ -116,7 +116,7 @@ class Redirect:
         return len(text)
 
     def _is_past(self) -> bool:
-        """Whether nobody would show a line: the display has ended, or this process is a fork, which has none."""
+        """Whether a line would not be shown: the display has ended, or this process is a fork, which has none."""
         return not self._is_shown() or os.getpid() != self._pid
 
     def writelines(self, lines: list[str]) -> None:

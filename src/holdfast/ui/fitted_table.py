@@ -1,7 +1,7 @@
-"""A table that fits the width it is given: which columns are shown, how wide each is, and what is cut.
+"""A table that fits a given width: which columns are shown, how wide each is, and what is shortened.
 
-The first column names the rows. It is cut in its middle, as the ends of names differ. Columns of rank 0 are always
-shown, the others by rank while there is space. No two columns have the same heading.
+The first column names the rows. It is shortened in its middle, because the ends of names differ. Columns of rank 0 are
+always shown, the others by rank while there is space. No two columns have the same heading.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def fitted(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _least(column: Column, first: bool, width: int) -> int:
-    """Of the names a sixth of the width, of headings an eighth; but enough to be read, and no more than they need."""
+    """A sixth of the width for names, an eighth for headings; but enough to be readable, and not more than they
+    need."""
     widest = max((_length(cell) for cell in column.cells), default=0)
     if first:
         return min(max(12, width // 6), max(widest, _length(column.heading)))
@@ -50,7 +51,7 @@ def _least(column: Column, first: bool, width: int) -> int:
 
 
 def _stretched(columns: list[Column], left: int) -> list[Column]:
-    """What is left of the width goes to the results that count, then to the names, then to the other headings."""
+    """The remaining width goes to the important results, then to the names, then to the other headings."""
     order = sorted(range(len(columns)), key=lambda number: (columns[number].rank > 0, number))
     for number in order:
         column = columns[number]
@@ -73,7 +74,7 @@ def _headed(columns: list[Column], names: Sequence[str]) -> list[Column]:
 
 
 def _shorter(name: str, names: Sequence[str], width: int) -> str:
-    """The last parts of a path, if they tell it from the others; else its two ends."""
+    """The last parts of a path, if they distinguish it from the others; otherwise its two ends."""
     if _length(name) <= width:
         return name
     parts = name.split("/")

@@ -1,7 +1,7 @@
-"""The display on a terminal: one small panel that is drawn over itself, and worker lines that scroll above it.
+"""The display on a terminal: one small panel that is redrawn in place, and worker lines that scroll above it.
 
-The cursor is never hidden and no mode of the terminal is changed, so there is nothing that a killed driver leaves
-behind. rich draws the panel, and is imported by the display's thread, off the way to the first training step.
+The cursor is never hidden and no terminal mode is changed, so a killed driver leaves nothing behind. rich draws the
+panel; the display's thread imports it, so that it does not delay the first training step.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LivePainter:
             drawn = self._to_text(self._panel(picture, now, width), width).splitlines()
             self._drawn_at = now
         if not final:
-            drawn = drawn[: max(1, rows - 1)]  # what has scrolled off the top cannot be drawn over
+            drawn = drawn[: max(1, rows - 1)]  # lines that have scrolled off the top cannot be redrawn
         above = [text for text in map(self._above, news) if text is not None]
         below = [clean(line) for line in self._last_words(picture).splitlines()] if final else []
         if drawn != self._drawn or above or below:

@@ -1,7 +1,7 @@
-"""The display in a Jupyter notebook: one output that is replaced as training goes, and not lines of red text.
+"""The display in a Jupyter notebook: one output that is replaced during training, instead of lines of red text.
 
-What a run reports is text of others: it is escaped, so that nothing in a notebook runs it. The plots are SVG, which
-needs no script.
+Reported text may come from others: it is escaped, so that nothing in a notebook runs it. The plots are SVG, which needs
+no script.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from holdfast.ui.display_picture import (
 
 EVERY_S = 0.5
 _LINES = 12
+_WARNINGS = 20
+_WARNED = "warning: "  # else it is a trial that failed, which is among the failures
 _PLOTS, _POINTS = 3, 200
 _WIDTH, _HEIGHT = 260, 70
 _COLOURS = {"running": "#009e73", "finished": "#0072b2", "failed": "#d55e00"}
@@ -68,6 +70,8 @@ class NotebookPainter:
         self._output, self._progress, self._facts = output, progress, facts
         self._rate = Rate()
         self._lines: deque[str] = deque(maxlen=_LINES)
+        self._warnings: list[str] = []
+        self._left_out = 0
         self._curves: dict[str, list[tuple[float, float]]] = {}
         self._seen = 0
         self._next = float("-inf")
@@ -78,12 +82,37 @@ class NotebookPainter:
             if isinstance(item, OutputLine):
                 who = "" if item.rank is None else f"(rank {item.rank}) "
                 self._lines.append(f"{who}{clean(item.text)}")
+            elif item.kind == "warning" and item.text.startswith(_WARNED):
+                self._warn(item.text.removeprefix(_WARNED))
             elif item.kind in ("failure", "warning", "finish"):
                 self._lines.append(headline(item.text))
         self._remember(picture)
         if now >= self._next or final:
             self._next = now + EVERY_S
             self._output(self._html(picture, rate))
+
+    def _warn(self, text: str) -> None:
+        """What is said twice is shown once. Of very many the first and the last ones stay."""
+        if text in self._warnings:
+            return
+        self._warnings.append(text)
+        if len(self._warnings) > _WARNINGS:
+            del self._warnings[_WARNINGS // 2]
+            self._left_out += 1
+
+    def _warned(self) -> str:
+        """A block that does not scroll: a warning says that settings have changed, or that results are of an earlier
+        run."""
+        if not self._warnings:
+            return ""
+        shown = [f"⚠ {_safe_lines(text)}" for text in self._warnings]
+        if self._left_out:
+            shown.insert(_WARNINGS // 2, f"({self._left_out:,} more)")
+        told = "".join(f"<div>{text}</div>" for text in shown)
+        return (
+            '<div style="border-left:4px solid #e69f00;padding:2px 0 2px 10px;margin:6px 0;white-space:pre-wrap;'
+            f'overflow-wrap:anywhere">{told}</div>'
+        )
 
     def _remember(self, picture: Picture) -> None:
         if picture.reports == self._seen:
@@ -112,7 +141,7 @@ class NotebookPainter:
         facts += self._facts(picture) if self._facts else []
         facts += [(name, value_text(value)) for name, value in pick_metrics(picture.metrics, 6)]
         failures = "".join(
-            f'<div style="color:#d55e00">✕ {_safe(headline(one.text))}: {_safe(one.action)}</div>'
+            f'<div style="color:#d55e00">✕ {_safe(": ".join(filter(None, (headline(one.text), one.action))))}</div>'
             for one in picture.failures
         )
         lines = "\n".join(_safe(line) for line in self._lines)
@@ -121,7 +150,7 @@ class NotebookPainter:
             f'<b>{_safe(picture.name)}</b> <span style="border:1px solid {tone};color:{tone};border-radius:9px;'
             f'padding:0 8px">{_safe(picture.state)}</span> '
             f'<span style="opacity:.7">{_safe(headline(picture.detail))}</span>'
-            f"{_bar(share, text)}"
+            f"{_bar(share, text)}{self._warned()}"
             f'<div style="margin:6px 0">{" ".join(map(_fact, facts))}</div>{failures}'
             f'<div style="display:flex;flex-wrap:wrap;gap:14px">{"".join(self._plots())}</div>'
             f'<pre style="font-size:12px;max-height:14em;overflow:auto;margin:6px 0 0">{lines}</pre></div>'
@@ -138,6 +167,11 @@ class NotebookPainter:
 
 def _safe(text: str) -> str:
     return escape(printable(text))
+
+
+def _safe_lines(text: str) -> str:
+    """All of it, with its ends of lines."""
+    return escape("\n".join(clean(line) for line in text.splitlines()))
 
 
 def _fact(fact: tuple[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The display where there is no terminal: one line an event, no colour, nothing that is ever drawn over."""
+"""The display without a terminal: one line per event, no colour, nothing is redrawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_METRICS = 6
 
 
 class PlainPainter:
-    """Worker lines go to ``out``, what the run does to ``err``."""
+    """Worker lines are written to ``out``, events of the run to ``err``."""
 
     def __init__(self, out: Sink, err: Sink, progress: Progress | None = None) -> None:
         self._out, self._err = out, err

@@ -1,12 +1,13 @@
-"""What a person sees of a run: a ``Display`` of the driver's, of which no trouble hurts the run.
+"""The display of a run: a ``Display`` of the driver, whose problems never affect the run.
 
-The driver's loop only notes down what it is told here. A thread of the display's own writes it out, at most eight times
-a second, so that a terminal that is slow, stopped (Ctrl+S) or gone never holds up training.
+The driver's loop only records events here. The display's own thread writes them, at most eight times a second, so that
+a terminal that is slow, stopped (Ctrl+S) or closed never delays training.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sys
 import threading
@@ -40,7 +41,7 @@ def make(
     kind: str = "auto", stream: TextIO | None = None, progress: Progress | None = None
 ) -> BackgroundDisplay | None:
     """A display of the kind that ``settings.display`` names; "auto" is rich in a notebook, live on a terminal and plain
-    elsewhere, "off" is none. ``progress``: how far the run is with its last metrics and so many reports."""
+    elsewhere, "off" is none. ``progress``: how far the run is, from its last metrics and the number of reports."""
     if kind not in KINDS:
         raise ValueError(f"HOLDFAST_DISPLAY={kind!r}: use one of {', '.join(KINDS)}")
     out, err = (stream or sys.stdout), (stream or sys.stderr)
@@ -56,7 +57,7 @@ def make(
 
 
 class BackgroundDisplay:
-    """Notes down what it is told, and has a painter write it from a thread that lives from start to finish.
+    """Records what it is told, and lets a painter write it from a thread that lives from start to finish.
 
     The thread reads the picture while the loop changes it: every field is replaced whole, never changed in place.
     """
@@ -74,6 +75,7 @@ class BackgroundDisplay:
         self._redirect = redirect
         self._clock = clock
         self._picture = Picture()
+        self._state = ("", "")  # the last that was told
         self._news: deque[OutputLine | DisplayNotice] = deque()
         self._dropped = 0
         self._done = threading.Event()
@@ -104,6 +106,9 @@ class BackgroundDisplay:
 
     def state(self, name: str, detail: str = "") -> None:
         picture = self._picture
+        if (name, detail) == self._state:
+            return  # two phases of the core may be one for a person
+        self._state = (name, detail)
         if name != picture.state:
             picture.state_since = self._clock()
         picture.state, picture.detail = name, detail
@@ -116,7 +121,7 @@ class BackgroundDisplay:
         before, picture.attempt_number, picture.world_size = picture.world_size, attempt_number, world_size
         workers = f"{world_size} worker{'' if world_size == 1 else 's'}"
         picture.change = resize_text(before, world_size, joined, left)
-        self._fold.begin()
+        self._show(self._fold.begin(world_size))
         self._tell(
             "attempt", f"attempt {attempt_number} with {workers}{f' ({picture.change})' if picture.change else ''}"
         )
@@ -136,8 +141,9 @@ class BackgroundDisplay:
     def pending(self, count: int, size: int = 0) -> None:
         self._picture.pending, self._picture.pending_bytes = int(count), int(size)
 
-    def failure(self, text: str, action: str) -> None:
+    def failure(self, text: str, action: str, rank: int = -1) -> None:
         picture = self._picture
+        self._show(self._fold.failed(rank, self._clock(), picture.path))
         picture.failure_count += 1
         picture.failures = (*picture.failures, ShownFailure(self._clock(), text, action))[-3:]
         self._tell("failure", f"FAILURE: {text}{NEWLINE}  {action}" if action else f"FAILURE: {text}")
@@ -146,12 +152,12 @@ class BackgroundDisplay:
         self._tell("warning", f"warning: {text}")
 
     def output(self, rank: int, line: str) -> None:
-        for shown in self._fold.lines(OutputLine(rank, line), self._clock(), self._picture.path):
-            self._note(shown)
+        self._show(self._fold.lines(OutputLine(rank, line), self._clock(), self._picture.path))
 
     def finish(self, outcome: str, text: str) -> None:
         if self._done.is_set():
             return
+        self._show(self._fold.late(math.inf))
         self._picture.state_since = self._clock()
         self._picture.state, self._picture.detail = outcome, ""
         self._tell("finish", f"{outcome}: {text}" if text else outcome)
@@ -164,6 +170,10 @@ class BackgroundDisplay:
 
     def _print(self, line: str) -> None:
         self._note(OutputLine(None, line))
+
+    def _show(self, lines: Sequence[OutputLine]) -> None:
+        for line in lines:
+            self._note(line)
 
     def _note(self, item: OutputLine | DisplayNotice) -> None:
         if self._done.is_set():
@@ -184,6 +194,7 @@ class BackgroundDisplay:
             self._go_dark(error)
 
     def _take_news(self) -> list[OutputLine | DisplayNotice]:
+        self._show(self._fold.late(self._clock()))
         dropped, self._dropped = self._dropped, 0
         news = [self._news.popleft() for _ in range(len(self._news))]
         if dropped:
@@ -197,6 +208,7 @@ class BackgroundDisplay:
         for restore in self._restore:
             restore()
         self._restore = []
+        self._show(self._fold.late(math.inf))
         self._done.set()
         if self._thread is not None:
             self._thread.join(FINISH_TIMEOUT_S)

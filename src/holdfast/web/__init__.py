@@ -1,1 +1,1 @@
-"""``holdfast ui``: runs and searches in a browser, read from storage. All it ever writes is a request to stop a run."""
+"""``holdfast ui``: runs and experiments in a browser, read from storage. All it writes is a request to stop one."""

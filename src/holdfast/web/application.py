@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -22,21 +22,22 @@ from holdfast.runs.discovery import READ_PATIENCE_S
 from holdfast.runs.stored_experiment import StoredExperiment
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.location import Location
-from holdfast.store.parallel import in_parallel
 from holdfast.web import log_view, wording
 from holdfast.web.compare_view import COMPARED, compare_view, compared_json
 from holdfast.web.curve_index import CurveIndex
 from holdfast.web.guard import Guard, checks_form, form_token
-from holdfast.web.live import PageWatches
+from holdfast.web.live import LOOKS_EVERY_S, PageWatches
 from holdfast.web.pages import Pages, plotly_script
 from holdfast.web.recent import Recent
-from holdfast.web.run_rows import RunRow, count_states, driver_text, run_row
-from holdfast.web.run_view import curves_json, glance, run_view
+from holdfast.web.run_list import RunList
+from holdfast.web.run_rows import RunRow, count_states, driver_text
+from holdfast.web.run_view import RunView, curves_json, glance, is_long, run_view
 from holdfast.web.search_view import plots_json, trials_json
 from holdfast.web.searches import Searches
 from holdfast.web.storages import Storages, link
 
 _INDEXES = 12  # curves of the runs that were looked at last
+_LIST_S = 0.15  # of reading runs, before the list is shown; the page's event stream reads all of them
 _SLICE_S = 0.25  # of reading reports, in one request
 _LATER_SLICE_S = 1.0  # when the page shows a sample already
 _FORM_BYTES = 10_000
@@ -52,16 +53,17 @@ class Application:
         self._pages = Pages(form_token(token), [str(location) for location in locations])
         self._indexes: Recent[CurveIndex] = Recent(_INDEXES)
         self._searches = Searches()
+        self._list = RunList(self.storages, self._searches)
 
     def asgi(self, host: str) -> Any:
         routes = [
             Route("/", self.home),
             Route("/run/{address:path}", self.run),
-            Route("/search/{address:path}", self.search),
+            Route("/experiment/{address:path}", self.search),
             Route("/compare", self.compare),
             Route("/data/curves/{address:path}", self.curves),
             Route("/data/trials/{address:path}", self.trials),
-            Route("/data/search/{address:path}", self.search_plots),
+            Route("/data/experiment/{address:path}", self.search_plots),
             Route("/data/compare", self.compared_curves),
             Route("/data/log/{address:path}", self.log),
             Route("/data/stacks/{address:path}", self.stacks),
@@ -82,20 +84,23 @@ class Application:
     # Pages
 
     async def home(self, request: Request) -> Response:
-        rows = await run_in_threadpool(self._rows)
+        rows = await run_in_threadpool(self._list.rows, _LIST_S)
         return self._pages.render("runs.html", rows=rows, states=count_states(rows), version_shown=_version_of(rows))
 
     async def run(self, request: Request) -> Response:
         address = request.path_params["address"]
 
-        def look() -> Any:
+        def look() -> tuple[StoredRun, RunView | None]:
             stored = self.storages.open(address)
-            return stored if isinstance(stored, StoredExperiment) else run_view(stored, self._index(address, stored))
+            if isinstance(stored, StoredExperiment) or ("whole" not in request.query_params and is_long(stored)):
+                return stored, None
+            return stored, run_view(stored)
 
-        view = await run_in_threadpool(look)
-        if isinstance(view, StoredExperiment):
-            return RedirectResponse(link("search", address))
-        return self._pages.render("run.html", view=view, address=address)
+        stored, view = await run_in_threadpool(look)
+        if isinstance(stored, StoredExperiment):
+            return RedirectResponse(link("experiment", address))
+        name, path = stored.location.name, str(stored.location)
+        return self._pages.render("run.html", view=view, address=address, name=name, path=path)
 
     async def search(self, request: Request) -> Response:
         address = request.path_params["address"]
@@ -119,23 +124,18 @@ class Application:
     async def compare(self, request: Request) -> Response:
         addresses = request.query_params.getlist("run")[:COMPARED]
         if len(addresses) < 2:
-            return self._pages.error(request, 400, "Select two runs or trials at least, then compare.")
+            return self._pages.error(request, 400, "Select at least two runs or trials to compare.")
         view = await run_in_threadpool(lambda: compare_view([(a, self.storages.open(a)) for a in addresses]))
         return self._pages.render("compare.html", view=view, addresses=addresses)
 
     def _experiment(self, address: str) -> StoredExperiment:
         stored = self.storages.open(address)
         if not isinstance(stored, StoredExperiment):
-            raise NotARunError(f"{stored.location} is a run, not a search.")
+            raise NotARunError(f"{stored.location} is a run, not an experiment.")
         return stored
 
-    def _rows(self) -> list[Any]:
-        found = self.storages.runs()
-        rows = in_parallel(lambda pair: run_row(*pair, self._searches), found)
-        return sorted(rows, key=lambda row: (row.state != "running", -(row.changed or 0)))
-
     def _index(self, address: str, stored: StoredRun) -> CurveIndex:
-        return self._indexes.use(address, lambda: CurveIndex(stored))
+        return self._indexes.use(address, stored.run_id(), lambda: CurveIndex(stored))
 
     def _trouble(self, request: Request, error: Exception) -> Response:
         codes = ((NotARunError, 404), (StorageUnavailableError, 503))
@@ -150,7 +150,8 @@ class Application:
 
         def look() -> dict[str, Any]:
             stored = self.storages.open(address)
-            return curves_json(stored.read(with_manifests=False), self._index(address, stored), slice_s)
+            found = stored.read(with_driver=False, with_manifests=False)
+            return curves_json(found, self._index(address, stored), slice_s)
 
         return _json(await run_in_threadpool(look))
 
@@ -182,7 +183,7 @@ class Application:
         try:
             attempt, rank, start = (int(query.get(name, "0")) for name in ("attempt", "rank", "from"))
         except ValueError:
-            return self._pages.error(request, 400, "attempt, rank and from are numbers.")
+            return self._pages.error(request, 400, "attempt, rank and from must be numbers.")
 
         def look() -> dict[str, Any]:
             stored = self.storages.open(request.path_params["address"])
@@ -197,7 +198,7 @@ class Application:
     async def stacks(self, request: Request) -> Response:
         attempt = request.query_params.get("attempt", "0")
         if not attempt.isdecimal():
-            return self._pages.error(request, 400, "attempt is a number.")
+            return self._pages.error(request, 400, "attempt must be a number.")
         stored = await run_in_threadpool(self.storages.open, request.path_params["address"])
         found = await run_in_threadpool(stored.stacks, int(attempt))
         return _json({"columns": log_view.stack_columns(found)})
@@ -205,22 +206,23 @@ class Application:
     async def events(self, request: Request) -> Response:
         address = request.path_params["address"]
         stored = await run_in_threadpool(self.storages.open, address)
-        return self._stream(address, lambda: self._glance(stored), stored.location.takes_uploads)
+        return self._stream(address, lambda: self._glance(stored), [stored.location])
 
     async def events_of_all(self, request: Request) -> Response:
-        is_far = any(location.takes_uploads for location in self.storages.locations)
-        return self._stream("", self._glance_at_all, is_far)
+        return self._stream("", self._glance_at_all, self.storages.locations)
 
     def _glance_at_all(self) -> dict[str, Any]:
-        return {"version": _version_of(self._rows())}
+        return {"version": _version_of(self._list.rows())}
 
     def _glance(self, stored: StoredRun) -> dict[str, Any]:
+        stored.look_again()
         if isinstance(stored, StoredExperiment):
             return {"version": self._searches.look(stored).stamp}
         return {"version": glance(stored)}
 
-    def _stream(self, address: str, look: Any, is_far: bool) -> Response:
-        return StreamingResponse(self.watches.stream(address, look, is_far), media_type="text/event-stream")
+    def _stream(self, address: str, look: Any, locations: Iterable[Location]) -> Response:
+        every_s = max((location.pause_s(*LOOKS_EVERY_S) for location in locations), default=LOOKS_EVERY_S[0])
+        return StreamingResponse(self.watches.stream(address, look, every_s), media_type="text/event-stream")
 
     # Actions
 
@@ -228,15 +230,15 @@ class Application:
         address = request.path_params["address"]
         form = await _form(request)
         if not checks_form(self._token, form.get("token")):
-            return self._pages.error(request, 403, "The page is of an earlier server. Reload it and try again.")
+            return self._pages.error(request, 403, "This page comes from an earlier server. Reload it and try again.")
         stored = await run_in_threadpool(self.storages.open, address)
         await run_in_threadpool(_ask_to_stop, stored, form.get("now") == "1")
-        return RedirectResponse(link("search" if isinstance(stored, StoredExperiment) else "run", address), 303)
+        return RedirectResponse(link("experiment" if isinstance(stored, StoredExperiment) else "run", address), 303)
 
     async def verify(self, request: Request) -> Response:
         form = await _form(request)
         if not checks_form(self._token, form.get("token")):
-            return self._pages.error(request, 403, "The page is of an earlier server. Reload it and try again.")
+            return self._pages.error(request, 403, "This page comes from an earlier server. Reload it and try again.")
         stored = await run_in_threadpool(self.storages.open, request.path_params["address"])
         return _json(await run_in_threadpool(_verify, stored, str(form.get("id"))))
 
@@ -263,7 +265,9 @@ def _ask_to_stop(stored: StoredRun, at_once: bool) -> None:
     if driver is None:
         return
     if driver.pid is None or driver.host is None or driver.since is None:
-        raise HoldfastError(f"The lease of {stored.location} does not say who drives it: stop it where it runs.")
+        raise HoldfastError(
+            f"The lease of {stored.location} does not name its driver. Stop the run on the machine where it runs."
+        )
     objects = stored.location.open(READ_PATIENCE_S)
     try:
         stop_requests.leave(objects, StopRequest(driver.host, driver.pid, driver.since, at_once))
@@ -274,18 +278,18 @@ def _ask_to_stop(stored: StoredRun, at_once: bool) -> None:
 def _verify(stored: StoredRun, id: str) -> dict[str, Any]:
     manifests, _ = stored.manifests()
     if id not in {manifest.id for manifest in manifests}:
-        return {"ok": False, "text": "The run has no such checkpoint."}
+        return {"ok": False, "text": "This run has no such checkpoint."}
     try:
         stored.verify(id)
     except StorageUnavailableError:
         raise
     except HoldfastError as error:
         return {"ok": False, "text": wording.lines(str(error))}
-    return {"ok": True, "text": "Every file is as it was saved."}
+    return {"ok": True, "text": "Every file matches its checksum."}
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Of a page of ours, which is short."""
+    """The fields of a form, which is always short."""
     body = b""
     async for piece in request.stream():
         body += piece

@@ -15,6 +15,7 @@ from holdfast.runs.stored_run import StoredRun
 from holdfast.ui.display_picture import value_text
 from holdfast.web import wording
 from holdfast.web.curve_index import CurveIndex
+from holdfast.web.run_rows import QUICKLY_READ
 from holdfast.web.run_view import curves_json
 
 COMPARED = 8  # as many as there are colours
@@ -33,9 +34,9 @@ class CompareView:
 def compare_view(runs: Sequence[tuple[str, StoredRun]]) -> CompareView:
     for _, stored in runs:
         if isinstance(stored, StoredExperiment):
-            raise NotARunError(f"{stored.location} is a search. Open it and compare its trials.")
+            raise NotARunError(f"{stored.location} is an experiment. Open it and compare its trials.")
     found = [stored.read() for _, stored in runs]
-    ledgers = [reading.quick_ledger() for reading in found]
+    ledgers = [reading.quick_ledger(QUICKLY_READ) for reading in found]
     last = [dict(flat_items(reading.metrics or {})) for reading in found]
     names = list(dict.fromkeys(name for metrics in last for name in metrics))[:_METRICS]
     settings = differing_settings([stored.known_identity() for _, stored in runs])
@@ -46,9 +47,9 @@ def compare_view(runs: Sequence[tuple[str, StoredRun]]) -> CompareView:
             ("state", [reading.state for reading in found]),
             ("reports", [f"{reading.last_report[0]:,}" for reading in found]),
             ("attempts", [str(len(reading.past.attempts)) for reading in found]),
-            ("failures", ["-" if ledger is None else str(len(ledger.failures)) for ledger in ledgers]),
-            ("time", ["-" if ledger is None else spelled(ledger.wall_clock_s) for ledger in ledgers]),
-            ("goodput", ["-" if ledger is None else f"{ledger.goodput * 100:.0f} %" for ledger in ledgers]),
+            ("failures", [str(len(ledger.failures)) for ledger in ledgers]),
+            ("time", [spelled(ledger.wall_clock_s) for ledger in ledgers]),
+            ("goodput", [f"{ledger.goodput * 100:.0f} %" for ledger in ledgers]),
         ],
         [
             (wording.line(name), [value_text(metrics[name]) if name in metrics else "-" for metrics in last])
@@ -63,7 +64,8 @@ def compare_view(runs: Sequence[tuple[str, StoredRun]]) -> CompareView:
 
 def compared_json(runs: Sequence[tuple[StoredRun, CurveIndex]], within_s: float) -> dict[str, Any]:
     """For each metric the surviving curve of every run that has it."""
-    each = [curves_json(run.read(with_manifests=False), index, within_s / len(runs)) for run, index in runs]
+    found = [(run.read(with_driver=False, with_manifests=False), index) for run, index in runs]
+    each = [curves_json(reading, index, within_s / len(runs)) for reading, index in found]
     metrics: dict[str, list[dict[str, Any]]] = {}
     for number, curves in enumerate(each):
         for metric in curves["metrics"]:

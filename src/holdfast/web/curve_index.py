@@ -1,126 +1,35 @@
-"""Curves of a run with any number of reports, in bounded memory: least and greatest value of each bucket of reports.
+"""Curves of a run with any number of reports, in bounded memory: the least and greatest value of each bucket of
+reports.
 
 Reports are read once, a slice at a time, so that a request never takes long; until all of them are read, a sample of
-lines from the whole file stands in for the rest. What is appended later is read from where the last look ended.
+lines from the whole file represents the rest. Later reports are read from where the last look ended. The more curves a
+run has, the fewer buckets each of them gets.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from holdfast.core.metric_names import flat_items, number
 from holdfast.core.run.events import AttemptStarted
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.metrics import parse_line
+from holdfast.store.parallel import in_parallel
+from holdfast.web.bucketed_curve import BUCKET_BYTES, BUCKETS, AttemptCurves
 
-BUCKETS = 600  # of a curve; it has at most twice as many while it grows
-METRICS = 64  # of a run
 ATTEMPTS = 200  # the last ones
+ALL_BUCKETS = 120_000  # of all curves of a run together, as long as each has a few
+LEAST_BUCKETS = 8
 _SAMPLES = 400
+_SAMPLING_S = 1.0  # more than a request should take, for the samples of all attempts
 _PIECE_LINES = 2_000  # between two looks at the clock
 _BIG = 4 << 20  # bytes; less is read in a moment
-
-Point = tuple[float, float]
-
-
-class BucketedCurve:
-    """Buckets of equal numbers of reports. When there are too many, each two become one."""
-
-    __slots__ = ("_buckets", "_width", "_xs", "_ys", "odd")
-
-    def __init__(self) -> None:
-        self._buckets: list[tuple[float, float, float, float]] = []  # x and y of the least, then of the greatest
-        self._width = 1
-        self._xs: list[float] = []
-        self._ys: list[float] = []
-        self.odd = 0  # values that are NaN or infinite
-
-    def add(self, x: float, y: float) -> None:
-        if not math.isfinite(y):
-            self.odd += 1
-            return
-        self._xs.append(x)
-        self._ys.append(y)
-        if len(self._ys) >= self._width:
-            self._flush()
-
-    def _flush(self) -> None:
-        xs, ys = self._xs, self._ys
-        low, high = min(ys), max(ys)
-        self._buckets.append((xs[ys.index(low)], low, xs[ys.index(high)], high))
-        self._xs, self._ys = [], []
-        if len(self._buckets) >= 2 * BUCKETS:
-            pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
-            self._buckets = [_merged(first, second) for first, second in pairs]
-            self._width *= 2
-
-    def points(self) -> list[Point]:
-        """In the order of the reports; exact as long as there are few."""
-        points: list[Point] = []
-        for low_x, low, high_x, high in self._buckets:
-            points += sorted({(low_x, low), (high_x, high)})
-        if self._ys and self._width > 1:
-            points.append((self._xs[-1], self._ys[-1]))
-        return points
-
-
-def _merged(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> Any:
-    low = a if a[1] <= b[1] else b
-    high = a if a[3] >= b[3] else b
-    return low[0], low[1], high[2], high[3]
-
-
-class AttemptCurves:
-    """Of one attempt: a curve for each metric, and the times of some reports, evenly spread."""
-
-    def __init__(self, base: int) -> None:
-        self.base = base
-        self.curves: dict[str, BucketedCurve] = {}
-        self.times: list[tuple[int, float]] = []
-        self.last: tuple[int, float] | None = None
-        self.reports = 0
-        self.offset = 0  # of what has been read, in bytes
-        self.rest = b""
-        self._stride = 1
-
-    def add(self, row: dict[str, Any]) -> None:
-        index = row["index"]
-        x = self.base + index + 1
-        for name, value in flat_items(row["metrics"]):
-            y = value if type(value) is float else number(value)
-            if y is None:
-                continue
-            curve = self.curves.get(name)
-            if curve is None:
-                if len(self.curves) >= METRICS:
-                    continue
-                curve = self.curves[name] = BucketedCurve()
-            curve.add(x, y)
-        self.last = index, float(row["time"])
-        if self.reports % self._stride == 0:
-            self.times.append(self.last)
-            if len(self.times) >= 2 * BUCKETS:
-                self.times = self.times[::2]
-                self._stride *= 2
-        self.reports += 1
-
-    @property
-    def seen(self) -> int:
-        """Bytes that were read, with the beginning of a line that has not ended yet."""
-        return self.offset + len(self.rest)
-
-    @property
-    def known_times(self) -> list[tuple[int, float]]:
-        """For the ledger: where a stretch of reports begins and ends counts, and hardly what is between."""
-        return self.times if self.last is None or self.times[-1:] == [self.last] else [*self.times, self.last]
+_STILL_WRITTEN = 2  # attempts, the last ones: what a killed one had reported may come late
 
 
 class CurveIndex:
-    """The curves of one run, with what has been read so far. Used by several threads."""
+    """The curves of one run, as far as they have been read. Used by several threads."""
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
@@ -128,49 +37,66 @@ class CurveIndex:
         self._attempts: dict[int, AttemptCurves] = {}
         self._samples: dict[int, AttemptCurves] = {}
         self._sizes: dict[int, int] = {}
+        self._complete: set[int] = set()  # attempts that were read and have ended
 
-    def advance(self, starts: Sequence[AttemptStarted], within_s: float) -> float:
-        """Read what is new, for about so long. The share of the reports that has been read by now, up to 1."""
+    def advance(self, starts: Sequence[AttemptStarted], within_s: float, run: StoredRun | None = None) -> float:
+        """Read new reports, for about this long. Returns the share of the reports that has been read, up to 1. ``run``:
+        as it is opened for this look."""
         deadline = time.monotonic() + within_s
         starts = starts[-ATTEMPTS:]
         with self._lock:
+            self._run = run or self._run
+            self._look_at_sizes(starts)
             done = whole = 0
             for started in starts:
-                attempt = self._attempts.setdefault(started.attempt_number, AttemptCurves(started.base))
-                size = self._run.reports_size(started.attempt_number)
+                number = started.attempt_number
+                attempt = self._attempts.setdefault(number, AttemptCurves(started.base))
+                size = self._sizes[number]
                 if size < attempt.seen:  # it was replaced
-                    attempt = self._attempts[started.attempt_number] = AttemptCurves(started.base)
-                self._sizes[started.attempt_number] = size
+                    attempt = self._attempts[number] = AttemptCurves(started.base)
                 if attempt.seen < size:
-                    self._read(started.attempt_number, attempt, size, deadline)
+                    self._read(number, attempt, size, deadline)
+                if attempt.seen >= size:
+                    self._samples.pop(number, None)
+                self._share_buckets()
                 done, whole = done + min(attempt.seen, size), whole + size
+            ended = [started.attempt_number for started in starts[:-_STILL_WRITTEN]]
+            self._complete = {number for number in ended if self._attempts[number].seen >= self._sizes[number]}
             return 1.0 if done >= whole else done / whole
 
-    def is_large(self, starts: Sequence[AttemptStarted]) -> bool:
-        """Whether so much is unread that a page should not wait for a look."""
-        unread = 0
-        for started in starts[-ATTEMPTS:]:
-            attempt = self._attempts.get(started.attempt_number)
-            if attempt is None or not attempt.seen:
-                unread += self._run.reports_size(started.attempt_number)
-        return unread > _BIG
-
     def attempts(self) -> dict[int, AttemptCurves]:
-        """What is known of each: all of it, or a sample while most is unread."""
+        """The known part of each: all of it, or a sample while most is unread."""
         with self._lock:
-            found = {}
-            for attempt_number, attempt in self._attempts.items():
-                sample = self._samples.get(attempt_number)
-                is_read = attempt.seen >= self._sizes.get(attempt_number, 0)
-                found[attempt_number] = attempt if sample is None or is_read else sample
-            return found
+            return {number: self._samples.get(number, attempt) for number, attempt in self._attempts.items()}
+
+    @property
+    def size(self) -> int:
+        """The bytes that its buckets take."""
+        with self._lock:
+            return sum(curve.count for one in self._all() for curve in one.curves.values()) * BUCKET_BYTES
+
+    def _all(self) -> list[AttemptCurves]:
+        return [*self._attempts.values(), *self._samples.values()]
+
+    def _look_at_sizes(self, starts: Sequence[AttemptStarted]) -> None:
+        """At an object store each is a request. Of attempts that were dropped from the list nothing is kept."""
+        numbers = [started.attempt_number for started in starts]
+        for known in (self._attempts, self._samples, self._sizes):
+            for gone in known.keys() - set(numbers):
+                known.pop(gone)
+        asked = [number for number in numbers if number not in self._complete]
+        self._sizes |= dict(zip(asked, in_parallel(self._run.reports_size, asked), strict=True))
+
+    def _share_buckets(self) -> None:
+        count = sum(len(one.curves) for one in self._all())
+        limit = max(LEAST_BUCKETS, min(BUCKETS, ALL_BUCKETS // (2 * max(1, count))))
+        for one in self._all():
+            one.fit(limit)
 
     def _read(self, attempt_number: int, attempt: AttemptCurves, size: int, deadline: float) -> None:
-        if (
-            size - attempt.offset > _BIG
-            and attempt_number not in self._samples
-            and not self._run.location.takes_uploads
-        ):
+        is_here = bool(self._run.location.directory_here())  # else each sample is a request
+        is_big = size - attempt.offset > _BIG and time.monotonic() < deadline + _SAMPLING_S
+        if is_big and is_here and attempt_number not in self._samples:
             self._samples[attempt_number] = self._sample(attempt_number, attempt.base, size)
         count = 0
         for piece in self._run.report_bytes(attempt_number, attempt.seen):

@@ -118,7 +118,7 @@ def checks_form(token: str, given: object) -> bool:
 
 
 def form_token(token: str) -> str:
-    """What a page may hold: it does not tell the token itself."""
+    """The value that a page may hold: it does not reveal the token."""
     return hmac.new(token.encode(), b"holdfast form", "sha256").hexdigest()
 
 
@@ -142,7 +142,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_address(name: str) -> bool:
-    """A name can be redirected to this machine by whoever owns it; an address cannot."""
+    """A name can be redirected to this machine by its owner; an address cannot."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

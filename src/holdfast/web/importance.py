@@ -1,9 +1,9 @@
 """How much each parameter of a search says about its results, alone.
 
 The results are put in order, so that outliers and scales do not count. A parameter's values are put in groups: each
-value its own, or ten groups of equal size for numbers. Its importance is the share of the variance of the ranks that is
-between the groups, less what as many groups would explain by chance (epsilon squared). What parameters do together does
-not show.
+value its own, or up to ten groups of equal size for numbers that seldom repeat. Its importance is the share of the
+variance of the ranks that is between the groups, less what as many groups would explain by chance (epsilon squared).
+What parameters do together does not show.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 _GROUPS = 10
 _FEWEST = 4  # trials
+_REPEATED = 3  # trials a value, on average, where each value of a few numbers is a group
 
 
 def importances(params: Sequence[Mapping[str, Any]], results: Sequence[float]) -> list[tuple[str, float]]:
@@ -41,7 +42,8 @@ def _importance(values: Sequence[Any], ranks: Sequence[float]) -> float:
 
 def _groups(values: Sequence[Any]) -> list[Hashable]:
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    if not numbers or len(set(values)) <= _GROUPS:
+    different = len(set(values)) if numbers else 0
+    if not numbers or (different <= _GROUPS and different * _REPEATED <= len(values)):
         return [repr(value) for value in values]
     count = min(_GROUPS, max(2, len(values) // 5))
     order = sorted(set(values))

@@ -1,7 +1,7 @@
-"""Pages that keep up with storage: one look at a time for each run that is watched, however many pages watch it.
+"""Pages that follow storage: one look at a time for each watched run, however many pages watch it.
 
-A look reads what the command line reads too, and rests ten times as long as it took (15 s at most), so that watching
-costs the machine little. It ends with the last page.
+A look reads what the command line reads too, and pauses ten times as long as it took (at most 15 s), so that watching
+costs little. It ends with the last page.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-_EVERY_S = 1.0
-_REMOTE_EVERY_S = 5.0
+LOOKS_EVERY_S = (1.0, 5.0)  # on a disk, and at an object store
 _REST = 10  # times as long as a look took
 _LONGEST_REST_S = 15.0  # a person watches
 _HEARTBEAT_S = 15.0
 
-Look = Callable[[], Any]  # what it returns differs when something has changed
+Look = Callable[[], Any]  # its return value differs when something has changed
 
 
 class PageWatch:
@@ -53,11 +52,11 @@ class PageWatches:
     def __len__(self) -> int:
         return len(self._watches)
 
-    async def stream(self, address: str, look: Look, is_far: bool) -> AsyncIterator[bytes]:
+    async def stream(self, address: str, look: Look, every_s: float) -> AsyncIterator[bytes]:
         """Server-sent events: the state at first, and whenever it has changed."""
         watch = self._watches.get(address)
         if watch is None:
-            watch = self._watches[address] = PageWatch(look, _REMOTE_EVERY_S if is_far else _EVERY_S)
+            watch = self._watches[address] = PageWatch(look, every_s)
         watch.pages += 1
         sent: Any = None
         try:

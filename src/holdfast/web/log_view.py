@@ -1,4 +1,4 @@
-"""Logs for pages: the end of one, what was added since, and the lines that have a text in them; stacks of a hang."""
+"""Logs for pages: the end of one, new lines, and the lines that contain a text; stacks of a hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates to pages. All that a template shows is escaped; ``pictures`` alone makes HTML, and escapes by itself."""
+"""Templates to pages. Everything that a template shows is escaped; only ``pictures`` makes HTML, and escapes itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -57,10 +57,16 @@ def environment() -> jinja2.Environment:
         "size": wording.size,
         "spelled": spelled,
         "plain": lambda text: printable(str(text)),
+        "breakable": _breakable,
     }
     env.globals["timeline_picture"] = lambda history, pending: Markup(run_timeline(history, pending, ""))
     env.globals["ledger_picture"] = lambda ledger: Markup(ledger_bar(ledger))
     return env
+
+
+def _breakable(name: str) -> Markup:
+    """A long name of parts, which may break between them."""
+    return Markup(str(escape(printable(name))).replace("_", "_<wbr>").replace("/", "/<wbr>"))
 
 
 def plotly_script() -> bytes:
@@ -72,7 +78,7 @@ def plotly_script() -> bytes:
 
 
 def _version() -> str:
-    """Changes with our files and with plotly, so that browsers may keep what they have loaded."""
+    """Changes with our files and with plotly, so that browsers may cache what they have loaded."""
     known = sha256(f"{holdfast.__version__} {importlib.metadata.version('plotly')}".encode())
     known.update(picture_styles().encode())
     for path in sorted(_STATIC.iterdir()):

@@ -1,4 +1,7 @@
-"""A bounded number of things that were made for runs, those that were used last."""
+"""A bounded number of things that were made for runs, those that were used last.
+
+A run may be deleted and another one begun under its name, so each thing belongs to the run with one id.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ T = TypeVar("T")
 class Recent(Generic[T]):
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._known: OrderedDict[str, T] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str, T]] = OrderedDict()
 
-    def use(self, key: str, make: Callable[[], T]) -> T:
+    def use(self, key: str, id: str, make: Callable[[], T]) -> T:
         with self._lock:
-            if key not in self._known:
-                self._known[key] = make()
+            if key not in self._known or self._known[key][0] != id:
+                self._known[key] = id, make()
             self._known.move_to_end(key)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
-            return self._known[key]
+            return self._known[key][1]

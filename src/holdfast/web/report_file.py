@@ -1,4 +1,4 @@
-"""The page of a run or search as one HTML file: styles, scripts, plotly and data are inside. It asks for nothing."""
+"""The page of a run or experiment as one HTML file, with styles, scripts, plotly and data. It asks for nothing."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def report_page(stored: StoredRun) -> str:
 
 def _run_report(stored: StoredRun) -> str:
     found, index = stored.read(), CurveIndex(stored)
-    index.advance(found.past.attempts, _WHOLE_S)
-    view = run_view(stored, index, found)
+    view = run_view(stored, found)
     stacks = [(attempt, rank, stack_columns(stored.stacks(attempt))) for attempt, rank in view.hangs]
     curves = curves_json(found, index, _WHOLE_S)
     return _page("report.html", curves, ["plots.js", "report_run.js"], view=view, stacks=stacks)

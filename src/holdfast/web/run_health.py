@@ -1,4 +1,4 @@
-"""How a run is, at a glance: one title, one sentence, and what a person should look at."""
+"""The health of a run at a glance: one title, one sentence, and what a person should look at."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import time
 from dataclasses import dataclass
 
 from holdfast.pictures.ledger_bar import spelled
-from holdfast.runs.attempt_history import RUNNING, AttemptHistory
+from holdfast.runs.attempt_history import KILLED, RUNNING, AttemptHistory
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.reading import Reading
 from holdfast.ui.display_picture import headline
 
-GOOD, BUSY, BAD, OVER = "good", "busy", "bad", "over"  # each has a sign and a colour of its own
+GOOD, BUSY, BAD, OVER = "good", "busy", "bad", "over"  # each has its own sign and colour
 _SILENT = 20  # times as long as a report took until now
 _SILENT_S = 60.0
-_LOST = ("redone", "recovering", "waiting", "capacity", "down", "stalled")
+_LITTLE_S = 0.05  # less is not worth a sentence
+_LOST = ("redone", "stalled", "down")
+_RESTARTING = ("recovering", "waiting", "capacity")
 
 
 @dataclass(frozen=True)
@@ -24,19 +26,25 @@ class RunHealth:
     text: str
 
 
-def lost_s(ledger: Ledger | None) -> float | None:
-    """What failures and missing storage, nodes or drivers cost, beside the start of attempts."""
-    return None if ledger is None else sum(ledger.parts.get(name, 0.0) for name in _LOST)
+def lost_s(ledger: Ledger) -> float:
+    """What failures and missing storage, nodes or drivers cost: up to the next report, with the start of workers."""
+    restarting, until = 0.0, 0.0
+    for failure in ledger.failures:  # one that followed before the next report counts from where the first one ends
+        ended = failure.time + (failure.recovered_s or 0.0)
+        restarting += max(0.0, ended - max(until, failure.time))
+        until = max(until, ended)
+    restarting = max(restarting, sum(ledger.parts[name] for name in _RESTARTING))
+    return min(ledger.wall_clock_s, restarting + sum(ledger.parts[name] for name in _LOST))
 
 
-def health_of(found: Reading, history: AttemptHistory, ledger: Ledger | None, trouble: list[str]) -> RunHealth:
-    told = _told_failures(history, ledger)
+def health_of(found: Reading, history: AttemptHistory, ledger: Ledger, trouble: list[str]) -> RunHealth:
+    told = _told_failures(history, ledger, found.state != "running")
     if found.state == "running":
         return _running(found, history, trouble, told)
     newest = found.manifests[-1].id if found.manifests else None
     resume = f"Rerun the same command to resume from {newest}." if newest else "No checkpoint was saved."
     if found.state == "finished":
-        took = f" in {spelled(ledger.wall_clock_s)}" if ledger is not None and ledger.wall_clock_s else ""
+        took = f" in {spelled(ledger.wall_clock_s)}" if ledger.wall_clock_s else ""
         if found.past.is_damaged:
             return RunHealth(BAD, f"Finished{took}, but files are damaged", told)
         return RunHealth(OVER, f"Finished{took}", told)
@@ -52,7 +60,8 @@ def health_of(found: Reading, history: AttemptHistory, ledger: Ledger | None, tr
 
 def _running(found: Reading, history: AttemptHistory, trouble: list[str], told: str) -> RunHealth:
     if trouble:
-        return RunHealth(BAD, "Running, needs attention", told)
+        last = f"Last failure: {headline(history.failures[-1].text)}" if history.failures else ""
+        return RunHealth(BAD, "Running, needs attention", f"{told} {last}".strip())
     attempt = history.attempts[-1] if history.attempts else None
     if attempt is None or attempt.outcome != RUNNING:
         return RunHealth(BUSY, "Recovering" if history.failures else "Starting", told)
@@ -62,15 +71,19 @@ def _running(found: Reading, history: AttemptHistory, trouble: list[str], told: 
     return RunHealth(GOOD, "Healthy", told)
 
 
-def _told_failures(history: AttemptHistory, ledger: Ledger | None) -> str:
+def _told_failures(history: AttemptHistory, ledger: Ledger, is_over: bool) -> str:
     count, cost = len(history.failures), lost_s(ledger)
-    if not count:
-        return "No failure so far."
-    known = f"{count:,} failure{'' if count == 1 else 's'}"
-    if ledger is None or cost is None or not ledger.wall_clock_s:
-        return f"{known}."
-    share = f"{cost / ledger.wall_clock_s * 100:.0f} % of the time"
-    return f"{known}. Recovery and repeated work took {spelled(cost)}, {share}."
+    killed = sum(span.outcome == KILLED for span in history.drivers)
+    known = [f"{count:,} failure{'' if count == 1 else 's'}"] if count else []
+    known += [f"the driver was killed {'once' if killed == 1 else f'{killed:,} times'}"] if killed else []
+    if not known:
+        return "No failures." if is_over else "No failures so far."
+    told = _sentence(", and ".join(known))
+    if not ledger.wall_clock_s or cost < _LITTLE_S:
+        return told
+    return (
+        f"{told} Recovery and repeated work took {spelled(cost)}, {cost / ledger.wall_clock_s * 100:.0f} % of the time."
+    )
 
 
 def _fix(newest: str | None) -> str:
@@ -83,7 +96,7 @@ def _sentence(text: str) -> str:
 
 
 def trouble_of(found: Reading, history: AttemptHistory, now: float | None = None) -> list[str]:
-    """What a person should look at. A run that nobody drives is not in trouble for that alone."""
+    """What a person should look at. A run without a driver is not in trouble for that alone."""
     trouble = []
     if found.past.is_damaged:
         trouble.append("The journal is damaged")

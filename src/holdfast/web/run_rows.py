@@ -24,10 +24,11 @@ from holdfast.web.run_health import trouble_of
 from holdfast.web.search_index import SearchSnapshot
 from holdfast.web.searches import Searches
 
-# What reading may raise when somebody has written intact records that no version of Holdfast writes.
+# Exceptions that reading may raise if a file has intact records that no version of Holdfast writes.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+READING = "reading"  # the state of a row that is not known yet
 _STATES = ("running", "failed", "interrupted", "stopped", "finished")
-_QUICK_REPORTS = 3_000  # of a run whose goodput is part of the list
+QUICKLY_READ = 300_000  # bytes of reports, for what a run lost; of more the edges are enough
 
 
 @dataclass
@@ -42,6 +43,7 @@ class RunRow:
     progress_text: str = ""
     eta_s: float | None = None
     metrics: list[tuple[str, str]] = field(default_factory=list)
+    metric_key: str = ""  # by which rows are sorted: the name of the first metric, and its value
     failures: int = 0
     goodput: float | None = None
     driver: str = ""
@@ -53,7 +55,9 @@ class RunRow:
         return {
             "name": self.name,
             "state": self.state,
-            "progress": -1 if self.reports is None else self.reports,
+            "progress": -1 if self.progress is None else self.progress,
+            "metrics": self.metric_key,
+            "driver": self.driver,
             "failures": self.failures,
             "goodput": -1 if self.goodput is None else self.goodput,
             "changed": self.changed or 0,
@@ -63,14 +67,14 @@ class RunRow:
 def run_row(address: str, location: Location, searches: Searches) -> RunRow:
     row = RunRow(address, location.name, str(location))
     try:
-        stored = open_stored(location, READ_PATIENCE_S)
+        stored = open_stored(location, READ_PATIENCE_S, once=True)
         if isinstance(stored, StoredExperiment):
             _fill_search(row, searches.glance(stored))
         else:
             _fill(row, stored.read(with_manifests=False), stored.known_identity())
     except (HoldfastError, OSError) as error:
         row.trouble.append(headline(str(error)))
-    except NONSENSE as error:  # whatever somebody has made of this one, the others are listed
+    except NONSENSE as error:  # whatever is wrong with this run, list the others
         row.trouble.append(f"Cannot be read ({type(error).__name__}: {headline(str(error))})")
     return row
 
@@ -96,21 +100,22 @@ def _fill(row: RunRow, found: Reading, identity: Mapping[str, Any]) -> None:
     history = attempt_history(found.records, None if found.driver is None else time.time())
     row.failures = len(history.failures)
     row.metrics = wording.metrics(last and last["metrics"])
+    row.metric_key = wording.first_metric(last and last["metrics"])
     row.progress, row.progress_text = progress_of(
         identity.get("train_loop_config"), last and last["metrics"], row.reports
     )
     row.eta_s = eta_s(found, history, row.progress)
-    ledger = found.quick_ledger(_QUICK_REPORTS)
-    row.goodput = None if ledger is None or not ledger.wall_clock_s else ledger.goodput
+    ledger = found.quick_ledger(QUICKLY_READ)
+    row.goodput = ledger.goodput if ledger.wall_clock_s else None
     row.trouble = trouble_of(found, history)
     if not identity:
         row.trouble.append("run.json is damaged")
 
 
 def _fill_search(row: RunRow, found: SearchSnapshot | None) -> None:
-    row.kind = "search"
+    row.kind = "experiment"
     if found is None:
-        row.state, row.progress_text = "reading", "reading the journal"
+        row.state, row.progress_text = READING, "reading the journal"
         return
     failed, best = found.counts.get("ERROR", 0), found.best
     row.state, row.driver, row.changed = found.state, driver_text(found.driver), found.history.changed
@@ -121,6 +126,7 @@ def _fill_search(row: RunRow, found: SearchSnapshot | None) -> None:
     row.failures = failed
     if best is not None:
         row.metrics = [(f"best {wording.line(found.history.metric)}", value_text(best.value))]
+        row.metric_key = f"{wording.line(found.history.metric)}\t{best.value}"
     if failed:
         row.trouble.append(f"{failed:,} trial{'s' if failed > 1 else ''} failed")
 

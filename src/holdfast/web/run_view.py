@@ -1,4 +1,4 @@
-"""What the page of a run shows, read at one look. Nothing here reads all reports: curves come from ``curve_index``."""
+"""The content of a run's page at one moment. Nothing here reads all reports: curves come from ``curve_index``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast.core.metric_names import flat_items
-from holdfast.core.run.events import AttemptStarted
 from holdfast.core.run.state import ValidationStatus
-from holdfast.runs import ledger as ledgers
 from holdfast.runs import timeline
 from holdfast.runs.attempt_history import AttemptHistory, FailureAccount, attempt_history
 from holdfast.runs.ledger import Ledger
@@ -22,17 +20,19 @@ from holdfast.runs.reading import Reading
 from holdfast.runs.run_progress import progress_of
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
+from holdfast.store.parallel import in_parallel
 from holdfast.store.sealed import Damage
 from holdfast.web import wording
-from holdfast.web.curve_index import AttemptCurves, CurveIndex
+from holdfast.web.bucketed_curve import AttemptCurves
+from holdfast.web.curve_index import CurveIndex
 from holdfast.web.run_health import RunHealth, health_of, lost_s, trouble_of
-from holdfast.web.run_rows import driver_text, eta_s
+from holdfast.web.run_rows import QUICKLY_READ, driver_text, eta_s
 
+_LONG_JOURNAL = 500_000  # bytes
 _LAST_LINES = 20
 _FAILURES_WITH_LINES = 10  # the last ones: each is a look into a log
 _SHOWN_MOMENTS = 500
 _SHOWN_CHECKPOINTS = 200
-_FIRST_SLICE_S = 0.12
 
 
 @dataclass
@@ -40,7 +40,6 @@ class PageFailure:
     account: FailureAccount
     recovered_s: float | None
     last_lines: list[str] = field(default_factory=list)
-    has_log: bool = False
 
 
 @dataclass
@@ -69,6 +68,19 @@ class SettingsChange:
     changes: list[tuple[str, str, str]]  # name, before, after
 
 
+@dataclass(frozen=True)
+class RunLogs:
+    """Which logs there may be. They are not listed: there may be thousands, and each listing may be a request."""
+
+    newest: int = 0  # attempt
+    ranks: int = 1  # of the largest attempt
+
+    @classmethod
+    def of(cls, attempts: Sequence[int], history: AttemptHistory) -> RunLogs:
+        newest = max([*attempts, *(span.number for span in history.attempts)], default=0)
+        return cls(newest, max((span.world_size for span in history.attempts), default=1))
+
+
 @dataclass
 class RunView:
     name: str
@@ -84,10 +96,10 @@ class RunView:
     changed: float | None
     trouble: list[str]
     health: RunHealth
-    lost_s: float | None  # to failures; None until the reports have been looked into
+    lost_s: float  # to failures
     history: AttemptHistory
     moments: list[timeline.Moment]
-    ledger: Ledger | None  # None until the reports have been looked into
+    ledger: Ledger
     failures: list[PageFailure]
     checkpoints: list[PageCheckpoint]
     pending: list[PendingCheckpoint]
@@ -95,7 +107,7 @@ class RunView:
     settings: list[SettingsGroup]
     settings_changes: list[SettingsChange]
     damage: list[Damage]
-    logs: list[tuple[int, list[int]]]  # attempts with their ranks
+    logs: RunLogs
     hangs: list[tuple[int, int]]  # attempts whose stacks were taken, with the rank that seems to be the cause or -1
     version: str
 
@@ -103,8 +115,7 @@ class RunView:
     def failure_kinds(self) -> str:
         counts = Counter(failure.account.kind for failure in self.failures)
         return (
-            ", ".join(f"{kind}{f' ({count})' if count > 1 else ''}" for kind, count in counts.most_common())
-            or "none so far"
+            ", ".join(f"{kind}{f' ({count})' if count > 1 else ''}" for kind, count in counts.most_common()) or "none"
         )
 
 
@@ -112,6 +123,11 @@ def version_of(found: Reading, history: AttemptHistory, pending: Sequence[Pendin
     """Differs when there is something new to show."""
     trouble = trouble_of(found, history)
     return f"{found.state} {len(found.records)} {found.last_report[0]} {len(pending)} {len(trouble)}"
+
+
+def is_long(stored: StoredRun) -> bool:
+    """Whether reading its journal takes so long that the page is painted first, and asks for its content then."""
+    return stored.journal_size() > _LONG_JOURNAL
 
 
 def glance(stored: StoredRun) -> str:
@@ -127,17 +143,13 @@ def pending_of(stored: StoredRun, found: Reading) -> list[PendingCheckpoint]:
     return pending_checkpoints(stored.location, stored.known_identity(), found.past.attempts)
 
 
-def run_view(stored: StoredRun, index: CurveIndex, found: Reading | None = None) -> RunView:
+def run_view(stored: StoredRun, found: Reading | None = None) -> RunView:
     found = stored.read() if found is None else found
-    is_large = index.is_large(found.past.attempts)
-    if not is_large:
-        index.advance(found.past.attempts, _FIRST_SLICE_S)
     history = attempt_history(found.records, None if found.driver is None else time.time())
-    ledger = None if is_large else known_ledger(found.records, found.past.attempts, index.attempts())
+    ledger = found.quick_ledger(QUICKLY_READ)
     identity, pending = stored.known_identity(), pending_of(stored, found)
     reports, last = found.last_report
     progress, progress_text = progress_of(identity.get("train_loop_config"), last and last["metrics"], reports)
-    logs = [(attempt, stored.ranks(attempt)) for attempt in stored.attempts()[-50:]]
     trouble = trouble_of(found, history)
     return RunView(
         name=stored.location.name,
@@ -157,14 +169,14 @@ def run_view(stored: StoredRun, index: CurveIndex, found: Reading | None = None)
         history=history,
         moments=timeline.moments(found.records)[-_SHOWN_MOMENTS:],
         ledger=ledger,
-        failures=_failures(stored, history, ledger or Ledger(), dict(logs)),
+        failures=_failures(stored, history, ledger),
         checkpoints=_checkpoints(found, history.resumed),
         pending=pending,
         quarantined=stored.quarantined(),
         settings=_settings(identity),
         settings_changes=_changes(found.records),
         damage=[*stored.run_file_damage(), *stored.journal_damage(), *stored.manifest_damage()],
-        logs=logs,
+        logs=RunLogs.of(stored.attempts(), history),
         hangs=_hangs(found.records),
         version=version_of(found, history, pending),
     )
@@ -179,23 +191,11 @@ def _hangs(records: Sequence[Record]) -> list[tuple[int, int]]:
     return sorted(taken.items())
 
 
-def known_ledger(
-    records: Sequence[Record], starts: Sequence[AttemptStarted], attempts: Mapping[int, AttemptCurves]
-) -> Ledger:
-    """From the reports that are known so far; those between two of a stretch change nothing."""
-    return ledgers.account(
-        records, {started.attempt_number: _times(attempts.get(started.attempt_number)) for started in starts}
-    )
-
-
-def _times(attempt: AttemptCurves | None) -> list[tuple[int, float]]:
-    return [] if attempt is None else attempt.known_times
-
-
-def _failures(
-    stored: StoredRun, history: AttemptHistory, ledger: Ledger, logs: Mapping[int, list[int]]
-) -> list[PageFailure]:
+def _failures(stored: StoredRun, history: AttemptHistory, ledger: Ledger) -> list[PageFailure]:
     recovered = [entry.recovered_s for entry in ledger.failures]
+    with_rank = [account for account in history.failures[-_FAILURES_WITH_LINES:] if account.rank >= 0]
+    read = in_parallel(lambda account: last_lines(stored, account.attempt, account.rank), with_rank)
+    lines = {account.number: found for account, found in zip(with_rank, read, strict=True)}
     shown = []
     for place, account in enumerate(history.failures):
         failure = PageFailure(
@@ -207,9 +207,7 @@ def _failures(
             ),
             recovered[place] if place < len(recovered) else None,
         )
-        failure.has_log = account.rank in logs.get(account.attempt, ())
-        if failure.has_log and place >= len(history.failures) - _FAILURES_WITH_LINES:
-            failure.last_lines = last_lines(stored, account.attempt, account.rank)
+        failure.last_lines = lines.get(account.number, [])
         shown.append(failure)
     return shown[::-1]
 
@@ -280,9 +278,9 @@ def _changes(records: Sequence[Record]) -> list[SettingsChange]:
 
 
 def curves_json(found: Reading, index: CurveIndex, within_s: float) -> dict[str, Any]:
-    """All metrics as curves: what was kept, and what a restart took back, apart."""
+    """All metrics as curves: kept reports and discarded ones, separately."""
     starts = found.past.attempts
-    share = index.advance(starts, within_s)
+    share = index.advance(starts, within_s, found.run)
     known = index.attempts()
     history = attempt_history(found.records)
     limits, limit = {}, float("inf")
@@ -314,7 +312,7 @@ def curves_json(found: Reading, index: CurveIndex, within_s: float) -> dict[str,
 
 def _reached(attempt: AttemptCurves | None) -> int:
     """The report that an attempt came to; -1 if it made none."""
-    return -1 if attempt is None or attempt.last is None else attempt.base + attempt.last[0] + 1
+    return -1 if attempt is None or attempt.last < 0 else attempt.base + attempt.last + 1
 
 
 def _is_counter(metric: Mapping[str, Any]) -> bool:

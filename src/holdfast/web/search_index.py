@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from holdfast.core.metric_names import flat_items, metric_number
+from holdfast.runs.experiments import trials_wanted
 from holdfast.runs.search_history import SearchHistory
 from holdfast.runs.stored_experiment import StoredExperiment
 from holdfast.store.interfaces import LivingDriver
@@ -28,7 +29,8 @@ class SearchRow:
     directory: str
     status: str
     iteration: int
-    value: float | None
+    value: float | None  # the best of its results; the last one if nobody said what is better
+    last: float | None
     params: Mapping[str, Any]
     seconds: float
     changed: float
@@ -37,7 +39,7 @@ class SearchRow:
 
     @property
     def text(self) -> str:
-        """What a filter looks into."""
+        """The text that a filter searches."""
         params = " ".join(f"{name}={value}" for name, value in self.params.items())
         return f"{self.name} {self.status} {params} {self.error} {self.reason}".casefold()
 
@@ -71,8 +73,8 @@ class SearchSnapshot:
 
     @property
     def wanted(self) -> int:
-        samples = self.identity.get("num_samples")
-        return max(len(self.rows), samples) if isinstance(samples, int) and samples > 0 else len(self.rows)
+        """How many trials there will be, as far as that is known."""
+        return trials_wanted(self.identity, len(self.rows), self.history.is_over) or len(self.rows)
 
     @cached_property
     def done(self) -> int:
@@ -93,12 +95,12 @@ class SearchSnapshot:
 
     @property
     def title(self) -> str:
-        titles = {"running": "Searching", "interrupted": "Interrupted: no driver is running"}
+        titles = {"running": "Running", "interrupted": "Interrupted: no driver is running"}
         return titles.get(self.state, "Finished")
 
     @property
     def text(self) -> str:
-        """What a newcomer wants to know, in one or two sentences."""
+        """A summary for a newcomer, in one or two sentences."""
         failed, count = self.counts.get("ERROR", 0), len(self.rows)
         told = f"{failed:,} of {count:,} trials failed." if failed else "No trial failed."
         return f"Rerun the same command to resume. {told}" if self.state == "interrupted" else told
@@ -110,11 +112,11 @@ class SearchSnapshot:
 
     @cached_property
     def stopped_early(self) -> int:
-        return sum(is_cut(self.history, row.id) for row in self.rows)
+        return len(self.history.stops)
 
     @cached_property
     def errors(self) -> list[tuple[str, list[SearchRow]]]:
-        """The trials that failed, by what they say, the most frequent first."""
+        """The failed trials, grouped by their error, the most frequent first."""
         found: dict[str, list[SearchRow]] = {}
         for row in self.rows:
             if row.status == "ERROR":
@@ -123,23 +125,19 @@ class SearchSnapshot:
 
     @cached_property
     def best(self) -> SearchRow | None:
-        scored = [row for row in self.rows if row.value is not None]
-        if not scored or self.history.mode not in ("min", "max"):
+        """The trial with the best of all results."""
+        if not self.history.improvements:
             return None
-        choose = max if self.history.mode == "max" else min
-        return choose(scored, key=lambda row: row.value or 0.0)
-
-
-def is_cut(history: SearchHistory, id: str) -> bool:
-    """Whether the scheduler stopped a trial before its end; the last iteration that it allows is an end."""
-    return id in history.stops and not history.stops[id][1].startswith("reached")
+        best = self.history.improvements[-1].trial
+        return next((row for row in self.rows if row.id == best), None)
 
 
 class SearchIndex:
     """Used by several threads: one reads, the others wait for it."""
 
     def __init__(self, stored: StoredExperiment) -> None:
-        self.stored = stored
+        """``stored`` may be for one look only; this looks again and again."""
+        self.stored = StoredExperiment(stored.location, stored.patience_s)
         self._lock = threading.Lock()
         self._size = -1
         self._history: SearchHistory | None = None
@@ -183,7 +181,7 @@ def _param_name(name: str) -> str:
 
 
 def _params(trial: Any) -> dict[str, Any]:
-    """What was searched, with the values that the trial has now: a copy of another trial's may have changed them."""
+    """The searched parameters, with the trial's current values: a copy of another trial may have changed them."""
     params = {str(name): value for name, value in flat_items(dict(trial.params or {}))}
     config = dict(flat_items(dict(trial.config or {}))) if params else {}
     return {_param_name(name): config.get(name, value) for name, value in params.items()}
@@ -193,14 +191,15 @@ def _row(trial: Any, history: SearchHistory, driver: LivingDriver | None) -> Sea
     """Without a driver nothing runs, whatever the last one wrote."""
     status = "PENDING" if driver is None and trial.status == "RUNNING" else trial.status
     began = history.began.get(trial.id)
-    metrics = trial.metrics
+    last = metric_number(trial.metrics, history.metric) if history.metric else None
     return SearchRow(
         trial.id,
         trial.name,
         trial.directory,
         status,
         trial.iteration,
-        metric_number(metrics, history.metric) if history.metric else None,
+        history.best_values.get(trial.id, last),
+        last,
         _params(trial),
         max(0.0, trial.changed - began) if began else 0.0,
         trial.changed,

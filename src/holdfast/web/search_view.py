@@ -1,4 +1,4 @@
-"""The page of a search and its data: pages of the trials table, and what the plots show, both of bounded size."""
+"""The page of a search and its data: pages of the trials table, and the data of the plots, both of bounded size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.runs.search_history import ExploitRecord
 from holdfast.ui.display_picture import value_text
 from holdfast.web import wording
 from holdfast.web.importance import importances
-from holdfast.web.search_index import SearchRow, SearchSnapshot, is_cut
+from holdfast.web.search_index import SearchRow, SearchSnapshot
 
 _ROWS = 20
 _LINES = 1_500  # in the parallel coordinates and in slices
@@ -19,6 +19,7 @@ _CURVES = 60
 _PARAMS = 12
 _IMPROVEMENTS = 1_000
 _EXPLOITS = 400
+_STOPS = 20  # iterations
 _REPORTED = 5_000
 
 
@@ -40,23 +41,30 @@ def trials_json(found: SearchSnapshot, query: Mapping[str, str]) -> dict[str, An
         "from": start,
         "size": _ROWS,
         "metric": wording.line(found.history.metric),
+        "mode": found.history.mode,
         "params": param_names(found.rows),
         "rows": [_trial_json(found, row) for row in shown],
     }
 
 
 def all_trials_json(found: SearchSnapshot) -> dict[str, Any]:
-    """For a report, which sorts and filters by itself: the best trials, as many as a file can have."""
+    """For a report, which sorts and filters in the browser: the best trials, as many as fit into a file."""
     names = param_names(found.rows)
     rows = sorted(found.rows, key=lambda row: _worth(row, found.history.mode))[:_REPORTED]
     kept = {row.id for row in rows}
     return {
         "size": _ROWS,
         "metric": wording.line(found.history.metric),
+        "mode": found.history.mode,
         "params": names,
         "left_out": len(found.rows) - len(rows),
         "rows": [
-            {**_trial_json(found, row), "number": row.value, "values": [row.params.get(name) for name in names]}
+            {
+                **_trial_json(found, row),
+                "number": row.value,
+                "lastNumber": row.last,
+                "values": [row.params.get(name) for name in names],
+            }
             for row in found.rows
             if row.id in kept
         ],
@@ -69,9 +77,10 @@ def _trial_json(found: SearchSnapshot, row: SearchRow) -> dict[str, Any]:
         "name": wording.line(row.name),
         "address": row.directory,
         "status": row.status,
-        "cut": is_cut(found.history, row.id),
+        "cut": row.id in found.history.stops,
         "iteration": row.iteration,
         "value": "-" if row.value is None else value_text(row.value),
+        "last": "-" if row.last is None else value_text(row.last),
         "params": [wording.value(row.params[n]) if n in row.params else "-" for n in param_names(found.rows)],
         "seconds": row.seconds,
         "text": row.error or row.reason,
@@ -81,9 +90,7 @@ def _trial_json(found: SearchSnapshot, row: SearchRow) -> dict[str, Any]:
 
 def _sorted(rows: Sequence[SearchRow], sort: str, down: bool) -> list[SearchRow]:
     def key(row: SearchRow) -> Any:
-        if sort == "value":
-            return row.value
-        if sort in ("iteration", "seconds", "changed"):
+        if sort in ("value", "last", "iteration", "seconds", "changed"):
             return getattr(row, sort)
         if sort in ("name", "status"):
             return getattr(row, sort)
@@ -96,7 +103,7 @@ def _sorted(rows: Sequence[SearchRow], sort: str, down: bool) -> list[SearchRow]
     known = [(row, value) for row in rows if (value := key(row)) is not None]
     missing = [row for row in rows if key(row) is None]
     known.sort(key=lambda pair: typed(pair[1]), reverse=down)
-    return [*(row for row, _ in known), *missing]  # what is not known comes last, either way
+    return [*(row for row, _ in known), *missing]  # unknown values come last, in both orders
 
 
 def param_names(rows: Sequence[SearchRow]) -> list[str]:
@@ -127,6 +134,7 @@ def plots_json(found: SearchSnapshot) -> dict[str, Any]:
         ],
         "results": history.results,
         "curves": _curves(found),
+        "stops": _stops(found),
         "exploits": _tree(found),
     }
 
@@ -155,12 +163,12 @@ def _chosen(scored: Sequence[SearchRow], mode: str, most: int) -> list[SearchRow
 
 
 def _curves(found: SearchSnapshot) -> list[dict[str, Any]]:
-    """Of the best, of those that were stopped, and of some others."""
+    """The curves of the best trial, of those that were stopped, and of some others."""
     history = found.history
     scored = [row for row in found.rows if row.id in history.curves]
     order = sorted(scored, key=lambda row: _worth(row, history.mode))
     best = order[: _CURVES // 3]
-    stopped = [row for row in order[len(best) :] if is_cut(history, row.id)][-_CURVES // 3 :]
+    stopped = [row for row in order[len(best) :] if row.id in history.stops][-_CURVES // 3 :]
     taken = {row.id for row in (*best, *stopped)}
     others = [row for row in scored if row.id not in taken]
     step = max(1, len(others) // max(1, _CURVES - len(taken)))
@@ -172,12 +180,23 @@ def _curves(found: SearchSnapshot) -> list[dict[str, Any]]:
             "x": [x for x, _ in history.curves[row.id].points],
             "y": [y for _, y in history.curves[row.id].points],
             "status": row.status,
-            "stopped": is_cut(history, row.id),
+            "stopped": row.id in history.stops,
             "why": row.error or row.reason,
             "is_best": bool(best) and row is best[0],
         }
         for row in chosen
     ]
+
+
+def _stops(found: SearchSnapshot) -> list[dict[str, Any]]:
+    """How many trials the scheduler stopped at each iteration, with one of its reasons."""
+    stops: dict[int, list[str]] = {}
+    for iteration, reason in found.history.stops.values():
+        stops.setdefault(iteration, []).append(reason)
+    return [
+        {"iteration": iteration, "count": len(reasons), "why": wording.line(reasons[-1])[:200]}
+        for iteration, reasons in sorted(stops.items())
+    ][:_STOPS]
 
 
 def _worth(row: SearchRow, mode: str) -> float:
@@ -199,6 +218,7 @@ def _tree(found: SearchSnapshot) -> list[dict[str, Any]]:
             "trial": wording.line(names[exploit.trial].name) if exploit.trial in names else exploit.trial,
             "donor": wording.line(names[exploit.donor].name) if exploit.donor in names else exploit.donor,
             "iteration": exploit.iteration,
+            "continued": exploit.continued,
             "time": wording.moment(exploit.time),
             "changed": changed[:8],
         }

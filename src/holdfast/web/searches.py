@@ -20,14 +20,14 @@ class Searches:
         self._reading: set[str] = set()
 
     def index(self, stored: StoredExperiment) -> SearchIndex:
-        return self._indexes.use(str(stored.location), lambda: SearchIndex(stored))
+        return self._indexes.use(str(stored.location), stored.run_id(), lambda: SearchIndex(stored))
 
     def look(self, stored: StoredExperiment) -> SearchSnapshot:
         return self.index(stored).look()
 
     def glance(self, stored: StoredExperiment, reads: bool = True) -> SearchSnapshot | None:
-        """What is known without waiting; None while a large one is read for the first time. ``reads``: have it read in
-        the background, for a page that does not ask for its data afterwards."""
+        """What is known without waiting; None while a large one is read for the first time. ``reads``: read it in the
+        background, for a page that does not request its data afterwards."""
         index, key = self.index(stored), str(stored.location)
         if index.is_quick:
             return index.look()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
+import anyio
 import uvicorn
 
 from holdfast.store.location import Location
@@ -35,6 +37,8 @@ def serve(
             lifespan="off",
             timeout_graceful_shutdown=2,
         )
+        config.load()  # who opens the link does not wait for imports
+        asyncio.run(anyio.sleep(0))
         name = "127.0.0.1" if host in ("0.0.0.0", "localhost") else "[::1]" if host == "::" else host
         shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
         warning = (

@@ -22,7 +22,7 @@ class Storages:
         self.locations = tuple(locations)
 
     def runs(self) -> list[tuple[str, Location]]:
-        """Address and place of each. What is not there yet holds no runs."""
+        """Address and place of each. A place that does not exist yet holds no runs."""
         found = []
         for number, location in enumerate(self.locations):
             if is_run(location):
@@ -45,7 +45,8 @@ class Storages:
         return location
 
     def open(self, address: str) -> StoredRun:
-        return open_stored(self.find(address), READ_PATIENCE_S)
+        """For one look: each file is read once."""
+        return open_stored(self.find(address), READ_PATIENCE_S, once=True)
 
 
 def link(page: str, address: str) -> str:

@@ -47,6 +47,13 @@ def metrics(values: Any, count: int = 4) -> list[tuple[str, str]]:
     return [(name, value_text(value)) for name, value in pick_metrics(dict(flat_items(values)), count)]
 
 
+def first_metric(values: Any) -> str:
+    """Name and value of the first that is shown, for sorting."""
+    if not isinstance(values, Mapping):
+        return ""
+    return next((f"{line(name)}\t{line(str(value))}" for name, value in pick_metrics(dict(flat_items(values)), 1)), "")
+
+
 def value(thing: Any) -> str:
     """A value of a configuration, in one line."""
     if isinstance(thing, (dict, list, tuple)):

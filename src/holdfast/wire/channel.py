@@ -62,7 +62,7 @@ class Channel(Generic[M]):
             self.socket.sendall(data)
 
     def receive(self) -> Iterator[M]:
-        """Messages until the other end is gone."""
+        """Messages until the other end has closed."""
         while True:
             try:
                 data = self.socket.recv(1 << 18)

@@ -1,8 +1,8 @@
 """The messages between driver and agent. Small frozen structs, msgpack on the wire.
 
-``node_messages`` has what is said of nodes; ``worker_messages`` and ``zygote_messages`` have what an agent and the
-processes below it say to each other. ``body`` fields that are bytes hold what only the two ends understand (JSON of
-metrics, a cloudpickle of an exception).
+``node_messages`` has those about nodes; ``worker_messages`` and ``zygote_messages`` have those between an agent and the
+processes below it. ``body`` fields that are bytes hold data that only the two ends understand (JSON of metrics, a
+cloudpickle of an exception).
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ from .standby_messages import PromoteStandby as PromoteStandby
 from .standby_messages import StandbyHasEnded as StandbyHasEnded
 from .standby_messages import StandbyIsReady as StandbyIsReady
 from .standby_messages import StartStandby as StartStandby
+from .standby_messages import WorkerIsArmed as WorkerIsArmed
+from .task_messages import RunTask as RunTask
+from .task_messages import TaskDone as TaskDone
 from .worker_messages import (
     Durable,
     GoOn,
@@ -67,7 +70,7 @@ class Configure(Message, frozen=True, tag=True):
     argv: list[bytes]
     cwd: bytes
     essential: list[str]  # modules that a zygote imports before its first fork
-    preload: list[str]  # modules that its successor imports behind the first report
+    preload: list[str]  # modules that its successor imports after the first report
     start_method: str
     stop_grace_s: float
     metadata: dict[str, Any]
@@ -90,7 +93,7 @@ class StartWorkers(Message, frozen=True, tag=True):
     attempt_number: int
     world_size: int
     base: int
-    checkpoint: str | None  # the id of what the attempt resumes from; with remote storage the node has fetched it
+    checkpoint: str | None  # the id of what the attempt resumes from; with remote storage, the node has fetched it
     places: list[Place]
     address: str = "127.0.0.1"  # where other nodes reach this one
     joins: int = 0  # these ranks were lost, and their peers live: the number of the replacement
@@ -122,7 +125,7 @@ class Gather(Message, frozen=True, tag=True):
 
 
 class Upload(Message, frozen=True, tag=True):
-    """Bring what the node has of a gathered checkpoint into storage."""
+    """Upload the node's part of a gathered checkpoint."""
 
     id: str
     attempt_number: int
@@ -147,17 +150,9 @@ class Forget(Message, frozen=True, tag=True):
 
 
 class Sweep(Message, frozen=True, tag=True):
-    """An earlier driver is gone, and what it left is taken up: remove what attempts up to this one staged."""
+    """An earlier driver has exited, and its leftovers are taken over: remove what attempts up to this one staged."""
 
     attempt_number: int
-
-
-class RunTask(Message, frozen=True, tag=True):
-    """Run a callable in a process of its own, beside the workers."""
-
-    task: str
-    payload: bytes
-    timeout_s: float | None
 
 
 class DumpStacks(Message, frozen=True, tag=True):
@@ -184,6 +179,7 @@ class Reports(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     reports: list[Report]
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class WorkerStarted(Message, frozen=True, tag=True):
@@ -196,17 +192,14 @@ class WorkerStarted(Message, frozen=True, tag=True):
 class WorkerIsReady(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
-
-
-class WorkerIsArmed(Message, frozen=True, tag=True):
-    attempt_number: int
-    rank: int
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class WorkerHasReturned(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     body: bytes
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class WorkerHasFailed(Message, frozen=True, tag=True):
@@ -218,28 +211,35 @@ class WorkerHasFailed(Message, frozen=True, tag=True):
     started: bool
     oom_killed: bool
     last_lines: list[str]
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class WorkerNoticed(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     reports: int
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class WorkerIsStopped(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     stopped: bool
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class WorkersGone(Message, frozen=True, tag=True):
+    """No process of the attempt is left on the node."""
+
     attempt_number: int
+    orders: int = 0  # to start some, that the node has obeyed: what others start is not gone. 0: it does not count them
 
 
 class Asked(Message, frozen=True, tag=True):
     attempt_number: int
     rank: int
     request: Request
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class Sealed(Message, frozen=True, tag=True):
@@ -251,7 +251,7 @@ class Sealed(Message, frozen=True, tag=True):
 
 
 class NodeNews(Message, frozen=True, tag=True):
-    """What several workers of a node did at about the same time: the driver of many nodes hears each node once."""
+    """Events of several workers of a node at about the same time: a driver of many nodes gets one message per node."""
 
     of: list[Reports | Sealed]
 
@@ -273,14 +273,7 @@ class Uploaded(Message, frozen=True, tag=True):
 class Fetched(Message, frozen=True, tag=True):
     id: str
     error: str = ""
-    damaged: bool = False  # it is not what its manifest says; else storage could not be reached
-
-
-class TaskDone(Message, frozen=True, tag=True):
-    task: str
-    body: bytes
-    error: str = ""
-    timed_out: bool = False
+    damaged: bool = False  # its content differs from its manifest; otherwise storage was unreachable
 
 
 class Output(Message, frozen=True, tag=True):
@@ -372,7 +365,7 @@ class InRun(Message, frozen=True, tag=True):
 
 
 class CloseRun(Message, frozen=True, tag=True):
-    """End what is left of the run. ``over``: it ended in good order, and what it was told before is still done."""
+    """End the rest of the run. ``over``: it ended normally, and earlier orders are still carried out."""
 
     run: int
     over: bool
@@ -395,7 +388,7 @@ def parts(message: Message) -> Iterator[Message]:
 
 
 class RunClosed(Message, frozen=True, tag=True):
-    """Nothing of the run is left in the agent; also the answer if it knows of no such run."""
+    """The agent has nothing of the run any more; also the answer if it knows no such run."""
 
     run: int
 

@@ -1,4 +1,4 @@
-"""What is said of a node: that it joins, what it offers, what it has left of an earlier driver, and that it goes."""
+"""Messages about a node: that it joins, its resources, leftovers of an earlier driver, and that it will be removed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from .message import Message
 
 
 class Seat(Message, frozen=True, tag=True):
-    """Room for one worker that a cluster has granted, with the GPUs that go with it, or its share of one."""
+    """Resources for one worker that a cluster has granted, with its GPUs or its share of one."""
 
     gpus: list[str] = field(default_factory=list)
 
 
 class LeftReports(Message, frozen=True, tag=True):
-    """What a rank of an earlier driver's last attempt reported; the driver may not have heard of it."""
+    """The reports of a rank in an earlier driver's last attempt; that driver may not have received them."""
 
     attempt_number: int
     rank: int
@@ -23,8 +23,8 @@ class LeftReports(Message, frozen=True, tag=True):
 
 
 class NodeReady(Message, frozen=True, tag=True):
-    """What the node has to give, the engine adds. ``cpus`` may be infinite: as many workers as are asked for.
-    ``seats``: the room for workers, whatever the machine has; None where no cluster shares it out."""
+    """The engine adds the resources of the node. ``cpus`` may be infinite: as many workers as requested. ``seats``: the
+    resources granted for workers, whatever the machine has; None if no cluster grants them."""
 
     node_id: str
     pid: int
@@ -36,7 +36,7 @@ class NodeReady(Message, frozen=True, tag=True):
     address: str = "127.0.0.1"  # where other nodes can reach it
     seats: list[Seat] | None = None
     machine: str = ""  # where workers may outlive their driver, as a network is between them; else empty
-    clear: bool = True  # nothing of an earlier agent of the run is left there
+    clear: bool = True  # no process of an earlier agent of the run is left there
 
 
 class NodeDraining(Message, frozen=True, tag=True):
@@ -53,19 +53,19 @@ class NodeJoining(Message, frozen=True, tag=True):
 
 
 class NodeSeats(Message, frozen=True, tag=True):
-    """Said by the engine: the cluster has granted more room on a node, or has taken some back."""
+    """Sent by the engine: the cluster has granted more resources on a node, or has taken some back."""
 
     node_id: str
     seats: list[Seat]
 
 
 class PlacesClear(Message, frozen=True, tag=True):
-    """Said by the engine: nothing of an earlier driver is left on these nodes, be they the run's or not."""
+    """Sent by the engine: no process of an earlier driver is left on these nodes, whether the run uses them or not."""
 
     places: list[str]
 
 
 class NodeLost(Message, frozen=True, tag=True):
-    """Said by the engine, not by the agent: the agent is gone, and so are all processes below it."""
+    """Sent by the engine, not by the agent: the agent and all processes below it have exited."""
 
     node_id: str

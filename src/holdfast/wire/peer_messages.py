@@ -27,7 +27,7 @@ class Meet(Message, frozen=True, tag=True):
 
 class Probed(Message, frozen=True, tag=True):
     ok: bool
-    findings: list[str]  # what is wrong
+    findings: list[str]  # the problem
 
 
 class DoorOpen(Message, frozen=True, tag=True):

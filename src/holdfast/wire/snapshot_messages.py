@@ -21,16 +21,16 @@ class PeerStore(Message, frozen=True, tag=True):
 
 
 class OpenStore(Message, frozen=True, tag=True):
-    """Let other nodes of the run bring and fetch snapshots; answered with ``StoreOpen``."""
+    """Let other nodes of the run send and fetch snapshots; answered with ``StoreOpen``."""
 
     address: str
 
 
 class Replicate(Message, frozen=True, tag=True):
-    """From now on, bring a copy of each snapshot to these nodes."""
+    """From now on, send a copy of each snapshot to these nodes."""
 
     to: list[PeerStore]
-    shared: bool  # also of what is the same on all ranks: too few nodes have it otherwise
+    shared: bool  # also of parts that are the same on all ranks: otherwise too few nodes have them
 
 
 class Recall(Message, frozen=True, tag=True):
@@ -41,6 +41,7 @@ class Recall(Message, frozen=True, tag=True):
     step: int
     pieces: list[str]
     sources: dict[str, list[PeerStore]]  # of pieces that other nodes have
+    number: int = 0  # of the driver's recalls: the answer says which of them it is for
 
 
 # To the driver
@@ -61,7 +62,7 @@ class SnapshotHeld(Message, frozen=True, tag=True):
     moves: bool
     pieces: list[str]
     copies: list[str]  # those nodes
-    final: bool  # no more copies will be made
+    final: bool  # no further copies will be made
 
 
 class Recalled(Message, frozen=True, tag=True):
@@ -69,3 +70,4 @@ class Recalled(Message, frozen=True, tag=True):
     step: int
     moved: bool = False  # something came from another node
     error: str = ""
+    number: int = 0  # of the recall

@@ -1,4 +1,4 @@
-"""What driver and agent say of standby workers."""
+"""What driver and agent say of ranks that can be replaced, and of standby workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StartStandby(Message, frozen=True, tag=True):
 
 
 class PromoteStandby(Message, frozen=True, tag=True):
-    """The standby takes the place of a rank that was lost; what is left of that one is ended."""
+    """The standby takes the place of a lost rank; the rest of that rank is ended."""
 
     attempt_number: int
     number: int
@@ -30,13 +30,21 @@ class PromoteStandby(Message, frozen=True, tag=True):
 
 
 class EndRank(Message, frozen=True, tag=True):
-    """The rank is on another node now: end what is here of it."""
+    """The rank is on another node now: end the rest of it here."""
 
     attempt_number: int
     rank: int
 
 
 # Agent to driver
+
+
+class WorkerIsArmed(Message, frozen=True, tag=True):
+    """The rank can do its step again when a peer is lost."""
+
+    attempt_number: int
+    rank: int
+    process: int = 0  # the number of the replacement that the rank's process came with
 
 
 class StandbyIsReady(Message, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""What an agent and a worker say to each other. Behind its assignment, a worker hears what the agent passes on."""
+"""Messages between an agent and a worker. After its assignment, a worker receives what the agent forwards."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Memory(Message, frozen=True, tag=True):
 
 
 class SnapshotKept(Message, frozen=True, tag=True):
-    """The snapshot of this step is complete on all ranks, and copied: what holds an earlier one may be overwritten.
-    Goes on to the workers."""
+    """The snapshot of this step is complete on all ranks, and copied: earlier ones may be overwritten. Forwarded to the
+    workers."""
 
     attempt_number: int
     step: int
@@ -92,6 +92,7 @@ class Reply(Message, frozen=True, tag=True):
     request: int
     body: bytes
     error: str = ""
+    process: int = 0  # of the rank's processes, the one that asked
 
 
 class Durable(Message, frozen=True, tag=True):
@@ -104,13 +105,13 @@ class Durable(Message, frozen=True, tag=True):
 
 
 class Pressure(Message, frozen=True, tag=True):
-    """Storage lags behind: workers wait before they stage more; or it has caught up. Passed on to the workers."""
+    """Storage lags behind: workers wait before they stage more; or it has caught up. Forwarded to the workers."""
 
     on: bool
 
 
 class Notice(Message, frozen=True, tag=True):
-    """The attempt is about to end: passed on to its workers, each of which answers with ``Noticed``."""
+    """The attempt is about to end: forwarded to its workers, each of which answers with ``Noticed``."""
 
     attempt_number: int
     deadline_ms: int | None  # in UNIX milliseconds
@@ -118,25 +119,27 @@ class Notice(Message, frozen=True, tag=True):
 
 
 class HandoverAt(Message, frozen=True, tag=True):
-    """All ranks know: whoever brings files from this report on waits there for the end. Passed on to workers."""
+    """All ranks know: a rank that saves files from this report on waits there for the end. Forwarded to the workers."""
 
     attempt_number: int
     index: int
 
 
 class PeersLost(Message, frozen=True, tag=True):
-    """A rank is lost and is being replaced: whoever waits for it in a collective must not. Passed on to workers."""
+    """A rank is lost and is being replaced: ranks must not wait for it in a collective. Forwarded to the workers."""
 
     attempt_number: int
     number: int
 
 
 class GoOn(Message, frozen=True, tag=True):
-    """In lockstep: the worker's reports up to this one may return. Passed on to the worker."""
+    """In lockstep: the worker's reports up to this one may return. ``save``: its next report is to have a checkpoint.
+    Passed on to the worker."""
 
     attempt_number: int
     rank: int
     index: int
+    save: bool = False
 
 
 # From the worker
@@ -148,7 +151,7 @@ class Report(Message, frozen=True, tag=True):
     staged: bool = False
     name: str | None = None
     validation: bytes = b""  # JSON of the validation's arguments; empty: none asked for
-    urgent: bool = False  # the worker waits until it is durable
+    urgent: bool = False  # the worker waits for the commit
     # Files that its user stored: path, size, digest, where
     elsewhere: list[tuple[str, int, str, str]] = field(default_factory=list)
 
@@ -174,6 +177,7 @@ class Snapshot(Message, frozen=True, tag=True):
     reports: int  # that it had made before
     moves: bool  # another number of workers can resume from it
     pieces: dict[str, str]  # files by piece
+    keep: tuple[int, int] | None = None  # the newest complete one, by attempt and step: no copy of it is overwritten
 
 
 class Ready(Message, frozen=True, tag=True):

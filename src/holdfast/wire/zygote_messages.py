@@ -1,4 +1,4 @@
-"""What an agent and its zygotes say to each other."""
+"""Messages between an agent and its zygotes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Fork(Message, frozen=True, tag=True):
     """With file descriptors: the worker's channel, its output, the payload, where it writes its stacks."""
 
     token: int
-    adopts: bool = False  # the worker is to be the parent of what its children leave behind
+    adopts: bool = False  # the worker becomes the parent of its children's orphans
 
 
 class Preload(Message, frozen=True, tag=True):
@@ -24,7 +24,7 @@ class Forked(Message, frozen=True, tag=True):
 
 
 class NotForked(Message, frozen=True, tag=True):
-    """The system lets no more processes be: the answer to that one ``Fork``. The worker's output says why."""
+    """The system refuses further processes: the answer to that one ``Fork``. The worker's output says why."""
 
     token: int
 
@@ -40,7 +40,7 @@ class Paused(Message, frozen=True, tag=True):
 
 
 class Warm(Message, frozen=True, tag=True):
-    """The zygote has imported what it was told to."""
+    """The zygote has imported the requested modules."""
 
 
 TO_ZYGOTE = Fork | Preload

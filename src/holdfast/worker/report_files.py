@@ -10,11 +10,11 @@ from holdfast.store.staging import FileEntry
 
 @dataclass(frozen=True)
 class Files:
-    """What a report brings: a directory to be staged, or files that its user has stored in the run already."""
+    """The files of a report: a directory to be staged, or files that the user has already stored in the run."""
 
     directory: str | None = None
     move: bool = False  # the files may be moved
-    remove: bool = False  # what is left of the directory goes
+    remove: bool = False  # the rest of the directory is removed
     elsewhere: Sequence[FileEntry] = ()
 
     @property

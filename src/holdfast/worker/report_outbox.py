@@ -1,4 +1,4 @@
-"""Reports leave a worker in the order in which they were made, behind uploads that are still under way."""
+"""Reports leave a worker in the order in which they were made, after uploads that are still running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Job = Callable[[], None]
 
 
 class ReportOutbox:
-    """Runs jobs one after another: the caller's own thread while nothing waits, a thread behind it otherwise."""
+    """Runs jobs one after another: in the caller's thread while nothing waits, otherwise in a background thread."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
@@ -20,8 +20,8 @@ class ReportOutbox:
         self._error: BaseException | None = None
 
     def put(self, job: Job, behind: bool = False) -> None:
-        """Run the job, or queue it if others wait; ``behind`` never runs it in the caller's thread. Raises what an
-        earlier job raised: no later one is run then."""
+        """Run the job, or queue it if others wait; ``behind`` never runs it in the caller's thread. Raises the
+        exception of an earlier job, after which no later job is run."""
         with self._changed:
             self._check()
             if behind or self._jobs or self._is_running:

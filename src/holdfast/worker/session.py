@@ -1,13 +1,14 @@
-"""The train function's tie to its run: one session in a training process, reached through ``current()``.
+"""The train function's connection to its run: one session in a training process, reached through ``current()``.
 
 ``report`` never waits for other ranks: it stages the files, logs the report beside them, tells the agent, and returns;
-in lockstep, when the driver says so. A report whose files are uploaded by a function of the user's is logged and told
-when that has returned, and so are the reports behind it.
+in lockstep, when the driver allows it. If a function of the user uploads the files, the report and all later ones are
+logged and sent when that function has returned.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import sys
 import threading
@@ -80,7 +81,7 @@ def install(session: Session | None) -> Session | None:
 
 
 class Session(Placed):
-    is_launched = False  # by torchrun, with a group of its own
+    is_launched = False  # by torchrun, which forms the process group
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Session(Placed):
         self.validates = assignment.validates
         self.resumed_from = assignment.offer
         self.group_timeout_s = 1800.0  # of the framework's collectives
-        self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has none of its own
+        self.initial: Any = None  # the trainer's resume_from_checkpoint, offered while the run has no checkpoint
         self.datasets: dict[str, Any] = {}
         self.is_out_of_memory: Callable[[BaseException], bool] = lambda _error: False  # as the framework knows it
         self.started = False
@@ -112,25 +113,24 @@ class Session(Placed):
         self._layout = RunLayout(Path(assignment.run_dir))
         self._store = CheckpointStore(self._layout)
         self._replaces = self.joins > 0
-        self._channel = channel
-        self._on_lost = on_lost
+        self._channel, self._on_lost = channel, on_lost
         self._outbox = ReportOutbox(on_upload_failed)
         self._at_end: list[Callable[[], None]] = []
         self._reports = 0
         self._made = 0  # reports that the rank had made before this process took its place
         self._has_warned = False  # that a metric cannot be stored
-        self._requests = 0
+        self._requests = itertools.count(1)
         self._report_lock = threading.Lock()
         self._reporting: int | None = None  # the thread in report()
         self._answers = threading.Condition()
         self._answered: dict[int, Reply] = {}
-        self._closed = False
-        self._pressure = False
+        self._closed = self._pressure = False
         self.memory = assignment.memory  # where snapshots go, and what to resume from there
-        self._kept = -1  # the newest step of which the snapshot is complete on all ranks
+        self._kept = -1  # the newest step whose snapshot is complete on all ranks
         self._lockstep = assignment.lockstep
         self._rank_zero_only = assignment.rank_zero_only
         self._may_return = -1  # in lockstep: the reports up to this one
+        self.save_asked = False  # by the driver: the next report is to have a checkpoint
         self._notice: Notice | None = None  # the attempt is about to end
         self._handover_at: int | None = None  # from this report on; None until all ranks know of it
         threading.Thread(target=self._listen, name="holdfast-session", daemon=True).start()
@@ -158,8 +158,8 @@ class Session(Placed):
         wait: bool = False,
         validation: dict[str, Any] | None = None,
     ) -> None:
-        """``files`` that are a function are uploaded by it, behind the training loop unless the report is waited for.
-        It takes the report's index."""
+        """A function in ``files`` uploads them, in the background unless the report is waited for. It takes the
+        report's index."""
         if self._reporting == threading.get_ident():
             raise RuntimeError(
                 "report() was called by a signal handler that had interrupted report(): "
@@ -224,7 +224,7 @@ class Session(Placed):
         except TypeError as error:
             if not self._has_warned:
                 self._has_warned = True
-                print(f"holdfast: {error}. Its text is stored in its place", file=sys.stderr, flush=True)
+                print(f"holdfast: {error}. Its text is stored instead", file=sys.stderr, flush=True)
             return metrics_line(index, time.time(), values.as_text(metrics))
 
     def _stage(self, index: int, files: Files | None) -> list[FileEntry] | None:
@@ -256,12 +256,12 @@ class Session(Placed):
 
     @property
     def reports_are_told(self) -> bool:
-        """Whether all that were made are known to the agent, so that a snapshot behind them may count."""
+        """Whether the agent knows all reports that were made, so that a later snapshot may count."""
         return self._outbox.is_empty
 
-    def tell_snapshot(self, step: int, moves: bool, pieces: dict[str, str]) -> None:
-        """This rank's state after the step is in these files."""
-        self._channel.send(Snapshot(step, self._reports, moves, pieces))
+    def tell_snapshot(self, step: int, moves: bool, pieces: dict[str, str], keep: tuple[int, int] | None) -> None:
+        """This rank's state after the step is in these files. ``keep``: copies of that one stay meanwhile."""
+        self._channel.send(Snapshot(step, self._reports, moves, pieces, keep))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
         """Whether the snapshot of that step is complete on all ranks, so that an earlier one may be overwritten."""
@@ -269,7 +269,7 @@ class Session(Placed):
             return self._answers.wait_for(lambda: self._kept >= step or self._closed, timeout_s)
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Call it when the train function has returned and what it left running has ended."""
+        """Call it when the train function has returned and everything that it left running has ended."""
         self._at_end.append(call)
 
     def await_uploads(self) -> None:
@@ -281,7 +281,7 @@ class Session(Placed):
             self._at_end.pop()()
 
     def end(self, returned: bool) -> None:
-        """The train function has ended: this rank makes no more reports."""
+        """The train function has ended: this rank makes no further reports."""
         if not self.place.is_known:
             return
         with self._report_lock, contextlib.suppress(StorageError):
@@ -290,10 +290,10 @@ class Session(Placed):
             self._log.close()
 
     def notice(self) -> Notice | None:
-        """That the attempt is about to end. Every rank hears of it at the same place in its loop.
+        """That the attempt is about to end. Every rank learns it at the same place in its loop.
 
-        When the notice comes, each rank says how many reports it has made, from a thread of its own, whatever the train
-        function is doing; then a report is fixed that none of them has made. Until it is known, nobody goes past it.
+        When the notice comes, a separate thread of each rank says how many reports the rank has made, whatever the
+        train function is doing; then a report is chosen that no rank has made. Until it is known, no rank may pass it.
         """
         self._await_handover_point()
         reached = self._handover_at is not None and self._reports >= self._handover_at
@@ -312,11 +312,11 @@ class Session(Placed):
 
     @property
     def awaits_decision(self) -> bool:
-        """In lockstep: whether the next report is one behind which the run may be stopped or paused."""
+        """In lockstep: whether the run may be stopped or paused after the next report."""
         return self._lockstep and self._reports > self._may_return
 
     def _await_end(self) -> None:
-        """All that this worker has done is in the checkpoint it has just brought; its successor continues there."""
+        """All work of this worker is in the checkpoint that it has just reported; its successor continues there."""
         with self._answers:
             self._answers.wait_for(lambda: self._closed)
 
@@ -337,12 +337,12 @@ class Session(Placed):
         return location
 
     def _wait_for_storage(self) -> None:
-        """Storage lags behind so far that no more may be staged. What is staged is on its way without this worker."""
+        """Storage lags so far behind that nothing more may be staged. Staged files are uploaded without this worker."""
         with self._answers:
             self._answers.wait_for(lambda: not self._pressure or self._closed)
 
     def current_checkpoint(self) -> Offer | None:
-        """The newest checkpoint that is known to be durable, or else what the attempt resumed from."""
+        """The newest checkpoint that is known to be committed, or else the one that the attempt resumed from."""
         return self._newest
 
     def request(self, kind: str, body: Any, timeout_s: float | None = None) -> Any:
@@ -350,9 +350,7 @@ class Session(Placed):
         self.place.get()
         if kind in _ABOUT_REPORTS and not self._outbox.drain(timeout_s):
             raise TimeoutError(f"reports were still being uploaded after {timeout_s} s")
-        with self._answers:
-            self._requests += 1
-            number = self._requests
+        number = next(self._requests)
         self._channel.send(Request(number, kind, cloudpickle.dumps(body), self._reports))
         with self._answers:
             if not self._answers.wait_for(lambda: number in self._answered or self._closed, timeout_s):
@@ -369,35 +367,33 @@ class Session(Placed):
             if isinstance(message, Durable):
                 self._newest = message.offer
                 self._log.durable = max(self._log.durable, message.index)
-            elif isinstance(message, GoOn):
-                with self._answers:
-                    self._may_return = max(self._may_return, message.index)
-                    self._answers.notify_all()
-            elif isinstance(message, SnapshotKept):
-                with self._answers:
-                    self._kept = max(self._kept, message.step)
-                    self._answers.notify_all()
-            elif isinstance(message, Pressure):
-                with self._answers:
-                    self._pressure = message.on
-                    self._answers.notify_all()
-            elif isinstance(message, Notice):
-                with self._answers:
-                    self._notice, self._handover_at = message, None
-                    self._channel.send(Noticed(self._reports))
             elif isinstance(message, TakeRank):
                 self._take_rank(message)
             elif isinstance(message, PeersLost):
                 self.on_peers_lost(message.number)
-            elif isinstance(message, HandoverAt):
+            else:
                 with self._answers:
-                    self._handover_at = message.index
-                    self._answers.notify_all()
-            elif isinstance(message, Reply):
-                with self._answers:
-                    self._answered[message.request] = message
+                    self._take_in(message)
                     self._answers.notify_all()
         with self._answers:
             self._closed = True
             self._answers.notify_all()
         self._on_lost()
+
+    def _take_in(self, message: object) -> None:
+        """With the lock, for those that wait."""
+        match message:
+            case GoOn():
+                self._may_return = max(self._may_return, message.index)
+                self.save_asked = self.save_asked or message.save
+            case SnapshotKept():
+                self._kept = max(self._kept, message.step)
+            case Pressure():
+                self._pressure = message.on
+            case Notice():
+                self._notice, self._handover_at = message, None
+                self._channel.send(Noticed(self._reports))
+            case HandoverAt():
+                self._handover_at = message.index
+            case Reply():
+                self._answered[message.request] = message

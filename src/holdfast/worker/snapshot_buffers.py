@@ -1,8 +1,8 @@
-"""Memory for snapshots that outlives its worker: plain files in a directory of the agent's on a memory file system.
+"""Memory for snapshots that outlives its worker: plain files in a directory of the agent on a memory file system.
 
-Each piece of a state has two files, which are written in turn. They are allocated and touched once, and used again by
-the worker of the next attempt. The header says which step a file holds; while the file is written, it says none, so a
-snapshot that was cut off is never taken for one. Layout: a header, the data at ``DATA_AT``, behind it the description.
+Each piece of a state has two files, which are written in turn. They are allocated and touched once, and reused by the
+worker of the next attempt. The header says which step a file holds; while the file is being written, it names no step,
+so an interrupted snapshot is never used. Layout: a header, the data at ``DATA_AT``, then the description.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SnapshotHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Of all that counts in the file."""
+        """The bytes of the file that are in use."""
         return DATA_AT + self.data_size + self.meta_size
 
 
@@ -36,7 +36,7 @@ _EMPTY = SnapshotHeader(-1, NO_STEP, 0, 0)
 
 
 def header_of(content: mmap.mmap | bytes) -> SnapshotHeader:
-    """What the file holds; no step if it holds nothing whole."""
+    """The content of the file; no step if it is incomplete."""
     if len(content) < DATA_AT:
         return _EMPTY
     magic, *fields = _HEADER.unpack_from(content, 0)
@@ -67,7 +67,7 @@ class MappedSnapshot:
 
     def __exit__(self, *_: object) -> None:
         if isinstance(self.content, mmap.mmap):
-            with contextlib.suppress(BufferError):  # somebody still reads it; it goes with the last view
+            with contextlib.suppress(BufferError):  # another process still reads it; it is freed with the last view
                 self.content.close()
 
 
@@ -83,7 +83,7 @@ class SnapshotFile:
         return header_in(self.path) if self._map is None else header_of(self._map)
 
     def begin(self, data_size: int, meta_size: int) -> mmap.mmap:
-        """Room for so much; what was in the file is not there any more. ``OSError`` if memory is lacking."""
+        """Make the file this large; its previous content is lost. ``OSError`` if there is not enough memory."""
         size = DATA_AT + data_size + meta_size
         if self._map is None or len(self._map) < size:
             self._open(size + size // 64)  # a description may grow a little
@@ -124,14 +124,15 @@ class PieceBuffers:
         self._files = [SnapshotFile(directory / f"{piece}-{slot}") for slot in (0, 1)]
         self._keep = keep
 
-    def next(self) -> SnapshotFile:
-        """The one that does not hold the newer snapshot."""
+    def next(self, keep: tuple[int, int] | None = None) -> SnapshotFile:
+        """The one that does not hold this snapshot, by attempt and step; if none does, not the newer one."""
         if self._keep:
             kept, self._keep = self._keep, ""
             for file, other in (self._files, self._files[::-1]):
                 if str(file.path) == kept:
                     return other
-        return min(self._files, key=lambda file: (file.held.attempt_number, file.held.step))
+        first, last = sorted(self._files, key=lambda file: file.held[:2])
+        return last if first.held[:2] == keep else first
 
     def close(self) -> None:
         for file in self._files:

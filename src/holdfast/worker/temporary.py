@@ -1,8 +1,8 @@
-"""Temporary files of a worker that is killed: it cannot remove them, so they bear its mark, and the agent does.
+"""Temporary files of a killed worker: it cannot remove them, so they carry its mark, and the agent removes them.
 
-The mark is the worker's pid and a random token: containers that share a directory have workers with the same pid.
-What a worker leaves that returned is its user's: the path may be what it returned.
-Only the default prefix of ``tempfile`` changes. Where temporary files lie does not: caches there outlive a worker.
+The mark is the worker's pid and a random token: containers that share a directory have workers with the same pid. Files
+of a worker that returned belong to its user: the path may be its return value. Only the default prefix of ``tempfile``
+changes. The directory does not: caches there outlive a worker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def new_token() -> str:
 
 
 def mark_temporary_files(pid: int, token: str) -> None:
-    """In the worker: let what it and its data loaders make be found by the worker's mark."""
+    """In the worker: let temporary files of it and its data loaders carry the worker's mark."""
     find_directory()  # again, as the variables may be others than the zygote's
     tempfile.template = _prefix(pid, token)
     process: Any = multiprocessing.current_process()
@@ -39,7 +39,7 @@ def find_directory() -> None:
 
 
 class _Config(dict[str, Any]):
-    """Of the worker as a process of ``multiprocessing``, with a directory for all that it makes, once it is wanted."""
+    """What ``multiprocessing`` is told of the worker. Makes the temporary directory when it is needed."""
 
     def get(self, key: str, default: Any = None) -> Any:
         if key == "tempdir" and self[key] is None:
@@ -48,19 +48,19 @@ class _Config(dict[str, Any]):
         return super().get(key, default)
 
     def copy(self) -> dict[str, Any]:
-        """For a child, which has no mark of its own."""
+        """For a child, which has no mark."""
         self.get("tempdir")
         return dict(self)
 
 
 def remove_temporary_files(pid: int, token: str, env: Mapping[bytes, bytes]) -> None:
-    """In the agent, when the worker is gone."""
+    """In the agent, when the worker has exited."""
     for place in {os.fsdecode(env.get(b"TMPDIR", b"")) or tempfile.gettempdir(), "/dev/shm"}:
         for path in glob.glob(os.path.join(glob.escape(place), _prefix(pid, token) + "*")):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                with contextlib.suppress(OSError):  # it is gone, or another's
+                with contextlib.suppress(OSError):  # already removed, or of another user
                     os.unlink(path)
 
 

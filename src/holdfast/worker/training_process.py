@@ -26,7 +26,7 @@ from . import session as sessions
 from .openmp import use_own_threads
 from .temporary import mark_temporary_files
 
-Unpacker(TO_WORKER)  # once, before anything is forked: what it learns of the messages it keeps
+Unpacker(TO_WORKER)  # once, before anything is forked: it keeps what it learns about the messages
 _MOST_TRACE = 200_000  # characters
 _MOST_BODY = 16 << 20  # bytes of an exception that is sent as it is
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -101,15 +101,15 @@ def _sendable(value: Any) -> bytes:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:
         with contextlib.suppress(Exception):  # the function may have closed its streams
-            told = f"holdfast: Result.return_value is None, as what was returned cannot be sent: {error}"
+            told = f"holdfast: Result.return_value is None, because the return value cannot be sent: {error}"
             print(told, file=sys.stderr)
         _flush()
         return bytes(cloudpickle.dumps(None))
 
 
 def leave(code: int) -> None:
-    """End the process. One whose train function has returned has ended its threads by now; after a failure nobody waits
-    for them."""
+    """Exit the process. If the train function has returned, its threads have ended by now; after a failure they are not
+    waited for."""
     try:
         worker_exit.run_exit_functions()
         _flush()
@@ -118,7 +118,7 @@ def leave(code: int) -> None:
 
 
 def _adopt(assignment: Assignment) -> None:
-    """Become what a fresh process of the script's environment would be: its variables, paths and randomness."""
+    """Become like a fresh process in the script's environment: variables, paths and randomness."""
     _set_environment(assignment.env)
     if assignment.place.sees:
         os.environ["CUDA_VISIBLE_DEVICES"] = assignment.place.sees
@@ -151,7 +151,7 @@ def _set_environment(env: dict[bytes, bytes]) -> None:
 
 
 def _end_process() -> None:
-    """The agent is gone: nothing that this process still does can count."""
+    """The agent has exited: nothing that this process still does can count."""
     os._exit(1)
 
 
@@ -180,15 +180,16 @@ def _raised(error: BaseException, session: sessions.Session) -> Raised:
 
 
 def _is_out_of_memory(error: BaseException, session: sessions.Session) -> bool:
-    """NumPy's and others' are subclasses of Python's; of its own the framework knows."""
+    """The exceptions of NumPy and others are subclasses of Python's; each framework knows its own."""
     try:
-        return isinstance(error, MemoryError) or bool(session.is_out_of_memory(error))
+        known = isinstance(error, MemoryError) or imported_frameworks.says_out_of_memory(error)
+        return known or bool(session.is_out_of_memory(error))
     except Exception:  # a framework's judgment of an exception that cannot even be shown
         return False
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback, with the middle of what is too long left out: of an endless recursion, or a huge message."""
+    """The traceback; if it is too long (an endless recursion, a huge message), the middle is left out."""
     try:
         text = "".join(traceback.format_exception(error))
     except Exception:  # of another exception that is its cause, maybe

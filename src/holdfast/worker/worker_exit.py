@@ -1,5 +1,5 @@
-"""The end of a worker whose train function has returned: as everywhere in Python, other threads are waited for, then
-the exit functions run. Only then has the rank returned, so that nobody ends the process before."""
+"""The end of a worker whose train function has returned: as usual in Python, it waits for other threads, then runs the
+exit functions. Only then has the rank returned, so that the process is not killed before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TELL_AFTER_S = 10.0
 
 @contextmanager
 def limited(give_up: Callable[[], None]) -> Iterator[None]:
-    """After ``HOLDFAST_EXIT_TIMEOUT_S`` what still runs is left behind: ``give_up``, and the process ends."""
+    """After ``HOLDFAST_EXIT_TIMEOUT_S``, call ``give_up`` and exit, whatever still runs."""
     limit_s, done = settings.load().exit_timeout_s, threading.Event()
 
     def watch() -> None:
@@ -27,7 +27,7 @@ def limited(give_up: Callable[[], None]) -> Iterator[None]:
         _tell(f"the train function returned; waiting up to {limit_s:g} s for {_names()} to end")
         if done.wait(limit_s - tell_after_s):
             return
-        _tell(f"{_names()} did not end within {limit_s:g} s (HOLDFAST_EXIT_TIMEOUT_S): the process ends without that")
+        _tell(f"{_names()} did not end within {limit_s:g} s (HOLDFAST_EXIT_TIMEOUT_S): the process exits anyway")
         give_up()
         os._exit(0)
 

@@ -32,7 +32,7 @@ class WorkerPlace:
             if not self._has_said and self._place is None:
                 self._has_said = True
                 self._say_waiting()
-            # Without an end of its own: the process ends with its agent.
+            # Never stopped: the process exits with its agent.
             self._changed.wait_for(lambda: self._place is not None)
         assert self._place is not None
         return self._place
@@ -80,5 +80,5 @@ class Placed:
 
     @property
     def early_rank(self) -> int:
-        """For what is told the rank later (``place.follow``), if this is a standby."""
+        """For objects that learn the rank later (``place.follow``), if this is a standby."""
         return self.rank if self.place.is_known else 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.compat.ray_names import source_of
 
 ROOTS = ("ray.train", "ray.tune", "ray.air")
-INTERNAL = ("._internal", ".tests", "tune.utils.", "tune.examples.", "train.examples.", "ray.train.v2.")
+INTERNAL = ("._internal", ".tests", "tune.examples.", "train.examples.", "ray.train.v2.")
 
 
 def examples() -> list[Path]:

@@ -145,7 +145,7 @@ def drops_what_earlier_attempts_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def uses_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(durable: Any, _names: Any, name: str | None, report: int) -> str:
-        spec = structs.replace(durable.spec, remote=False)
+        spec = structs.replace(durable.spec, nodes_hold_files=False)
         return good(structs.replace(durable, spec=spec), (), name, report)
 
     good = checkpointing.free_id

@@ -138,7 +138,7 @@ def forgets_orders_with_a_lost_node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def takes_an_attempt_for_gone_with_its_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Attempts, "take_gone", lambda self, _node, attempt_number: attempt_number == self.attempt_number
+        Attempts, "take_gone", lambda self, _node, attempt_number, _orders=0: attempt_number == self.attempt_number
     )
 
 

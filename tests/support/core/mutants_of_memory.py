@@ -76,6 +76,16 @@ def does_not_look_where_workers_are_placed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(memory, "pieces_of", lambda _snapshot, _ranks, _world_size: [memory.SHARED])
 
 
+def forgets_which_snapshot_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When ranks were replaced: then its memory is used again before a later one is complete."""
+
+    def broken(self: SnapshotRegistry, steps: int) -> None:
+        right(self, steps)
+
+    right = SnapshotRegistry.regrouped
+    monkeypatch.setattr(SnapshotRegistry, "regrouped", broken)
+
+
 MUTANTS = [
     forgets_what_is_in_memory,
     prefers_memory_that_is_older_than_a_checkpoint,
@@ -85,4 +95,5 @@ MUTANTS = [
     takes_a_step_that_one_rank_completed,
     starts_before_the_snapshot_is_in_place,
     does_not_look_where_workers_are_placed,
+    forgets_which_snapshot_is_complete,
 ]

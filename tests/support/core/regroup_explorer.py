@@ -47,6 +47,7 @@ class RegroupStory:
             *[self._join] * 2,
             *[self._arm] * 3,
             *[self._stand_by] * 2,
+            self._say_late,
             self._rare,
         )
         self.tell(ev.DriverStarted(1, spec))
@@ -107,14 +108,15 @@ class RegroupStory:
         if free and (self.lost_since or self.random.random() < 0.1):
             rank = self.random.choice(free)
             self.waiting.add(rank)
-            self.tell(ev.RegroupAsked(1, rank, RankStanding(self.steps[rank], 0)))
+            self.tell(ev.RegroupAsked(1, rank, RankStanding(self.steps[rank], 0), self._process_of(rank)))
 
     def _join(self) -> None:
         for rank in sorted(self.joining)[:1]:
             self.joining.discard(rank)
             self.waiting.add(rank)
-            self.tell(ev.WorkerReady(1, rank))
-            self.tell(ev.RegroupAsked(1, rank, RankStanding(-1, 0, joins=True)))
+            process = self._process_of(rank)
+            self.tell(ev.WorkerReady(1, rank, process))
+            self.tell(ev.RegroupAsked(1, rank, RankStanding(-1, 0, joins=True), process))
 
     def _arm(self, rank: int | None = None) -> None:
         """One that has joined can do its steps again from now on."""
@@ -122,7 +124,28 @@ class RegroupStory:
             rank = self.joined.pop()
         if rank is not None:
             self.armed.add(rank)
-            self.tell(ev.WorkerArmed(1, rank))
+            self.tell(ev.WorkerArmed(1, rank, self._process_of(rank)))
+
+    def _process_of(self, rank: int) -> int:
+        return self.state.ranks[rank].process
+
+    def _say_late(self) -> None:
+        """A process whose rank another one has by now was not dead yet, or is heard late. That is no news."""
+        late = [rank for rank in sorted(self.lost_since) if self._process_of(rank) > 0]
+        if not late or self.over:
+            return
+        rank = self.random.choice(late)
+        before, joins = self.random.randrange(self._process_of(rank)), self.random.random() < 0.5
+        known, state = RankStanding(-1 if joins else self.steps[rank], 0, joins), self.state
+        for event in (
+            ev.WorkerArmed(1, rank, before),
+            ev.RegroupAsked(1, rank, known, before),
+            ev.WorkerReady(1, rank, before),
+            ev.WorkerReturned(1, rank, before),
+            ev.WorkerStopped(1, rank, True, before),
+        ):
+            assert self.tell(event) == [], f"{event} of a process whose rank {self._process_of(rank)} has"
+        assert self.state == state, "what such a process says has changed something"
 
     def _stand_by(self) -> None:
         """A standby comes to where it waits, or ends; its end may not be heard of before it is told to take a rank."""
@@ -159,9 +182,10 @@ class RegroupStory:
         elif what < 0.3 and self.waiting:
             self._lose(self.random.randrange(self.size), RAISED)
         elif what < 0.35:
-            self.tell(ev.StopAsked())
+            self.tell(ev.StopAsked(grace_s=self.random.choice((0.0, 15.0))))
         elif what < 0.4:
-            self.tell(ev.WorkerReturned(1, self.random.randrange(self.size)))
+            rank = self.random.randrange(self.size)
+            self.tell(ev.WorkerReturned(1, rank, self._process_of(rank)))
         elif what < 0.5 and timers.REGROUP in self.timers:
             self._let_time_pass()
 

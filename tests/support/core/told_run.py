@@ -15,12 +15,12 @@ KILLED = Evidence(signal=9)
 class ToldRun:
     """A run of two ranks, with what the core has done about what it was told last."""
 
-    def __init__(self, standby_workers: int = 1) -> None:
+    def __init__(self, standby_workers: int = 1, num_workers: int = 2) -> None:
         self.state, self.done = RunState(), list[do.Command]()
-        spec = RunSpec(
-            num_workers=2, max_failures=-1, regroup_timeout_s=10.0, backoff_s=0.0, standby_workers=standby_workers
-        )
-        self.tell(ev.DriverStarted(1, spec), ev.WorkerReady(1, 0), ev.WorkerReady(1, 1))
+        self._ranks = range(num_workers)
+        limits = {"max_failures": -1, "regroup_timeout_s": 10.0, "backoff_s": 0.0}
+        spec = RunSpec(num_workers=num_workers, standby_workers=standby_workers, **limits)
+        self.tell(ev.DriverStarted(1, spec), *(ev.WorkerReady(1, rank) for rank in self._ranks))
 
     def tell(self, *events: ev.Event) -> list[do.Command]:
         self.done = []
@@ -38,12 +38,21 @@ class ToldRun:
                 self._step(command.event)
 
     def arm(self) -> list[do.Command]:
-        return self.tell(ev.WorkerArmed(1, 0), ev.WorkerArmed(1, 1))
+        return self.tell(*(ev.WorkerArmed(1, rank) for rank in self._ranks))
 
     def kill(self, rank: int, node: str = "a") -> do.ReplaceRank:
         self.tell(ev.WorkerFailed(1, rank, KILLED, node))
         return next(command for command in self.done if isinstance(command, do.ReplaceRank))
 
     def regroup(self, lost: int) -> None:
+        """The process that the lost rank has now joins the other one."""
         joins, waits = RankStanding(-1, 0, joins=True), RankStanding(5, 0)
-        self.tell(ev.RegroupAsked(1, 1 - lost, waits), ev.RegroupAsked(1, lost, joins), ev.WorkerArmed(1, lost))
+        own, other = self.process_of(lost), self.process_of(1 - lost)
+        self.tell(
+            ev.RegroupAsked(1, 1 - lost, waits, other),
+            ev.RegroupAsked(1, lost, joins, own),
+            ev.WorkerArmed(1, lost, own),
+        )
+
+    def process_of(self, rank: int) -> int:
+        return self.state.ranks[rank].process

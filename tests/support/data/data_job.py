@@ -13,7 +13,7 @@ from typing import Any
 
 import holdfast.train as train
 from holdfast.worker import session
-from support.elastic.elastic_job import Scene, note, strike
+from support.elastic.elastic_job import Scene, note, strike, wait_until
 
 BATCH = 4
 
@@ -42,6 +42,30 @@ def train_fn(config: dict[str, Any]) -> None:
                     made = train.Checkpoint.from_directory(directory)
                 train.report({"step": step}, checkpoint=made)
             note(config, "step", rank, world, step)
+            seen = Path(config["all_sizes_seen"])
+            if step == config.get("wait_after"):
+                wait_until(seen.exists, f"{seen.name}, after step {step},")
+            elif not seen.exists():
+                time.sleep(config["pause_s"])
+
+
+def train_fn_with_state(config: dict[str, Any]) -> None:
+    """The same, where a ``TrainState`` saves the cursor."""
+    from holdfast.train.torch import TrainState
+
+    context = train.get_context()
+    rank, world, attempt = context.get_world_rank(), context.get_world_size(), session.current().attempt_number
+    shard = train.get_dataset_shard("train")
+    state = TrainState(shard=shard, step=0)
+    state.resume()
+    note(config, "start", rank, world, state.step, attempt)
+    for epoch in state.epochs(config["epochs"]):
+        for batch in shard.iter_batches(batch_size=BATCH, local_shuffle_buffer_size=config["shuffle"]):
+            state.step += 1
+            note(config, "rows", attempt, rank, state.step, epoch, batch["id"].tolist())
+            strike(config, rank, state.step)
+            state.report({"step": state.step})
+            note(config, "step", rank, world, state.step)
             if not Path(config["all_sizes_seen"]).exists():
                 time.sleep(config["pause_s"])
 

@@ -19,6 +19,7 @@ def note(step: int, attempt_number: int = 1, **other: Any) -> dict[str, Any]:
         "asked": True,
         "opened": attempt_number > 1,
         "files": {"state.json": f"digest of {step}"},
+        "in_memory": True,
         "batches": [f"batch {step}"],
         "rates": [[0.1 / step], [0.1 / step]],
         "schedules": [step],

@@ -85,6 +85,8 @@ def train_fn(config: dict[str, Any]) -> None:
                 await_event(Path(config["notes"]).parent, ev.RankMoved)
             loss = step(inputs, wanted)
             state.best = min(state.best, loss.item())
+            if config.get("snapshots"):
+                state.snapshot()
         state.report({"epoch": epoch, "loss": loss.item(), "steps": state.steps})
     torch.save(model.module.state_dict(), Path(config["notes"], f"weights-{rank}.pt"))
 
@@ -108,6 +110,7 @@ class _Killer:
             _await_standby(self._notes.parent)
         if place == "standby":
             _kill_standbys(self._notes)
+            await_event(self._notes.parent, ev.StandbyLost)
         elif place == "soon":
             threading.Thread(target=self._kill_soon, daemon=True).start()
         else:
@@ -172,8 +175,15 @@ def events_of(directory: Path) -> list[tuple[str, Any]]:
     return [(record.kind, record.body) for record in records]
 
 
+def processes_left(directory: Path) -> list[str]:
+    came = [path.name for pattern in ("came-*", "process-*") for path in (directory / "notes").glob(pattern)]
+    return [name for name in came if Path(f"/proc/{name.partition('-')[2]}").exists()]
+
+
 def check_that_no_step_was_lost(directory: Path, world_size: int, kills: list[Kill], undisturbed: Path) -> None:
-    """One attempt; no process made an update twice or left one out; a replacement began where the others were."""
+    """One attempt; no process made an update twice or left one out; a replacement began where the others were; nobody
+    is left."""
+    assert not processes_left(directory)
     happened = {path.name for path in (directory / "notes").glob("killed-*")}
     assert happened == {f"killed-{rank}-{step}-{place}" for rank, step, place in kills}
     kinds = [kind for kind, _ in events_of(directory)]

@@ -43,7 +43,7 @@ def strike(config: dict[str, Any], at: int) -> None:
         time.sleep(60)  # a worker whose driver was killed is about to be killed
 
 
-def note(config: dict[str, Any], what: str, at: int) -> None:
+def note(config: dict[str, Any], what: str, at: Any) -> None:
     line = json.dumps([what, train.get_context().get_world_rank(), at, time.monotonic()])
     with open(Path(config["home"]) / "notes", "a") as file:
         file.write(f"{line}\n")
@@ -86,14 +86,19 @@ def _nodes(config: dict[str, Any], metric: str) -> Iterator[dict[str, Any]]:
 
 
 def run(
-    trainer_class: type[train.DataParallelTrainer], train_fn: Any, digest: Callable[[str], bytes], metric: str
+    trainer_class: type[train.DataParallelTrainer],
+    train_fn: Any,
+    digest: Callable[[str], bytes],
+    metric: str,
+    **arguments: Any,
 ) -> None:
-    """``digest`` gets the directory of the last checkpoint; ``metric`` is the one that counts the rounds."""
+    """``digest`` gets the directory of the last checkpoint; ``metric`` is the one that counts the rounds. The other
+    arguments are the trainer's."""
     storage, name, config = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
     config["home"] = str(storage)
     (storage / "driver").write_text(str(os.getpid()))
     with _nodes(config, metric) as engine:
-        result = _trainer(trainer_class, train_fn, storage / name, config, engine, metric).fit()
+        result = _trainer(trainer_class, train_fn, storage / name, config, engine, metric, arguments).fit()
     assert result.checkpoint is not None
     with result.checkpoint.as_directory() as directory:
         model = digest(directory)
@@ -110,10 +115,11 @@ def _trainer(
     config: dict[str, Any],
     engine: dict[str, Any],
     metric: str,
+    arguments: dict[str, Any],
 ) -> train.DataParallelTrainer:
     if config.get("restore"):
         assert trainer_class.can_restore(path)
-        return trainer_class.restore(path, train_fn, train_loop_config=config)
+        return trainer_class.restore(path, train_fn, train_loop_config=config, **arguments)
     assert not trainer_class.can_restore(path)
     return trainer_class(
         train_fn,
@@ -129,6 +135,7 @@ def _trainer(
             **engine,
         ),
         resume_from_checkpoint=_source(*config["source"], metric) if "source" in config else None,
+        **arguments,
     )
 
 

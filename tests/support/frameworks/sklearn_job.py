@@ -12,6 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import SGDClassifier
 
 from holdfast import train
+from holdfast.train.collective import barrier
 from support.frameworks.framework_job import note, run, strike
 
 PARTS = 10
@@ -27,6 +28,7 @@ def train_fn(config: dict[str, Any]) -> None:
         with checkpoint.as_directory() as directory:
             model, start = joblib.load(Path(directory, f"model-{rank}.joblib"))
     for part in range(start, PARTS):
+        barrier()  # else a rank could be rounds ahead of the other, and strike first
         strike(config, part)
         rows = slice(50 * part, 50 * (part + 1))
         model.partial_fit(x[rows], y[rows], classes=[0, 1])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import tempfile
@@ -88,6 +89,16 @@ def read_tensors(config: dict[str, Any]) -> None:
     whole = [row["id"] for row in shard.materialize().iter_rows()]
     told = {"whole": sorted(whole), "context": type(shard.get_context()).__name__}
     tune.report({"seen": seen, "frame": list(first.columns), "names": shard.schema().names, "broken": broken, **told})
+
+
+def write_down_rows(config: dict[str, Any]) -> None:
+    rows = [int(row["id"]) for row in train.get_dataset_shard("train").iter_rows()]
+    Path(config["out"], f"rows-{train.get_context().get_world_rank()}.json").write_text(json.dumps(rows))
+    train.report({})
+
+
+def add_up_ours(config: dict[str, Any]) -> None:
+    tune.report({"sum": config["nested"][0]["data"].sum("id")})
 
 
 def read_from_config(config: dict[str, Any], other: Any) -> None:

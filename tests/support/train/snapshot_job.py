@@ -14,12 +14,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast import train
 from holdfast.train.torch import TrainState, prepare_data_loader, prepare_model
+from holdfast.worker import session
 
 STEPS_PER_EPOCH = 8
 
 
 def train_fn(config: dict[str, Any]) -> str:
-    """``kill``: by step, the rank that is killed after its snapshot. ``marks``: where that is written down."""
+    """``kill``: by step, the rank that is killed after its snapshot. ``marks``: where that is written down.
+    ``saves``: a checkpoint after each epoch."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     rank = train.get_context().get_world_rank()
@@ -30,6 +32,8 @@ def train_fn(config: dict[str, Any]) -> str:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     state = TrainState(model=model, optimizer=optimizer, loader=loader, loss=0.0)
     state.resume()
+    with open(Path(config["marks"], f"nodes-{rank}"), "a") as file:
+        file.write(f"{session.current().node_id}\n")
     for epoch in state.epochs(config["epochs"]):
         for inputs, targets in loader:
             loss = torch.nn.functional.mse_loss(model(inputs), targets)
@@ -41,7 +45,7 @@ def train_fn(config: dict[str, Any]) -> str:
             note(config, rank, state.steps)
             strike(config, rank, state.steps)
             time.sleep(config.get("pause_s", 0.0))
-        state.report({"epoch": epoch, "loss": state.loss}, checkpoint=False)
+        state.report({"epoch": epoch, "loss": state.loss}, checkpoint=config.get("saves", False))
     digest = hashlib.sha256()
     for name, tensor in sorted(state.capture()["parts"]["model"].items()):
         digest.update(name.encode() + tensor.numpy().tobytes())

@@ -28,6 +28,6 @@ if __name__ == "__main__":
     planted = seed.planted()
     assert planted is not None
     deadline = time.monotonic() + WARM_WITHIN_S
-    while not planted._has_warm_copy() and time.monotonic() < deadline:
+    while not planted._learn_if_copy_is_warm() and time.monotonic() < deadline:
         time.sleep(0.05)
     print(first, fit(2))

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.core.experiment.trial import Trial
 from holdfast.store.location import Location
+from holdfast.tune.experiment.trial_tally import BestResult
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 
 
@@ -26,6 +27,9 @@ class ToyExperiment:
     def __init__(self, trials: Sequence[Trial] = (), metric: str | None = "loss", mode: str | None = "min") -> None:
         self.trials = list(trials)
         self.spec = SimpleNamespace(metric=metric, mode=mode)
+        self.best = BestResult(metric, mode)
+        for trial in self.trials:
+            self.best.note(trial, trial.last_result)
         self.home = Location.parse("toy", Path("/experiments/toy"))
         self.stopper = self.scheduler = None
         self.spent_s = 0.0

@@ -30,6 +30,16 @@ class Tab:
             self.errors.append(f"alert: {dialog.message}")
         dialog.accept()
 
+    @contextlib.contextmanager
+    def beside(self, *, dark: bool, width: int) -> Iterator[Tab]:
+        """Another tab of the same browser, with other colours and another width."""
+        scheme: Any = "dark" if dark else "light"
+        context = self.page.context.browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        try:
+            yield Tab(context.new_page())
+        finally:
+            context.close()
+
     def text(self, selector: str = "body") -> str:
         return str(self.page.inner_text(selector))
 
@@ -60,3 +70,11 @@ def browser_tab(*, dark: bool = False, width: int = 1300) -> Iterator[Tab]:
             yield Tab(context.new_page())
         finally:
             browser.close()
+
+
+def looks_dark_and_fits(tab: Tab, name: str) -> None:
+    tab.keeps_picture(name)
+    wide = tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"{name} scrolls sideways by {wide} px"
+    dark = tab.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert max(map(int, dark.strip("rgb()").split(","))) < 60

@@ -18,7 +18,8 @@ PATIENCE_S = 180
 def notebook_page(cells: Sequence[str], directory: Path) -> tuple[Path, list[list[str]]]:
     """The page, and the types of each cell's outputs. An exception of a cell ends the script."""
     command = [sys.executable, __file__, json.dumps(cells), str(directory)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # cells use what tests share
+    shared = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]  # cells use what tests share
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, shared))}
     done = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=2 * PATIENCE_S)
     return directory / "page.html", json.loads(done.stdout.splitlines()[-1])
 

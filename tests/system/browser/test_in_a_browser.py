@@ -4,70 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
 from support.object_stores.fixtures import obstore_is_running  # noqa: F401
 from support.object_stores.servers import s3_server
-from support.web.browsing import Tab, browser_tab
-from support.web.large_runs import write_run, write_search
+from support.web.browsing import Tab, browser_tab, looks_dark_and_fits
+from support.web.large_runs import write_run
 from support.web.notebooks import notebook_page
-from support.web.shown_runs import HOSTILE, search, train_run
 from support.web.web_server import PATIENCE_S, WebServer, web_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]  # the first test trains what all look at
 SCRIPT = Path(__file__).parents[2] / "support" / "web" / "shown_runs.py"
 DRAWN = "document.querySelectorAll('.js-plotly-plot .trace').length"
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    storage = tmp_path_factory.mktemp("storage")
-    train_run(storage, "shaken", kills=[3], raises=[5])
-    train_run(storage, "hung", hangs=[4], hang_timeout_s=5.0)
-    train_run(storage, "hostile", says=f"{HOSTILE}\x1b[31m\x1b]0;owned\x07", raises=[2], retries=0, metric=HOSTILE)
-    train_run(storage, HOSTILE.replace("/", "_"), epochs=2)
-    search(storage, "search")
-    write_search(storage / "many-trials", 10_000)
-    write_search(storage / "copies", 12, exploits=True)
-    write_run(storage / "many-reports", 1_000_000)
-    shutil.copytree(storage / "shaken", storage / "damaged")
-    (storage / "damaged" / "run.json").write_text("{")
-    return storage
-
-
-@pytest.fixture(scope="module")
-def server(storage: Path) -> Iterator[WebServer]:
-    with web_server(storage) as server:
-        yield server
-
-
-@pytest.fixture
-def tab() -> Iterator[Tab]:
-    with browser_tab() as tab:
-        yield tab
-        assert tab.errors == []
-
-
-def test_the_list_is_filtered_sorted_and_walked_by_keyboard(tab: Tab, server: WebServer) -> None:
-    tab.page.goto(server.url)
-    assert "token" not in tab.page.url
-    tab.awaits("document.querySelectorAll('#rows tbody tr').length >= 7")
-    tab.keeps_picture("list")
-    tab.page.keyboard.press("/")
-    tab.page.keyboard.type("shaken")
-    assert tab.page.locator("#rows tbody tr:visible").count() == 1
-    tab.page.keyboard.press("Escape")
-    tab.page.keyboard.press("j")
-    tab.page.keyboard.press("Enter")
-    tab.page.wait_for_url("**/run/0/shaken")
 
 
 def test_a_run_page_shows_timeline_curves_failures_logs_and_verifies(tab: Tab, server: WebServer) -> None:
@@ -93,19 +46,23 @@ def test_every_page_in_the_dark_and_on_a_phone(server: WebServer, width: int) ->
         for name, path in {
             "list": "/",
             "run": "/run/0/shaken",
-            "search": "/search/0/search",
+            "search": "/experiment/0/search",
             "compare": "/compare?run=0/shaken&run=0/hostile",
+            "hung": "/run/0/hung",
+            "damaged": "/run/0/damaged",
+            "many-trials": "/experiment/0/many-trials",
+            "halved": "/experiment/0/halved",
+            "copies": "/experiment/0/copies",
         }.items():
             tab.page.goto(f"{server.origin}{path}")
             tab.awaits("document.readyState === 'complete'")
             if name != "list":
                 tab.awaits(f"{DRAWN} >= 2")
-            tab.keeps_picture(f"{name}-dark-{width}")
-            wide = tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide <= 0, f"{name} scrolls sideways by {wide} px"
-            dark = tab.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-            assert max(map(int, dark.strip("rgb()").split(","))) < 60
+            looks_dark_and_fits(tab, f"{name}-dark-{width}")
         assert tab.errors == []
+        tab.page.goto(f"{server.origin}/run/0/nowhere")
+        assert "Not found" in tab.text()
+        looks_dark_and_fits(tab, f"error-dark-{width}")
 
 
 def test_stacks_of_a_hang_side_by_side(tab: Tab, server: WebServer) -> None:
@@ -123,13 +80,18 @@ def test_reports_open_without_network(tab: Tab, storage: Path, tmp_path: Path) -
     tab.page.on("request", lambda request: asked.append(request.url))
     for name, drawn in {"shaken": 3, "hostile": 3, "search": 5, "copies": 4}.items():
         file = tmp_path / f"{name}.html"
-        command = [sys.executable, "-m", "holdfast", "report", storage / name, "--html", file]
+        command = [sys.executable, "-m", "holdfast", "report", str(storage / name), "--html", str(file)]
         subprocess.run(command, check=True, timeout=PATIENCE_S)
         tab.page.goto(file.as_uri())
         tab.awaits(f"{DRAWN} >= {drawn}")
         assert tab.page.title() != "owned"
         assert tab.page.locator("img[src=x]").count() == 0
         tab.keeps_picture(f"report-{name}")
+        if name in ("shaken", "search"):
+            with tab.beside(dark=True, width=390) as phone:
+                phone.page.goto(file.as_uri())
+                phone.awaits(f"{DRAWN} >= {drawn}")
+                looks_dark_and_fits(phone, f"report-{name}-dark-390")
         if name == "search":
             tab.page.locator("th[data-sort=value]").click()
             tab.awaits("document.querySelector('#rows tbody tr .tag')?.textContent === '★ best'")
@@ -157,6 +119,10 @@ def test_a_notebook_shows_a_run_a_result_and_a_search(tab: Tab, tmp_path: Path) 
     assert tab.page.locator("polyline").count() >= 6
     assert tab.page.locator("progress").count() >= 3
     tab.keeps_picture("notebook")
+    tab.page.set_viewport_size({"width": 390, "height": 900})
+    tab.keeps_picture("notebook-390")
+    ours = "[...document.querySelectorAll('.holdfast-result, .holdfast-result .facts span, progress, svg')]"
+    assert tab.page.evaluate(f"Math.max(...{ours}.map((one) => one.getBoundingClientRect().right))") <= 390
 
 
 def test_a_living_run_loses_a_worker_while_one_watches(tab: Tab, tmp_path: Path) -> None:
@@ -171,9 +137,38 @@ def test_a_living_run_loses_a_worker_while_one_watches(tab: Tab, tmp_path: Path)
             tab.page.locator("#failures summary", has_text="was killed by SIGKILL").wait_for()
             tab.awaits("document.querySelectorAll('.timeline .tl-bar.attempt').length === 2")
             tab.awaits("document.querySelector('#curves .annotation-text') !== null")
+            tab.awaits("document.getElementById('log-attempt').value === '2'")  # who follows a log sees the next one's
+            tab.awaits("document.getElementById('log').textContent.includes('epoch')")
             tab.keeps_picture("living")
             tab.page.locator("button.danger").click()
             tab.page.locator(".badge.stopped").wait_for()
+            job.wait(PATIENCE_S)
+        finally:
+            job.kill()
+
+
+def test_a_living_search_is_followed_and_stopped(tab: Tab, tmp_path: Path) -> None:
+    config = json.dumps({"is_search": True, "pause_s": 0.05})
+    with web_server(tmp_path) as server, subprocess.Popen([sys.executable, SCRIPT, tmp_path, "alive", config]) as job:
+        try:
+            tab.page.goto(server.url)
+            tab.page.locator("a", has_text="alive").click()  # it appears by itself
+            tab.awaits("document.querySelectorAll('#rows tbody tr').length === 3")
+            tab.page.locator("#rows .badge.terminated").wait_for()  # the first has ended, the others run
+            assert tab.page.locator("#rows .badge.running").count() == 2
+            assert "of 3 done" in tab.text("#summary")
+            best = float(tab.text(".tile:nth-of-type(2) b"))
+            tab.awaits(f"Number(document.querySelector('.tile:nth-of-type(2) b').textContent) < {best}")
+            tab.awaits("plotlyLoaded && document.querySelectorAll('#best-plot .trace').length === 1")
+            tab.keeps_picture("living-search")
+            with tab.beside(dark=True, width=390) as phone:
+                phone.page.goto(server.url)
+                phone.page.goto(f"{server.origin}/experiment/0/alive")
+                phone.awaits(f"{DRAWN} >= 2")
+                looks_dark_and_fits(phone, "living-search-dark-390")
+                assert phone.errors == []
+            tab.page.locator("button.danger").click()
+            tab.page.locator("#state .badge.interrupted, #state .badge.stopped, #state .badge.finished").wait_for()
             job.wait(PATIENCE_S)
         finally:
             job.kill()
@@ -215,16 +210,9 @@ def test_an_empty_storage(tab: Tab, tmp_path: Path) -> None:
         assert "No runs yet" in tab.text()
 
 
-def test_a_wrong_token_shows_nothing(server: WebServer) -> None:
-    with browser_tab() as tab:
-        tab.page.goto(f"{server.origin}/run/0/shaken?token=wrong")
-        assert "needs a token" in tab.text()
-        assert "SIGKILL" not in tab.text()
-
-
 def test_ten_thousand_trials(tab: Tab, server: WebServer) -> None:
     tab.page.goto(server.url)
-    tab.page.goto(f"{server.origin}/search/0/many-trials")
+    tab.page.goto(f"{server.origin}/experiment/0/many-trials")
     tab.awaits("document.querySelectorAll('#rows tbody tr').length === 20")
     tab.awaits(f"{DRAWN} >= 5")
     tab.page.locator("th[data-sort=value]").click()
@@ -238,10 +226,22 @@ def test_ten_thousand_trials(tab: Tab, server: WebServer) -> None:
 
 def test_exploits_are_a_tree(tab: Tab, server: WebServer) -> None:
     tab.page.goto(server.url)
-    tab.page.goto(f"{server.origin}/search/0/copies")
+    tab.page.goto(f"{server.origin}/experiment/0/copies")
     tab.awaits("document.querySelectorAll('#exploit-tree li li').length >= 2")
     assert "lr" in tab.text("#exploit-tree")
     tab.keeps_picture("exploits")
+
+
+def test_what_the_scheduler_stopped_and_why(tab: Tab, server: WebServer) -> None:
+    tab.page.goto(server.url)
+    tab.page.goto(f"{server.origin}/experiment/0/halved")
+    tab.awaits("document.querySelectorAll('#stop-rows tbody tr').length >= 1")
+    assert "not among the best" in tab.text("#stop-rows")
+    assert tab.page.locator("#rows .badge.cut").count() >= 1
+    tab.keeps_picture("halved")
+    tab.awaits("document.querySelector('#learning-plot').dataset.opens")
+    tab.page.evaluate("document.getElementById('learning-plot').emit('plotly_click', { points: [{ curveNumber: 0 }] })")
+    tab.page.wait_for_url("**/run/0/halved/*")
 
 
 def test_a_million_reports(tab: Tab, server: WebServer) -> None:
@@ -251,20 +251,23 @@ def test_a_million_reports(tab: Tab, server: WebServer) -> None:
     tab.awaits("curves.data.share === 1", within_s=400)  # seconds of CPU time, on a busy machine
     steps = tab.page.evaluate("curves.data.metrics.find((one) => one.name === 'step').kept.flatMap((part) => part.y)")
     assert max(steps) == 1_000_000
+    assert "100 %" in tab.text("#summary")  # the goodput, before the reports have been read
     assert len(steps) < 10_000
 
 
-def test_a_hostile_run_runs_nothing(tab: Tab, server: WebServer) -> None:
-    tab.page.goto(server.url)
-    tab.awaits("document.querySelectorAll('#rows tbody tr').length >= 7")
-    name = quote(HOSTILE.replace("/", "_"))
-    for path in ("/run/0/hostile", "/compare?run=0/hostile&run=0/shaken", f"/run/0/{name}"):
-        tab.page.goto(f"{server.origin}{path}")
+def test_a_run_with_a_long_journal_is_painted_before_it_is_read(tab: Tab, tmp_path: Path) -> None:
+    write_run(tmp_path / "long", 9_000, attempts=3, commits=3_000, log_lines=30)
+    with web_server(tmp_path) as server:
+        shell = server.get("/run/0/long").text
+        assert "Reading the journal" in shell
+        assert "Finished in" not in shell
+        assert "Finished in" in server.get("/run/0/long?whole=1").text
+        tab.page.goto(server.url)
+        tab.page.goto(f"{server.origin}/run/0/long")
+        tab.page.locator(".health", has_text="Finished in").wait_for()
+        assert tab.page.locator(".timeline .tl-bar.attempt").count() == 3
+        assert tab.page.locator("[data-verify]").count() == 3
+        tab.awaits("document.getElementById('log').textContent.includes('step 29')")
+        assert tab.page.input_value("#log-attempt") == "3"
         tab.awaits(f"{DRAWN} >= 3")
-        assert tab.page.title() != "owned"
-        assert tab.page.locator("img[src=x]").count() == 0
-        assert tab.page.evaluate("[...document.scripts].every((script) => script.src)")
-        assert HOSTILE[:20] in tab.text()
-    tab.page.goto(f"{server.origin}/run/0/hostile")
-    tab.awaits("document.getElementById('log').textContent.includes('<script>')")
-    assert "\x1b" not in tab.page.content()
+        tab.keeps_picture("long-journal")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 import holdfast.data
 import holdfast.train as train
-from support.data.data_job import rows_by_epoch, train_fn
-from support.elastic.elastic_job import Scene
+from holdfast.store.location import Location
+from support.data.data_job import rows_by_epoch, train_fn, train_fn_with_state
+from support.data.sharded_run import WAIT_AFTER
+from support.elastic.elastic_job import Scene, wait_until
+from support.repository import SUPPORT
 
 ROWS, EPOCHS = 700, 2
 
@@ -27,8 +34,10 @@ def dataset(bucket: str, kind: str) -> Any:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["counted", "not counted"])
-def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucket: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "fn"), [("counted", train_fn_with_state), ("not counted", train_fn)])
+def test_every_row_once_through_kills_and_resizes(
+    kind: str, fn: Any, scene: Scene, bucket: str, tmp_path: Path
+) -> None:
     """4 -> 2 -> 3 workers in the middle of an epoch, and a rank that is killed."""
     data = dataset(bucket, kind)
     nodes = [scene.cluster.add_node(cpus=1) for _ in range(4)]
@@ -45,7 +54,7 @@ def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucke
     seen = tmp_path / "seen"
     fault = {"kind": "SIGKILL", "at": 2, "rank": 1}
     config = {"epochs": EPOCHS, "shuffle": 20, "pause_s": 0.05, "all_sizes_seen": str(seen), "fault": fault}
-    trainer = scene.trainer((2, 4), fn=train_fn, config=config, max_failures=10)
+    trainer = scene.trainer((2, 4), fn=fn, config=config, max_failures=10)
     trainer.datasets = {"train": data}
     with scene.meanwhile(act):
         trainer.fit()
@@ -56,6 +65,29 @@ def test_every_row_once_through_kills_and_resizes(kind: str, scene: Scene, bucke
     assert set(found) == set(range(EPOCHS))
     for epoch, rows in found.items():
         assert rows == Counter(range(ROWS)), f"epoch {epoch}: {Counter(rows.values())}"
+
+
+@pytest.mark.timeout(200)
+def test_every_row_once_when_the_driver_is_killed(bucket: str, tmp_path: Path) -> None:
+    """In the middle of an epoch, with the data and the run on S3. The same command resumes."""
+    holdfast.data.range(200).write_parquet(f"{bucket}/data", min_rows_per_file=50, row_group_size=20)
+    scene = Scene(tmp_path, cast(Any, None))  # for what the ranks write down
+    committed = Location.parse("test(path", f"{bucket}/run/checkpoints").open(30.0)
+    script = [sys.executable, str(SUPPORT / "data" / "sharded_run.py"), str(tmp_path), f"{bucket}/data", bucket]
+    first = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_until(lambda: any(item.key == "checkpoint_000004.json" for item in committed.list()), "a checkpoint")
+    finally:
+        os.kill(first.pid, signal.SIGKILL)
+        first.communicate(timeout=60)
+    (tmp_path / "seen").touch()
+    second = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
+    assert second.returncode == 0, second.stderr
+    resumed = {step for _, _, step, attempt in scene.notes("start") if attempt > 1}
+    assert len(resumed) == 1, scene.notes("start")
+    assert 4 <= resumed.pop() <= WAIT_AFTER, "in the middle of the first epoch"
+    found = rows_by_epoch(scene)
+    assert found == {epoch: Counter(range(200)) for epoch in (0, 1)}
 
 
 def read_some() -> None:

@@ -77,6 +77,22 @@ def test_every_parameter_has_a_text() -> None:
     assert set(hook.TEXTS.OWN) - set(hook.shown()) == set()
 
 
+def test_every_parameter_of_a_method_has_a_text() -> None:
+    hook = load_hook("parameters")
+    methods = hook.methods(hook.shown())
+    assert len(methods) > 300
+    used, missing, unused = set(), [], set(hook.METHOD_TEXTS.OWN)
+    for name, function in methods.items():
+        unused.discard(name)
+        for parameter in hook.parameters_of_method(function):
+            used.add(parameter.name)
+            if not hook.text_of_method(name, parameter.name):
+                missing.append(f"{name}({parameter.name})")
+    assert missing == [], "say what these are for, in docs/hooks/method_texts.py"
+    assert set(hook.METHOD_TEXTS.SHARED) - used == set()
+    assert unused == set(), "no such method"
+
+
 def load_hook(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "hooks" / f"{name}.py")
     assert spec is not None

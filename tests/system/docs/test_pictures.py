@@ -48,9 +48,9 @@ def test_the_readme_has_them_too(name: str) -> None:
 
 def test_a_page_without_the_table_is_a_clear_error() -> None:
     with pytest.raises(SystemExit, match=r"no table of recovery. Run: make benchmark"):
-        charts.draw("nothing", charts.CHARTS["recovery"])
+        charts.draw("nothing", charts.CHARTS["headline"])
     with pytest.raises(SystemExit, match=r"no row 'Holdfast' or no column 'kill to first step'"):
-        charts.draw(PAGE.replace("kill to first step", "renamed"), charts.CHARTS["recovery"])
+        charts.draw(PAGE.replace("kill to first step", "renamed"), charts.CHARTS["headline"])
 
 
 @pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.stem)
@@ -81,3 +81,9 @@ def test_a_line_that_stays_is_drawn_once_and_keeps_its_colour() -> None:
     assert drawn.count(">end<") == 1
     names = {element.get("class") for element in ElementTree.fromstring(drawn).iter() if element.get("class")}
     assert names == {"t0 x", "t1"}  # "one" goes, "two" stays; the others are always there
+
+
+@pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.png")), ids=lambda path: path.stem)
+def test_a_screenshot_is_small_and_shown(picture: Path) -> None:
+    assert picture.stat().st_size < 150_000
+    assert f"pictures/{picture.name}" in (ROOT / "docs" / "ui.md").read_text()

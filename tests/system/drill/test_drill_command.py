@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_a_drill_that_is_ended_leaves_nothing(number: signal.Signals, code: int,
         ([], "no script given"),
         (["--fault", "rain", str(JOB)], "unknown fault 'rain'. The faults are: worker-kill"),
         (["--fault", "worker-kill@rank=x", str(JOB)], "whole numbers"),
-        (["--fault", "worker-kill@point=journalled", str(JOB)], "one of the points before, staged, after"),
+        (["--fault", "worker-kill@point=journalled", str(JOB)], "no such point. Use one of before, staged, after"),
         (["--timeout", "0", str(JOB)], "must be greater than 0"),
         (["--html", "/nowhere/report.html", str(JOB)], "--html /nowhere/report.html: cannot be written"),
         (["--only", "worker-kill", str(JOB), "broken"], "with exit code 1: this script does not even start"),
@@ -132,11 +133,11 @@ def test_no_node_of_a_named_cluster_is_taken_away(name: str, tmp_path: Path, mon
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     done = drill("--fault", f"{name}@step=4", str(JOB), temp=tmp_path)
     assert done.returncode == 2
-    assert f"{name}: the Ray cluster is not the drill's own" in done.stderr
+    assert f"{name}: other jobs may use the nodes of this Ray cluster" in done.stderr
     assert "undisturbed" not in done.stderr
 
 
 def test_the_faults_are_listed(tmp_path: Path) -> None:
     done = drill("--list", temp=tmp_path)
     assert done.returncode == 0
-    assert "driver-kill  report, files, manifest, committed, journalled" in done.stdout
+    assert re.search(r"driver-kill +report, files, manifest, committed, journalled", done.stdout)

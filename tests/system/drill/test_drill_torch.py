@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.drill.faults import KINDS, parse
 from holdfast.drill.rehearsal import DrillReport, Rehearsal
-from support.repository import EXAMPLES
+from support.repository import EXAMPLES, SUPPORT
 
 
 def drill(script: str, *args: str, faults: list[str]) -> DrillReport:
@@ -38,6 +38,17 @@ def test_the_good_script_is_bit_identical() -> None:
     report.check()
     assert report.results[0].differences.is_none
     assert {finding.code for finding, _ in report.verdicts} <= {"nothing-restored"}  # a busy disk may be behind
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_state_in_memory_is_used_and_when_it_is_damaged_the_checkpoint_is() -> None:
+    faults = [parse(f"{name}@rank=1,step=5,point=before") for name in ("worker-kill", "memory-corruption")]
+    report = Rehearsal(str(SUPPORT / "drill" / "snapshots_drill_job.py"), (), addresses=faults).run()
+    assert [result.state_from for result in report.results] == ["memory", "checkpoint"]
+    assert [(result.recovered, str(result.differences)) for result in report.results] == [(True, "none")] * 2
+    assert report.results[0].steps_again <= 2
+    assert report.results[1].steps_again > 2
 
 
 @pytest.mark.soak

@@ -33,7 +33,7 @@ def assert_went_on(output: str, rank: int, epochs: int) -> None:
         if next_pid == pid:
             assert next_epoch == epoch + 1
         else:
-            # An epoch is printed before it is reported, so the last one printed may have to be done again.
+            # An epoch is printed before it is reported, so the last one printed may have to be repeated.
             assert next_epoch in (epoch, epoch + 1)
 
 
@@ -80,7 +80,7 @@ def resume(shell: Shell, name: str, stop: Callable[[Command], None]) -> tuple[st
 def assert_resumed(first: str, second: str) -> None:
     done = [int(epoch) for epoch in re.findall(r"\(rank 0\) epoch (\d+)", first)]
     after = [int(epoch) for epoch in re.findall(r"\(rank 0\) epoch (\d+)", second)]
-    # What all ranks had reported is not done again. The driver that was killed may not have shown all of it.
+    # What all ranks had reported is not repeated. The driver that was killed may not have shown all of it.
     assert 0 < done[-1] <= after[0]
     assert after == list(range(after[0], 20))
 

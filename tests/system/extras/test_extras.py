@@ -27,6 +27,7 @@ class Extra:
     example: str = ""  # a script in examples/
     needs_torch: bool = False
     stand_ins: tuple[str, ...] = ()  # instead of the extra: builds for CPUs, which are smaller
+    example_extra: str = ""  # what the example needs beside it
 
 
 ONE_RUN = """
@@ -61,12 +62,14 @@ EXTRAS = [
         "xgboost",
         "import holdfast.train.xgboost, holdfast.tune.integration.xgboost",
         "frameworks/xgboost_training.py",
+        example_extra="data",
         stand_ins=("xgboost-cpu>=2.1",),
     ),
     Extra(
         "lightgbm",
         "import holdfast.train.lightgbm, holdfast.tune.integration.lightgbm",
         "frameworks/lightgbm_training.py",
+        example_extra="data",
     ),
     Extra("sklearn", "", "frameworks/sklearn_training.py"),  # there is nothing of it in Holdfast to import
     Extra("dataframe", f"{ONE_RUN}assert list(result.metrics_dataframe['step']) == [1]"),
@@ -135,6 +138,8 @@ def test_an_extra_alone(extra: Extra, tmp_path: Path) -> None:
         environment.install(TORCH)
     environment.install(*(extra.stand_ins or [f"holdfast[{extra.name}] @ {ROOT.as_uri()}"]))
     for arguments in [["-c", extra.use], *([[str(ROOT / "examples" / extra.example)]] if extra.example else [])]:
+        if arguments[0] != "-c" and extra.example_extra:
+            environment.install(f"holdfast[{extra.example_extra}] @ {ROOT.as_uri()}")
         done = environment.run(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
     shutil.rmtree(tmp_path / "venv")  # some are gigabytes

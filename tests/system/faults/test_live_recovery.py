@@ -16,8 +16,10 @@ from support.faults.live_training import (
     Kill,
     check_that_no_step_was_lost,
     events_of,
+    processes_left,
     steps_of,
     trained,
+    weights,
 )
 
 
@@ -52,8 +54,6 @@ def test_standbys_take_the_place_of_lost_ranks_and_may_be_lost_themselves(tmp_pa
     assert [body["by_standby"] for kind, body in told if kind == ev.Regrouped.__name__] == [[1], [0], [2]]
     assert [kind for kind, _ in told].count(ev.StandbyLost.__name__) == 1
     assert all(failure.standby for failure in result.ledger.failures)
-    came = [path.name for pattern in ("came-*", "process-*") for path in (tmp_path / "notes").glob(pattern)]
-    assert not [name for name in came if Path(f"/proc/{name.partition('-')[2]}").exists()], "a process is left"
 
 
 def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path, undisturbed: Path) -> None:
@@ -87,6 +87,23 @@ def test_ranks_of_a_node_that_is_taken_away_move_to_another_one(tmp_path: Path, 
 def _updates(directory: Path, rank: int) -> list[str]:
     notes = directory / "notes" / f"updates-{rank}"
     return notes.read_text().splitlines() if notes.exists() else []
+
+
+@pytest.mark.soak
+def test_the_tiers_of_one_run(tmp_path: Path, undisturbed: Path) -> None:
+    """A lost rank is replaced live; when all are lost, the next attempt resumes from memory, and is live again."""
+    kills: list[Kill] = [(1, 15, "backward"), *((rank, 40, "forward") for rank in range(3)), (0, 60, "update")]
+    result = trained(tmp_path, 3, kills, snapshots=True)
+    assert [kind for kind, _ in events_of(tmp_path)].count(ev.AttemptStarted.recorded_as) == 2
+    entries = result.ledger.failures
+    assert entries[0].live
+    assert entries[-1].live
+    restarted = [entry for entry in entries if entry.tier]
+    assert {entry.tier for entry in restarted} == {"memory"}
+    assert all(entry.redone <= 2 for entry in restarted)
+    for ours, theirs in zip(weights(tmp_path, 3), weights(undisturbed, 3), strict=True):
+        assert [name for name in ours if "running" not in name and not ours[name].equal(theirs[name])] == []
+    assert not processes_left(tmp_path)
 
 
 def test_all_ranks_lost_is_a_restart_from_the_last_checkpoint(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A report that returned on every rank is never done again, whichever processes are killed in the next moment."""
+"""A report that returned on every rank is never repeated, whichever processes are killed in the next moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests run with ``make frameworks`` alone. Jobs are scripts of their own: nothing here imports a framework."""
+"""These tests run with ``make frameworks`` alone. Jobs are scripts of their own: no file here imports a framework."""
 
 from __future__ import annotations
 

@@ -59,6 +59,15 @@ def test_the_example_passes_a_drill(tmp_path: Path) -> None:
     drill("horovod_training.py", tmp_path, "--only", "worker-kill,driver-kill")
 
 
+def test_the_extra_is_what_was_built() -> None:
+    """The last command of the guide's installation: it finds all that the extra asks for, and fetches nothing."""
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "holdfast[horovod]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Requirement already satisfied: horovod" in done.stdout
+    assert "Would install" not in done.stdout
+
+
 def _story(name: str, home: Path) -> object:
     command = [sys.executable, str(HERE / "horovod_stories.py"), str(home), name]
     done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -41,7 +41,7 @@ def check_run(root: Path) -> tuple[Ledger, list[Record]]:
 
 
 def dies_once() -> None:
-    """Saves every third step, and is killed after its fifth: steps 4 and 5 are done again."""
+    """Saves every third step, and is killed after its fifth: steps 4 and 5 are repeated."""
     checkpoint = train.get_checkpoint()
     done = int(Path(checkpoint.path, "step").read_text()) if checkpoint else 0
     for step in range(done + 1, 9):
@@ -154,4 +154,4 @@ def test_the_command_line_does_not_read_for_long(tmp_path: Path) -> None:
     found = StoredRun(Location.parse("run", tmp_path / "run")).read()
     assert found.records == records
     assert found.quick_ledger() == found.ledger
-    assert found.quick_ledger(most=5) is None
+    assert found.quick_ledger(most=5) == found.ledger  # from the edges of its attempts

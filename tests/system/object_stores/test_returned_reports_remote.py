@@ -1,4 +1,4 @@
-"""A report that returned on every rank is never done again, where the run is on an object store too."""
+"""A report that returned on every rank is never repeated, where the run is on an object store too."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_run_whose_script_leaves_the_cluster_ends_and_joins_no_other(
     """Ray would end the process, or, asked a moment later, start a cluster here."""
     machines.top_up(1)
     found = script(tmp_path, machines, "leave", monkeypatch)
-    assert "the script has left the Ray cluster" in str(found["left"])
+    assert "the script disconnected from the Ray cluster" in str(found["left"])
     assert found["connected"] is False
 
 
@@ -127,7 +127,7 @@ def test_a_run_ends_if_ray_loses_the_node_that_its_driver_is_on(tmp_path: Path) 
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), "", "lose"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert "Ray has lost the node that the script is on" in str(said(tmp_path)["left"])
+    assert "Ray has lost the node of this script" in str(said(tmp_path)["left"])
 
 
 @pytest.mark.soak

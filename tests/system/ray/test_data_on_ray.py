@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +14,13 @@ import pytest
 import ray
 import torch
 
+import holdfast.data
 import holdfast.train as train
 from holdfast import tune
 from holdfast.engine.ray.data_splits import Splits
 from support.ray_clusters import cluster_objects
 from support.ray_clusters.ray_machines import Machines, RayScene, wait_until
+from support.repository import SUPPORT
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -121,6 +128,86 @@ def test_a_dataset_of_rays_needs_the_engine(machines: Machines, tmp_path: Path) 
     )
     with pytest.raises(ValueError, match='RunConfig\\(engine="ray"\\)'):
         trainer.fit()
+
+
+def rows_by_rank(directory: Path) -> list[list[int]]:
+    return [json.loads((directory / f"rows-{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.soak
+def test_our_datasets_on_rays_nodes(machines: Machines, tmp_path: Path) -> None:
+    """In a trainer, and in trials: nested, in a grid and in a choice, restored."""
+    machines.top_up(3)
+    run = {"storage_path": str(tmp_path), "engine": "ray", "verbose": 0}
+    train.DataParallelTrainer(
+        cluster_objects.write_down_rows,
+        train_loop_config={"out": str(tmp_path)},
+        datasets={"train": holdfast.data.range(21).random_shuffle(seed=3)},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="trained", **run),
+    ).fit()
+    first, second = rows_by_rank(tmp_path)
+    assert len(first) in (10, 11)
+    assert sorted(first + second) == list(range(21))
+    data = [holdfast.data.range(10), holdfast.data.range(20).map(lambda row: {"id": 2 * row["id"]})]
+    space = {"nested": [{"data": tune.grid_search(data)}], "other": tune.choice([holdfast.data.range(3)])}
+    tuner = tune.Tuner(cluster_objects.add_up_ours, param_space=space, run_config=tune.RunConfig(name="tuned", **run))
+    assert sorted(result.metrics["sum"] for result in tuner.fit()) == [45, 380]
+    path = str(tmp_path / "tuned")
+    with pytest.raises(ValueError, match=r"param_space=.*pass it again"):
+        tune.Tuner.restore(path, trainable=cluster_objects.add_up_ours)
+    with pytest.raises(ValueError, match="missing: other"):
+        tune.Tuner.restore(path, trainable=cluster_objects.add_up_ours, param_space={"nested": space["nested"]})
+    again = tune.Tuner.restore(path, trainable=cluster_objects.add_up_ours, param_space=space, restart_errored=True)
+    assert [result.metrics["sum"] for result in again.fit()] == [45, 380]
+
+
+class TheWrongWayRound(train.DataConfig):
+    def configure(
+        self, datasets: dict[str, Any], world_size: int, worker_handles: Any, worker_node_ids: Any, **kwargs: Any
+    ) -> list[dict[str, Any]]:
+        assert len(worker_node_ids) == world_size
+        first, second = datasets["train"].split_at_indices([3])
+        return [{"train": second.iterator()}, {"train": first.iterator()}]
+
+
+@pytest.mark.soak
+def test_a_data_config_of_the_users_own_for_rays(machines: Machines, tmp_path: Path) -> None:
+    machines.top_up(3)
+    train.DataParallelTrainer(
+        cluster_objects.write_down_rows,
+        train_loop_config={"out": str(tmp_path)},
+        datasets={"train": ray.data.range(10, override_num_blocks=1).materialize()},
+        dataset_config=TheWrongWayRound(),
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path), engine="ray", verbose=0),
+    ).fit()
+    assert [sorted(rows) for rows in rows_by_rank(tmp_path)] == [list(range(3, 10)), [0, 1, 2]]
+
+
+@pytest.mark.soak
+def test_guide_002_with_datasets_of_rays_killed_and_restored(machines: Machines, tmp_path: Path) -> None:
+    machines.top_up(3)
+    script = [sys.executable, "-W", "ignore", str(SUPPORT / "data" / "tuned_data.py"), str(tmp_path)]
+
+    def started(how: str) -> subprocess.Popen[str]:
+        command = [*script, how, machines.address]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    first = started("fit")
+    try:
+        wait_until(
+            lambda: len(list(tmp_path.glob("tuned/*/checkpoints/checkpoint_000004.json"))) >= 2,
+            "checkpoints of two trials",
+        )
+    finally:
+        os.kill(first.pid, signal.SIGKILL)
+        first.communicate(timeout=60)
+    (tmp_path / "go").touch()
+    second = started("restore")
+    said, _ = second.communicate(timeout=300)
+    assert second.returncode == 0, said
+    assert json.loads(said.splitlines()[-1]) == [[2 * sum(range(128)), 8], [3 * sum(range(128)), 8]], said
 
 
 @pytest.mark.soak  # with a node that was killed, Ray Data takes a minute or two

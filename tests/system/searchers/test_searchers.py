@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -131,6 +132,7 @@ def test_hyperopts_own_space_with_conditions() -> None:
     assert first == {"model": {"kind": "a", "depth": 3.0}, "x": 2.0}
     assert {found["model"]["kind"] for found in search_replay.suggestions(calls) if found} == {"a", "b"}
     search_replay.goes_on_the_same(start, calls, range(0, len(calls), 5))
+    assert copy.deepcopy(start()).suggest("one") == start().suggest("one"), "an experiment works with a copy"
 
 
 def test_ax_keeps_to_its_constraints() -> None:
@@ -180,3 +182,21 @@ def test_bayesopt_learns_from_an_analysis(tmp_path: Path) -> None:
     searcher = BayesOptSearch(SPACE, "loss", "min", random_search_steps=0, analysis=analysis)
     searcher.suggest("one")
     assert len(searcher._optimizer.space) == 12
+
+
+def test_bayesopt_draws_at_random_what_comes_up_again() -> None:
+    """While others run its model knows no better than to suggest the same; ``loguniform`` it searches by logarithms."""
+    from holdfast.tune.search.bayesopt import BayesOptSearch
+
+    space = {"x": tune.uniform(0, 1), "lr": tune.loguniform(1e-6, 1)}
+    searcher = BayesOptSearch(space, "loss", "min", random_search_steps=8, random_state=1)
+    rates = []
+    for number in range(8):
+        config = searcher.suggest(str(number))
+        assert isinstance(config, dict)
+        rates.append(config["lr"])
+        searcher.on_trial_complete(str(number), {"loss": (config["x"] - 0.4) ** 2})
+    assert sum(rate < 1e-3 for rate in rates) >= 2, "of a uniform draw hardly one in a thousand is"
+    found = [searcher.suggest(name) for name in ("one", "other", "third")]
+    assert all(isinstance(config, dict) for config in found)
+    assert len({str(config) for config in found}) == 3

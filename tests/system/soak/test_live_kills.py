@@ -1,7 +1,7 @@
 """Ranks of DDP trainings are killed at random places of random steps, 500 of them: ``make soak``.
 
 Each run has 2 to 4 ranks, every other one a standby worker, and a kill about every eighth step. No completed step is
-done again, and the weights are those of the undisturbed run, bit for bit.
+repeated, and the weights are those of the undisturbed run, bit for bit.
 """
 
 from __future__ import annotations

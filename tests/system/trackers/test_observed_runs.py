@@ -72,7 +72,7 @@ def test_a_scraper_and_a_log_of_events(tmp_path: Path, port: int, monkeypatch: p
     assert sum(name == "Committed" for name in names) == 5
     said = [entry["message"] for entry in entries]
     assert "attempt 1 with 2 workers from the beginning" in said
-    assert "checkpoint_000005 is durable (report 5)" in said
+    assert "checkpoint_000005 is committed (report 5)" in said
     assert all(said)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entries[0]["time"])
 
@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_a_warning(tmp_path: Path, monkeypatch: pytest.M
         job = start_job(tmp_path, steps=1)
         _, errors = job.communicate(timeout=60)
     assert job.returncode == 0
-    assert "another run may have the port" in errors
+    assert "Another run may use the port" in errors
 
 
 def test_wrong_ports_are_refused(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_log_that_cannot_be_written_hurts_nothing(tmp_path: Path, caplog: pyte
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "events").write_text("a file, where a directory is wanted")
     fit(tmp_path, [], HOLDFAST_EVENT_LOG="1")
-    assert "the log of events ends here" in caplog.text
+    assert "the event log stops here" in caplog.text
 
 
 def train_fn() -> None:

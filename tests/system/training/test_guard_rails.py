@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast.train as train
+from holdfast.cli.main import main
 
 
 def trainer(storage: Path, fn: Any, workers: int = 1, config: Any = None, **options: Any) -> Any:
@@ -36,6 +37,13 @@ def last_step() -> int:
 def counts(config: dict[str, Any]) -> None:
     for step in range(last_step() + 1, config["steps"] + 1):
         save(step)
+
+
+def kills_its_driver(config: dict[str, Any]) -> None:
+    for step in range(last_step() + 1, config["steps"] + 1):
+        save(step)
+        if step == config["killed_at"]:
+            os.kill(int(os.environ["DRIVER"]), signal.SIGKILL)
 
 
 def rank_zero_saves(config: dict[str, Any]) -> None:
@@ -66,12 +74,49 @@ def test_a_fresh_run_is_stored_beside_the_old_one(tmp_path: Path, capfd: pytest.
 
 
 def test_a_finished_run_with_other_settings_is_told_of_even_without_a_display(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trainer(tmp_path, counts, config={"steps": 2, "lr": 0.1}).fit()
     trainer(tmp_path, counts, config={"steps": 2, "lr": 0.2}).fit()
     (said,) = (record.getMessage() for record in caplog.records if "already finished" in record.getMessage())
     assert "Settings changed since then: lr 0.1 -> 0.2." in said
+    assert main(["show", str(tmp_path / "run")]) == 0
+    assert "settings changed: lr 0.1 -> 0.2" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_that_is_resumed_with_other_settings_names_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    driver = os.fork()
+    if driver == 0:
+        try:
+            os.environ["DRIVER"] = str(os.getpid())
+            trainer(tmp_path, kills_its_driver, config={"steps": 3, "lr": 0.1, "killed_at": 2}).fit()
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(driver, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert main(["show", str(tmp_path / "run")]) == 0
+    assert "interrupted" in capfd.readouterr().out
+    changed = {"steps": 3, "lr": 0.2, "killed_at": None}
+    assert trainer(tmp_path, kills_its_driver, config=changed, verbose=1).fit().metrics == {"step": 3}
+    said = capfd.readouterr().err
+    assert "lr 0.1 -> 0.2" in said
+    assert "killed_at 2 -> None" in said
+    assert "steps 3" not in said
+    assert main(["show", str(tmp_path / "run")]) == 0
+    (told,) = (line for line in capfd.readouterr().out.splitlines() if "settings changed: " in line)
+    assert sorted(told.partition("settings changed: ")[2].split(", ")) == ["killed_at 2 -> None", "lr 0.1 -> 0.2"]
+
+
+def test_two_ranks_that_save_one_name_with_different_content_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer(tmp_path, lambda: save(train.get_context().get_world_rank()), 2).fit()
+    (said,) = (record.getMessage() for record in caplog.records if "different files" in record.getMessage())
+    assert "ranks 0, 1 saved different files under the name 'step'; only rank 0's is kept" in said
+    assert "put the rank into the name" in said
 
 
 def test_rank_0_alone_can_save_for_all(tmp_path: Path) -> None:

@@ -114,4 +114,4 @@ def test_an_experiment_that_is_moved_is_missed_and_resumes_where_it_is(tmp_path:
     assert f"was moved to {tmp_path / 'new' / 'counted'} while its driver was running" in fails(first)
     finish(start(tmp_path / "new", "fifo"))
     check_results(tmp_path / "new", "fifo")
-    assert len(epochs(tmp_path / "new")) < 4 * counting.EPOCHS, "all of it was done again"
+    assert len(epochs(tmp_path / "new")) < 4 * counting.EPOCHS, "all of it was repeated"

@@ -1,4 +1,4 @@
-"""A driver that is killed, again and again: nothing reported is done again, nothing finished runs again, nothing lacks.
+"""A driver that is killed, again and again: nothing reported is repeated, nothing finished runs again, nothing lacks.
 
 ``make soak`` kills a hundred times and more; the test run has a sample of it.
 """
@@ -158,4 +158,4 @@ def test_soak_of_kills(tmp_path: Path) -> None:
         check_results(storage, scheduler)
         number += 1
     print(f"\n{number} experiments, {sum(total.values())} interruptions: {dict(total)}")
-    print("reported epochs done again: 0, finished trials run again: 0, results missing: 0, processes left: 0")
+    print("reported epochs repeated: 0, finished trials run again: 0, results missing: 0, processes left: 0")

@@ -46,5 +46,5 @@ def test_callbacks_that_are_not_passed_again_are_named(tmp_path: Path) -> None:
         pass
 
     tuner(tmp_path, callbacks=[Mine()]).fit()
-    with pytest.warns(UserWarning, match=r"Mine cannot be stored, and hear of nothing .* run_config=RunConfig\(callb"):
+    with pytest.warns(UserWarning, match=r"Mine are not stored, and are not called .* run_config=RunConfig\(callb"):
         tune.Tuner.restore(str(tmp_path / "done"), trainable)

@@ -1,4 +1,4 @@
-"""What a trial reported is never done again, even if the driver is killed before it heard of it."""
+"""What a trial reported is never repeated, even if the driver is killed before it heard of it."""
 
 from __future__ import annotations
 

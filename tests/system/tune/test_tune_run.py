@@ -79,6 +79,9 @@ def test_run_and_its_analysis(tmp_path: Path) -> None:
         assert list(analysis.results_df["loss"]) == [5, 7]
         assert set(analysis.get_all_configs()) == set(analysis.results) == {t.trial_id for t in analysis.trials}
         assert analysis.best_dataframe.shape[0] == 3
+        grid = tune.ResultGrid(analysis)
+        assert (grid.num_terminated, grid.num_errors, grid.experiment_path) == (2, 0, analysis.experiment_path)
+        assert grid.get_best_result(scope="all").config["losses"] == [8, 1, 7]
 
 
 def test_experiments_export_and_start_from_a_checkpoint(tmp_path: Path) -> None:
@@ -91,6 +94,7 @@ def test_experiments_export_and_start_from_a_checkpoint(tmp_path: Path) -> None:
     assert second.checkpoint is not None
     again = tune.run(Steps, restore=second.checkpoint.path, storage_path=tmp_path, name="again", verbose=0)
     assert [row["count"] for row in again.trials[0].rows] == [3, 4]
+    assert [row["training_iteration"] for row in again.trials[0].rows] == [1, 2]
 
 
 def test_trials_that_fail(tmp_path: Path) -> None:

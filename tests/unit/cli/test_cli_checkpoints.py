@@ -83,7 +83,7 @@ def test_the_best_checkpoint_is_exported(finished: Path, tmp_path: Path) -> None
     assert best("largest", "--metric", "loss") == "checkpoint_000002"
     assert best("smallest", "--metric", "loss", "--mode", "min") == "checkpoint_000005"
     for options, remedy in (
-        (["--best"], "say what is best: --best --metric NAME"),
+        (["--best"], "Use --best --metric NAME"),
         (["--best", "--metric", "los"], "has a number for 'los'. Their metrics: loss, step."),
         (["--best", "checkpoint_000003"], "name a checkpoint or use --best, not both"),
         (["--metric", "loss"], "--metric works only with --best: use --best --metric NAME"),
@@ -131,11 +131,11 @@ def test_a_run_with_deleted_checkpoints_is_not_damaged_and_goes_on(tmp_path: Pat
     checked = holdfast_json("verify", tmp_path / "run")
     assert (checked["good"], checked["resume"]["id"]) == (True, "checkpoint_000005")
     assert all("deleted by hand" in one["why"] for one in checked["quarantined"])
-    assert "there is nothing to delete" in holdfast("checkpoints", "delete", tmp_path / "run", "--keep", 2).stderr
+    assert "nothing to delete" in holdfast("checkpoints", "delete", tmp_path / "run", "--keep", 2).stderr
     finish_job(start_job(tmp_path, steps=6, keep=5))
     shown = holdfast_json("show", tmp_path / "run")
     assert (shown["metrics"]["step"], shown["damage"]) == (6, [])
-    assert "deleted by hand" in holdfast("verify", tmp_path / "run").stdout  # that its manifest is gone says less
+    assert "deleted by hand" in holdfast("verify", tmp_path / "run").stdout  # that its manifest is missing says less
 
 
 def test_delete_asks_and_needs_an_answer(finished: Path) -> None:
@@ -143,9 +143,9 @@ def test_delete_asks_and_needs_an_answer(finished: Path) -> None:
     assert "checkpoint_000002 (1 checkpoint, 4 kB)" in done.stderr
     assert "cannot ask for confirmation without a terminal. Use --yes to delete without asking" in done.stderr
     for arguments, remedy in (
-        ([], "say which checkpoints to delete"),
-        (["checkpoint_000002", "--keep", "1"], "say which checkpoints to delete"),
-        (["--keep", "0"], "at least one must be kept"),
+        ([], "name the checkpoints to delete"),
+        (["checkpoint_000002", "--keep", "1"], "name the checkpoints to delete"),
+        (["--keep", "0"], "must be at least 1"),
         (["none"], "has no checkpoint 'none'"),
     ):
         assert remedy in holdfast("checkpoints", "delete", finished, "--yes", *arguments, code=2).stderr

@@ -27,7 +27,7 @@ def test_a_machine_that_is_fit(tmp_path: Path) -> None:
     assert {"holdfast", "torch", "processors", "open files", "storage", "locks", "syncs", "write speed"} <= set(
         findings
     )
-    assert f"{storage} (not there yet; {tmp_path} is)" in findings["storage"]["text"]
+    assert f"{storage} (does not exist yet; {tmp_path} is)" in findings["storage"]["text"]
     assert findings["locks"]["grade"] == "good"
     assert list(tmp_path.iterdir()) == []
 

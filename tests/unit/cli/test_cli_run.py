@@ -153,7 +153,7 @@ train.DataParallelTrainer(print).fit()
         (["--hang-timeout", "long", "steps.py"], "'long': use a number of seconds, or auto"),
         (["--engine", "mars", "steps.py"], "engine='mars'"),
         (["--storage", "ftp://host", "steps.py"], "--storage='ftp://host': ftp:// is not supported"),
-        (["--gpus", "1000", "steps.py"], "1000 GPUs in all"),
+        (["--gpus", "1000", "steps.py"], "the workers need 1000 GPUs"),
         (["own.py"], "own.py creates its own trainer, so run it once, with Python: python own.py"),
     ],
 )

@@ -76,7 +76,7 @@ def test_damage_is_shown(finished: Path) -> None:
         "checkpoints/checkpoint_000004.json",
     ]
     assert shown["configuration"]["trainer"] == "DataParallelTrainer"
-    assert "its checksum does not fit" in holdfast("show", finished, code=1).stdout
+    assert "its checksum does not match" in holdfast("show", finished, code=1).stdout
 
 
 def test_nothing_is_left_but_the_run_file(finished: Path) -> None:

@@ -106,5 +106,6 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
 def test_wrong_input(storage: Path) -> None:
     for interval in ("0", "-1", "often", "nan"):
         assert (
-            "give seconds above 0" in holdfast("watch", storage / "finished", f"--interval={interval}", code=2).stderr
+            "use a number of seconds greater than 0"
+            in holdfast("watch", storage / "finished", f"--interval={interval}", code=2).stderr
         )

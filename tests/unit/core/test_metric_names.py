@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.metric_names import lookup, metric_number
-from holdfast.driver.recovery import score_of
+from holdfast.driver.committed_events import score_of
 
 NESTED = {"val": {"acc/top1": 0.9, "loss": {"mean": 0.1}}, "a/b": {"c": 3}, "a": {"b/c": 4, "b": {"d": 5}}}
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import holdfast.data
-from holdfast.data import DataContext, DataIterator, Dataset
+from holdfast.data import DataContext, DataIterator, Dataset, file_access
 from holdfast.data.shard_steps import ShardWorld
 
 ROWS = 97
@@ -43,7 +43,7 @@ def twice(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def counted(ds: Dataset) -> Dataset:
-    return ds if ds._plan.pieces(0) != ds._plan.pieces(1) else ds.counted()
+    return ds if ds._pieces() != ds._plan.pieces(1, ds.context) else ds.counted()
 
 
 CHANGES: dict[str, Callable[[Dataset], Dataset]] = {
@@ -204,7 +204,9 @@ def test_seeking_reads_no_row_group_before(parquet: Path, monkeypatch: pytest.Mo
     loop.close()
     opened: list[tuple[str, int]] = []
     whole = RowGroup._whole
-    monkeypatch.setattr(RowGroup, "_whole", lambda self: opened.append((self.file.shown, self.group)) or whole(self))
+    monkeypatch.setattr(
+        RowGroup, "_whole", lambda self, run: opened.append((self.file.shown, self.group)) or whole(self, run)
+    )
     resumed = plan.iterator()
     resumed.load_state_dict(iterator.state_dict())
     rest = [value for batch in resumed.iter_batches(batch_size=10) for value in batch["id"]]
@@ -241,10 +243,14 @@ def test_a_function_that_gives_other_rows_than_were_counted(change: int) -> None
             give()
 
 
-def test_a_file_that_lost_rows_after_they_were_counted(tmp_path: Path) -> None:
+def test_a_file_that_lost_rows_after_they_were_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another machine, whose copy of it is of the same size: here it is seen that the file was written again."""
     (tmp_path / "a.csv").write_text("id\n1\n2\n3\n")
     plan = holdfast.data.read_csv(str(tmp_path)).counted()
-    (tmp_path / "a.csv").write_text("id\n1\n2\n")
+    (tmp_path / "a.csv").write_text("id\n1\n234\n")
+    with pytest.raises(holdfast.errors.DataError, match=r"a\.csv has changed since the dataset was made\. Files"):
+        list(plan.iter_batches(batch_size=3))
+    monkeypatch.setattr(file_access, "_machine", lambda: "another")
     with pytest.raises(holdfast.errors.DataError, match="fewer rows than were counted"):
         list(plan.iter_batches(batch_size=3))
 

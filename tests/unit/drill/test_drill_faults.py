@@ -29,7 +29,7 @@ def test_a_fault_is_written_as_it_is_read(name: str) -> None:
         ("stop@step=0", "steps from 1"),
         ("stop@rank=-1", "ranks count from 0"),
         ("stop@step=soon", "whole numbers"),
-        ("driver-kill@point=staged", "one of the points report, files"),
+        ("driver-kill@point=staged", "Use one of report, files"),
     ],
 )
 def test_what_is_no_fault_is_refused(text: str, complaint: str) -> None:
@@ -92,6 +92,15 @@ def test_without_checkpoints_no_point_needs_one() -> None:
         faults, skipped = plan([Address(name) for name in KINDS], [run], seed)
         assert {fault.point for fault in faults} <= {"before", "after", "report"}
         assert [name for name, _ in skipped] == ["corruption"]
+
+
+def test_memory_is_damaged_where_there_is_something_in_it() -> None:
+    run = outcome(steps=9)
+    assert [fault.name for fault in plan([Address("memory-corruption")], [run], seed=0)[0]] == ["memory-corruption"]
+    for notes in run.records.values():
+        for note in notes.values():
+            note["in_memory"] = False
+    assert plan([Address("memory-corruption")], [run], seed=0)[0] == []
 
 
 def test_a_run_that_changes_its_size_by_itself_is_struck_early_and_keeps_its_nodes() -> None:

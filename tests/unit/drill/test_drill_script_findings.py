@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 
 from holdfast.drill import content
@@ -28,7 +32,7 @@ def test_an_unseeded_generator_is_not_the_scripts_fault(tmp_path: Path) -> None:
     before = saved(tmp_path / "before")
     after = saved(tmp_path / "after", numpy=["MT19937", [1] * 624, 0, 0, 0.0])
     differences = content.compare(before, after).differences
-    assert differences == [Difference("state-0.pt: rng.numpy", RANDOM)]
+    assert differences == [Difference("state-0.pt: rng.numpy", f"{RANDOM} of numpy")]
     (finding,) = of_the_script([outcome()], Differences(weights=differences), all_passed=True)
     assert (finding.code, finding.severity) == ("not-seeded", ADVICE)
     assert "random generator of numpy is not seeded" in finding.text
@@ -36,8 +40,35 @@ def test_an_unseeded_generator_is_not_the_scripts_fault(tmp_path: Path) -> None:
     assert finding.remedy.endswith("numpy.random.seed(0)")
 
 
+@pytest.mark.parametrize(
+    ("source", "file", "state"),
+    [
+        ("numpy", "own.pkl", lambda seed: np.random.RandomState(seed).get_state()),
+        ("numpy", "own.pkl", lambda seed: np.random.RandomState(seed).get_state(legacy=False)),
+        ("numpy", "own.pkl", lambda seed: np.random.default_rng(seed).bit_generator.state),
+        ("python", "own.pkl", lambda seed: random.Random(seed).getstate()),
+        ("torch", "own.pt", lambda seed: torch.Generator().manual_seed(seed).get_state()),
+    ],
+)
+def test_a_generator_is_known_wherever_the_script_saves_its_state(
+    tmp_path: Path, source: str, file: str, state: Any
+) -> None:
+    for number, name in enumerate(("before", "after")):
+        (tmp_path / name).mkdir()
+        value = {"weight": 1.0, "noise": {"mine": state(number)}}
+        with open(tmp_path / name / file, "wb") as opened:
+            (torch.save if file == "own.pt" else pickle.dump)(value, opened)
+    differences = content.compare(tmp_path / "before", tmp_path / "after").differences
+    assert differences == [Difference(f"{file}: noise.mine", f"{RANDOM} of {source}")]
+    (finding,) = of_the_script([outcome()], Differences(weights=differences), all_passed=True)
+    assert (finding.code, finding.severity) == ("not-seeded", ADVICE)
+    assert f"random generator of {source} is not seeded" in finding.text
+
+
 def test_weights_that_differ_without_a_fault_are() -> None:
-    noise = Differences(weights=[Difference("a: rng.numpy", RANDOM), Difference("a: weight", "off by up to 1")])
+    noise = Differences(
+        weights=[Difference("a: rng.numpy", f"{RANDOM} of numpy"), Difference("a: weight", "off by up to 1")]
+    )
     (finding,) = of_the_script([outcome()], noise, all_passed=True)
     assert (finding.code, finding.severity) == ("not-repeatable", PROBLEM)
 

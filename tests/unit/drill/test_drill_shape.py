@@ -41,7 +41,7 @@ def test_nodes_have_the_labels_that_workers_ask_for() -> None:
 
 @pytest.mark.parametrize("labels", [[{"zone": "a"}, {"zone": "b"}], [{"ray.io/node-id": "some"}]])
 def test_labels_that_one_kind_of_node_cannot_have_are_refused(labels: list[dict[str, str]]) -> None:
-    with pytest.raises(ValueError, match="give it another one by RAY_ADDRESS"):
+    with pytest.raises(ValueError, match="set RAY_ADDRESS to another cluster"):
         shape_of(Demand(labels=labels))
 
 

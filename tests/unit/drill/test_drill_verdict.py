@@ -183,3 +183,16 @@ def test_a_script_that_does_not_repeat_itself_cannot_be_told_by_its_beginning() 
     run = restored()
     run.records[0][2]["files"] = {"state.json": "other"}
     assert noise_before(outcome(), run) is None
+
+
+@pytest.mark.parametrize(
+    ("within", "batches", "differs"),
+    [(True, ["c"], False), (True, [], False), (True, ["b"], True), (False, ["c"], True)],
+)
+def test_a_process_that_resumed_within_a_step_has_the_rest_of_its_data(
+    within: bool, batches: list[str], differs: bool
+) -> None:
+    expected, found = outcome(), outcome()
+    expected.records[0][3]["batches"] = ["a", "b", "c"]
+    found.records[0][3] |= {"batches": batches, "within": within}
+    assert bool(compare(expected, found).batches) == differs

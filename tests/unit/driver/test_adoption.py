@@ -185,7 +185,7 @@ class Start:
 
     def __init__(self) -> None:
         location = Location.parse("path", Path("run"))
-        plan = Plan("run", location, RunSpec(num_workers=1, remote=True), b"", {})
+        plan = Plan("run", location, RunSpec(num_workers=1, nodes_hold_files=True), b"", {})
         state = Durable(attempt_number=1)
         past = Past(state=state, last_attempt=ev.AttemptStarted(1, 2, None, 0), valid_until={1: math.inf})
         site = Site(True, False, True, Path("run"), lambda *_: "", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Where an attempt starts, and that it does not where there is no room for it."""
+"""Where an attempt starts, and that it does not where there is no capacity for it."""
 
 from __future__ import annotations
 

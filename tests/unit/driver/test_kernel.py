@@ -26,7 +26,7 @@ class Scene:
     """A kernel with two nodes; the journal is written when the test says so."""
 
     def __init__(self, remote: bool = True, durable: Durable | None = None, begins: bool = True) -> None:
-        spec = RunSpec(num_workers=2, remote=remote, hang_timeout_s=30.0)
+        spec = RunSpec(num_workers=2, nodes_hold_files=remote, hang_timeout_s=30.0)
         plan = Plan("run", Location.parse("path", Path("run")), spec, b"", {})
         site = Site(True, False, remote, Path("run"), lambda *_: "", lambda *_: None)
         self.kernel = Kernel(plan, site, Past(state=durable or Durable()), epoch=1)

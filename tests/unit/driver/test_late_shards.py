@@ -17,7 +17,7 @@ from holdfast.store.report_log import StagedReport, _staged_line
 from holdfast.store.staging import FileEntry
 from holdfast.wire import messages as wire
 
-STATE = Durable(spec=RunSpec(remote=True), attempt_number=2)
+STATE = Durable(spec=RunSpec(nodes_hold_files=True), attempt_number=2)
 PAST = Past(state=STATE, last_attempt=ev.AttemptStarted(2, 2, None, 0))
 
 

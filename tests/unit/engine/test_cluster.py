@@ -50,11 +50,11 @@ def test_nodes_have_names_and_resources(cluster: LocalCluster) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda c: c.add_node(0), "more than 0 cpus"),
-        (lambda c: c.add_node(1, -1), "0 or more gpus"),
+        (lambda c: c.add_node(0), "cpus above 0"),
+        (lambda c: c.add_node(1, -1), "gpus of 0 or more"),
         (lambda c: c.add_node(node_id="../up"), "letters, digits"),
         (lambda c: c.add_node(node_id="there"), "remove it first"),
-        (lambda c: c.remove_node("nowhere"), "no node 'nowhere'; there are: there"),
+        (lambda c: c.remove_node("nowhere"), "has no node 'nowhere'. Its nodes: there"),
         (lambda c: c.drain_node("there", -1), "0 or more seconds"),
         (lambda c: c.drain_node("nowhere"), "no node 'nowhere'"),
     ],

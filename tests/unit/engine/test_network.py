@@ -60,7 +60,7 @@ def test_a_node_that_is_cut_off_ends_its_workers_before_it_counts_as_lost(
         assert not run.taken(wire.NodeLost), "it was ended by its own agent, not by the driver"
         run.take(wire.NodeLost, node)
         assert is_gone(agent)
-        assert f"{node} is cut off from its driver" in capfd.readouterr().err
+        assert f"{node} has been cut off from its driver" in capfd.readouterr().err
         run.session.close()
 
 

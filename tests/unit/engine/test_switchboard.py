@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.agent_link import Link
+from holdfast.engine.switchboard import Switchboard
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
@@ -143,3 +145,52 @@ def test_the_thread_ends_with_the_last_line_and_comes_again(lines: Callable[[int
         if thread is not None:
             thread.join(WITHIN_S)
             assert not thread.is_alive()
+
+
+def test_the_number_of_a_closed_line_is_not_free_before_the_thread_has_let_go_of_it(
+    lines: Callable[[int], Lines],
+) -> None:
+    """Another line could get it, and would be taken for the closed one."""
+    made = lines(1)
+    link = made.links[0]
+
+    def deliver(_: int, __: wire.Message) -> None:  # the thread still watches the line
+        link.close()
+        made.inbox.put(link.socket.fileno())
+
+    made.serve(deliver)
+    made.agents[0].sendall(said(1))
+    assert made.inbox.get(timeout=WITHIN_S) >= 0
+    assert made.inbox.get(timeout=WITHIN_S) == (0, None)
+    assert link.socket.fileno() == -1
+
+
+def test_a_line_that_is_closed_before_it_is_served_ends(lines: Callable[[int], Lines]) -> None:
+    made = lines(1)
+    made.links[0].close()
+    assert made.links[0].socket.fileno() == -1
+    made.serve(lambda *_: None)
+    assert made.inbox.get(timeout=WITHIN_S) == (0, None)
+
+
+def test_a_thread_that_cannot_be_started_fails_one_line_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    board, (ours, theirs), inbox = Switchboard(), socket.socketpair(), queue.SimpleQueue[Any]()
+    failed, link = Link(ours.dup(), WITHIN_S), Link(ours, WITHIN_S)
+    monkeypatch.setattr(failed, "_switchboard", board)
+    monkeypatch.setattr(link, "_switchboard", board)
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", _no_more_threads)
+        with pytest.raises(RuntimeError, match="can't start"):
+            failed.converse(inbox, inbox.put)
+    failed.close()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+    theirs.close()
+    link.converse(inbox, inbox.put)
+    link.close()
+
+
+def _no_more_threads(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

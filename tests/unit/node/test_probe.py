@@ -34,7 +34,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_processor_that_errs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_BURST_DIGEST", "0" * 64)
-    assert probe.findings(tmp_path) == ["processor: a computation came out wrong"]
+    assert probe.findings(tmp_path) == ["processor: a computation gave a wrong result"]
 
 
 def test_what_hangs_is_told_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

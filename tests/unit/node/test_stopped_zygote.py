@@ -33,10 +33,11 @@ def await_end(*pids: int) -> None:
             process_control.kill_group(pid)
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool], *told: int) -> None:
+    """``told``: the processes of which a failure says what they do."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, [(pid, processes.name(pid), processes.stat_fields(pid)[:4]) for pid in told]
         time.sleep(0.005)
 
 
@@ -68,13 +69,17 @@ def test_a_stopped_zygote_does_not_outlive_its_agent(tmp_path: Path) -> None:
 def fork_launcher() -> tuple[int, int]:
     """An agent in miniature, and its zygote."""
     reading, writing = os.pipe()
+    tests = os.getpid()
     pid = os.fork()
     if pid == 0:
-        launcher = ZygoteLauncher.start([])
-        assert launcher._process is not None
-        os.write(writing, str(launcher._process.pid).encode())
-        signal.pause()
-        os._exit(0)
+        try:
+            launcher = ZygoteLauncher.start([])
+            assert launcher._process is not None
+            os.write(writing, str(launcher._process.pid).encode())
+            while os.getppid() == tests:  # a signal with a handler wakes it
+                signal.pause()
+        finally:
+            os._exit(0)
     os.close(writing)
     zygote = int(os.read(reading, 64))
     os.close(reading)
@@ -83,11 +88,11 @@ def fork_launcher() -> tuple[int, int]:
 
 def test_a_zygote_that_is_merely_woken_goes_on() -> None:
     agent, zygote = fork_launcher()
-    wait_until(lambda: Path(f"/proc/{zygote}/comm").read_text().strip() == "hf-zygote")
+    wait_until(lambda: processes.name(zygote) == "hf-zygote", agent, zygote)
     os.kill(zygote, signal.SIGSTOP)
-    wait_until(lambda: processes.state(zygote) == "T")
+    wait_until(lambda: processes.state(zygote) == "T", agent, zygote)
     os.kill(zygote, signal.SIGCONT)
-    wait_until(lambda: processes.state(zygote) == "S")
+    wait_until(lambda: processes.state(zygote) == "S", agent, zygote)
     os.kill(zygote, signal.SIGSTOP)
     os.kill(agent, signal.SIGKILL)
     os.waitpid(agent, 0)

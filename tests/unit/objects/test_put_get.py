@@ -163,7 +163,7 @@ def test_only_references_can_be_got(wrong: Any) -> None:
 
 
 def test_what_cannot_be_put_is_said() -> None:
-    with pytest.raises(TypeError, match="it is a reference already"):
+    with pytest.raises(TypeError, match="it is already a reference"):
         put(put(1))
     with pytest.raises(TypeError, match=r"put\(\): this list cannot be shared"):
         put([(number for number in range(3))])

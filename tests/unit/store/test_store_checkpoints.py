@@ -62,6 +62,22 @@ def test_ranks_in_any_order_give_the_same_checkpoint(layout: RunLayout) -> None:
     assert content(layout.checkpoint_dir("c")) == {"shared": b"0"}
 
 
+def test_what_refuses_the_manifest_leaves_the_shards_as_they_were(store: CheckpointStore, layout: RunLayout) -> None:
+    """As when the reports before it could not be written to disk, which happens beside the merge."""
+    directory = fill(layout.shard_dir(1, 0, 0), FILES)
+    shards = [Shard(0, layout.relative(directory), store.seal(directory))]
+
+    def refuse() -> None:
+        assert not layout.manifest_file("c").exists()
+        raise StorageError("no space left")
+
+    with pytest.raises(StorageError, match="no space"):
+        store.commit(manifest("c"), shards, before=refuse)
+    assert content(directory) == FILES
+    assert ids(store) == []
+    assert store.commit(manifest("c"), shards).id == "c"
+
+
 def test_a_commit_without_any_file_is_refused(store: CheckpointStore, layout: RunLayout) -> None:
     with pytest.raises(StorageError, match="no file at all"):
         store.commit(manifest("c"), [])

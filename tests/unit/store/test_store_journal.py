@@ -112,7 +112,7 @@ def test_records_glued_by_a_lost_newline_are_both_kept(layout: RunLayout) -> Non
     write(layout, 1, ("a", {}), ("b", {}), ("c", {}))
     found, damage = damaged(layout, 1, lambda data: data.replace(b"\n", b"\x0b", 1))
     assert found == ["a", "b", "c"]
-    assert damage == ["line 1: its checksum does not fit its content; 2 intact in it kept"]
+    assert damage == ["line 1: its checksum does not match its content; 2 intact in it kept"]
 
 
 def test_a_record_that_lost_only_its_newline_is_kept(layout: RunLayout) -> None:

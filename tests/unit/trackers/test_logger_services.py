@@ -142,19 +142,19 @@ def test_comet_gets_an_experiment_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_p
     names = "set_name add_tags log_other log_others log_parameters log_metrics log_system_info log_artifact end"
     experiment = SimpleNamespace(**{name: notes.call(name) for name in names.split()})
     module, config = ModuleType("comet_ml"), ModuleType("comet_ml.config")
-    module.OfflineExperiment = notes.call("offline", experiment)  # type: ignore[attr-defined]
+    module.Experiment = notes.call("online", experiment)  # type: ignore[attr-defined]
     module.Artifact = notes.call("artifact", SimpleNamespace(add=notes.call("add")))  # type: ignore[attr-defined]
     config.set_global_experiment = notes.call("global")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "comet_ml", module)
     monkeypatch.setitem(sys.modules, "comet_ml.config", config)
     trial = LoggedTrial(checkpoint=Checkpoint(tmp_path))
-    logger = CometLoggerCallback(online=False, tags=["t"], save_checkpoints=True, workspace="w")
+    logger = CometLoggerCallback(tags=["t"], save_checkpoints=True, workspace="w")
     logger.setup()
     logger.log_trial_start(trial)
     logger.log_trial_result(0, trial, result(2, eval={"loss": 0.5}, done=False, pid=7, trial_id="t1", config={"a": 1}))
     logger.log_trial_save(trial)
     logger.log_trial_end(trial)
-    ((_, options),) = notes.of("offline")
+    ((_, options),) = notes.of("online")
     assert options["workspace"] == "w"
     assert options["log_git_metadata"] is False
     assert notes.of("global") == [((None,), {})]
@@ -167,6 +167,8 @@ def test_comet_gets_an_experiment_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert notes.of("log_system_info") == [(("pid", 7), {})]
     assert notes.of("add") == [((str(tmp_path),), {})]
     assert len(notes.of("end")) == 1
+    with pytest.raises(ValueError, match="Comet takes artifacts online only"):
+        CometLoggerCallback(online=False, save_checkpoints=True)
     monkeypatch.setitem(sys.modules, "comet_ml", None)
     with pytest.raises(ImportError, match="pip install comet-ml"):
         CometLoggerCallback().setup()

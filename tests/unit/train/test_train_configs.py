@@ -157,6 +157,10 @@ def test_resources_of_a_worker() -> None:
     assert asked.additional_resources_per_worker == {"memory": 1e9}
     assert (asked.num_cpus_per_worker, asked.num_gpus_per_worker) == (4, 1)
     assert asked.total_resources == {"CPU": 8, "memory": 2e9, "GPU": 2}
+    typed = ScalingConfig(num_workers=2, use_gpu=True, accelerator_type="A100")
+    assert typed.worker_resources == {"GPU": 1}
+    assert typed.additional_resources_per_worker == {"accelerator_type:A100": 0.001}
+    assert typed.total_resources == {"GPU": 2, "accelerator_type:A100": 0.002}
 
 
 def test_run_config_defaults_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import pyarrow.fs
 import pytest
 
 from holdfast import train
@@ -132,6 +133,17 @@ def test_no_upload_takes_what_lies_in_the_run(session: Any) -> None:
     assert [(entry.path, entry.at) for entry in report["elsewhere"]] == [("model", "mine")]
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_no_upload_of_no_file_reports_the_metrics(session: Any, exists: bool) -> None:
+    place = train.get_context().get_storage().build_checkpoint_path_from_name("placeholder")
+    if exists:
+        os.mkdir(place)
+    with pytest.warns(UserWarning, match="no file"):
+        train.report({"a": 1}, Checkpoint(place), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
+    (report,) = session.reports
+    assert (report["metrics"], report["directory"], report["elsewhere"]) == ({"a": 1}, None, ())
+
+
 def test_no_upload_elsewhere_is_refused(session: Any, kept: Path) -> None:
     with pytest.raises(ValueError, match="must be below"):
         train.report({}, Checkpoint(kept), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
@@ -172,7 +184,7 @@ def test_upload_fn_says_where_the_files_are(session: Any, kept: Path, tmp_path: 
 
 
 def test_upload_fn_must_return_a_checkpoint(session: Any, kept: Path) -> None:
-    with pytest.raises(ValueError, match="return a Checkpoint"):
+    with pytest.raises(ValueError, match="Return a Checkpoint"):
         train.report({}, Checkpoint(kept), checkpoint_upload_fn=lambda _, name: name)  # type: ignore
     assert session.reports == []
 
@@ -227,8 +239,26 @@ def test_context(session: Any) -> None:
     storage = context.get_storage()
     assert storage.experiment_fs_path == os.path.join(storage.storage_path, storage.experiment_dir_name)
     assert storage.build_checkpoint_path_from_name("epoch-1") == f"{storage.experiment_fs_path}/epoch-1"
+    assert storage.storage_fs_path == storage.storage_path
     far_away = StorageContext("s3://bucket/runs/one")
     assert far_away.build_checkpoint_path_from_name("epoch-1") == "bucket/runs/one/epoch-1"
+
+
+def test_the_files_of_the_run_are_in_the_file_system_of_its_storage(session: Any) -> None:
+    storage = train.get_context().get_storage()
+    with storage.storage_filesystem.open_output_stream(f"{storage.experiment_fs_path}/mine.txt") as stream:
+        stream.write(b"a note")
+    assert isinstance(storage.storage_filesystem, pyarrow.fs.FileSystem)
+    assert Path(session.run_dir, "mine.txt").read_text() == "a note"
+
+
+@pytest.mark.parametrize("run_dir", ["s3://bucket/runs/one", "/runs/one"])
+def test_a_checkpoints_name_is_taken_from_its_path(run_dir: str) -> None:
+    storage = StorageContext(run_dir)
+    for path in (f"{run_dir}/checkpoints/epoch-1", storage.build_checkpoint_path_from_name("epoch-1")):
+        assert storage.extract_checkpoint_dir_name_from_path(path) == "epoch-1"
+    with pytest.raises(ValueError, match="pass a path below"):
+        storage.extract_checkpoint_dir_name_from_path("/elsewhere/epoch-1")
 
 
 def test_all_reported_checkpoints(session: Any) -> None:

@@ -132,7 +132,9 @@ def test_the_checkpoint_that_it_was_to_start_from_comes_back(tmp_path: Path) -> 
     restored = Trainer.restore(path, what_it_starts_from)
     assert restored.fit().return_value == "given"
     source.rmdir()
-    with pytest.raises(ValueError, match=r"no checkpoint of its own yet.* is not at .*given any more; pass it again"):
+    with pytest.raises(
+        ValueError, match=r"no checkpoint of its own.* no longer at .*given\. Pass that checkpoint again"
+    ):
         Trainer.restore(path, train_fn)
     source.mkdir()
     Trainer.restore(path, report_checkpoint).fit()

@@ -82,6 +82,13 @@ def test_errors_are_listed_with_those_that_were_tried_again() -> None:
     assert error_table(rows, max_rows=1).splitlines()[-1] == "1 more not shown"
 
 
+def test_the_metric_that_counts_has_a_column_before_it_has_a_value() -> None:
+    rows = [row("a")._replace(metrics={}), row("b")._replace(metrics={})]
+    text = trial_table(rows, metric_columns={"loss": "loss", "accuracy": "accuracy"}, width=80, metric="loss")
+    assert "loss" in text.splitlines()[0]
+    assert "accuracy" not in text
+
+
 def reporter(**options: Any) -> CLIReporter:
     return CLIReporter(**{"clock": lambda: 100.0, **options})
 
@@ -93,7 +100,7 @@ def test_the_text_says_how_far_it_is_and_what_is_best() -> None:
     first, info, best, *_ = subject.text(rows, False, "memory: 1 GB").splitlines()
     assert first == "trials: 3 of 4 (1 RUNNING, 1 PENDING, 1 TERMINATED), running for 1 m 10 s"
     assert info == "memory: 1 GB"
-    assert best == "best so far: a with loss=0.5 by lr=0.1, net/depth=2"
+    assert best == "current best: a with loss=0.5 by lr=0.1, net/depth=2"
 
 
 def test_an_experiment_without_trials_or_end_has_a_text_too() -> None:

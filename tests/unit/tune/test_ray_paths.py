@@ -172,3 +172,39 @@ def test_whether_init_was_called() -> None:
     finally:
         holdfast.shutdown()
     assert not holdfast.is_initialized()
+
+
+def test_modules_that_are_one_here() -> None:
+    from holdfast.tune.stopper.trial_plateau import TrialPlateauStopper
+    from holdfast.tune.utils.log import Verbosity, has_verbosity, set_verbosity
+    from holdfast.tune.utils.util import validate_warmstart
+
+    from holdfast.tune.search.searcher import ConcurrencyLimiter
+
+    assert TrialPlateauStopper is tune.stopper.TrialPlateauStopper  # type: ignore[attr-defined]
+    assert ConcurrencyLimiter is tune.search.ConcurrencyLimiter  # type: ignore[attr-defined]
+    assert tune.RunConfig(verbose=Verbosity.V1_EXPERIMENT).verbose == 1  # type: ignore[arg-type]
+    assert has_verbosity(Verbosity.V2_TRIAL_NORM)
+    set_verbosity(1)
+    assert not has_verbosity(2)
+    set_verbosity(Verbosity.V3_TRIAL_DETAILS)
+    validate_warmstart(["a", "b"], [{"a": 1, "b": 2}, [3, 4]], [0.5, 0.6])
+    with pytest.raises(ValueError, match="has not one value for each"):
+        validate_warmstart(["a", "b"], [{"a": 1}], None)
+    with pytest.raises(ValueError, match="1 evaluated_rewards for 2"):
+        validate_warmstart(["a"], [[1], [2]], [0.5])
+    with pytest.raises(TypeError, match="neither a dict nor a list"):
+        validate_warmstart(["a"], [5], None)  # type: ignore[list-item]
+
+
+def test_the_trainable_of_examples(tmp_path: Path) -> None:
+    from holdfast.tune.utils.mock_trainable import MyTrainableClass
+
+    first = MyTrainableClass({"width": 2, "height": 3, "mock_error": True})
+    assert first.train()["episode_reward_mean"] == pytest.approx(1.3863, abs=1e-4)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        first.train()
+    first.save(str(tmp_path))
+    second = MyTrainableClass({"mock_error": True})
+    second.restore(str(tmp_path))
+    assert (second.train()["training_iteration"], second.timestep) == (2, 2)

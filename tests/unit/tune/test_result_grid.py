@@ -128,7 +128,7 @@ def test_metric_and_mode_default_to_the_experiments() -> None:
         ({"metric": "loss"}, ValueError, "mode=None"),
         ({"metric": "loss", "mode": "best"}, ValueError, "mode='best'"),
         ({"metric": "loss", "mode": "min", "scope": "first"}, ValueError, "scope='first'.: use one of last, avg"),
-        ({"metric": "los", "mode": "min"}, RuntimeError, "as 'los'. What was reported: loss, training_iteration"),
+        ({"metric": "los", "mode": "min"}, RuntimeError, "as 'los'. Reported metrics: loss, training_iteration"),
     ],
 )
 def test_what_is_missing_is_named(arguments: dict[str, Any], error: type[Exception], text: str) -> None:

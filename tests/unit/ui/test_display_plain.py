@@ -41,6 +41,7 @@ def test_one_line_an_event_in_their_order() -> None:
         shower.state("starting")
         shower.attempt(1, 2)
         shower.state("running")
+        shower.state("running")  # of the core's phases, two may be one for a person
         shower.output(1, "hello")
         shower.progress(3, {"loss": 0.123456, "epoch": 2})
         shower.checkpoint("checkpoint_000001", 2)
@@ -62,6 +63,27 @@ def test_one_line_an_event_in_their_order() -> None:
         "[holdfast 0.0s] warning: rank 0 is late",
         "[holdfast 0.0s] report 3, 1 checkpoint not saved yet, loss 0.1235, epoch 2",
         "[holdfast 0.0s] finished: all is well",
+    ]
+
+
+def test_the_traceback_of_the_named_rank_is_whole_and_above_its_failure() -> None:
+    head = "Traceback (most recent call last):"
+
+    def tell(shower: run_display.Display) -> None:
+        shower.attempt(1, 2)
+        for rank, text in ((0, head), (0, "RuntimeError: peer"), (1, head), (1, "ValueError: bad")):
+            shower.output(rank, text)
+        shower.failure("rank 1 raised ValueError: bad", "retry 1 of 3", 1)
+        shower.output(0, head)  # nobody names a failure any more: it is shown at the end
+        shower.attempt(2, 2)
+        shower.output(1, head)
+
+    assert [line for line in shown(tell).splitlines() if line[0] == "(" or "FAILURE" in line] == [
+        f"(rank 1) {head}",
+        "(rank 1) ValueError: bad",
+        "(rank 0) RuntimeError: peer (after rank 1's failure; traceback: holdfast logs /runs/demo --rank 0)",
+        "[holdfast 0.0s] FAILURE: rank 1 raised ValueError: bad",
+        f"(rank 1) {head}",
     ]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.tune.progress_reporter import TrialRow, trial_table
-from holdfast.ui.display_picture import OutputLine, Picture, TimeLeft, resize_text
+from holdfast.ui.display_picture import Picture, TimeLeft, resize_text
 from holdfast.ui.fitted_table import Column, fitted, lines, shortened
-from holdfast.ui.traceback_fold import TracebackFold
 
 NAMES = [f"train_transformer_classifier_with_augmentation_5f3a_{number:05d}" for number in range(50)]
 
@@ -53,26 +52,6 @@ def test_little_space_shortens_the_name_before_the_result() -> None:
     table = lines([Column("trial", ["a_long_name_00001"], 0, is_number=False), Column("loss", ["0.123456789"], 0)], 18)
     assert table[-1] == "a_…01  0.123456789"
     assert shortened("abc", 2) == "…c"
-
-
-def test_knock_on_tracebacks_are_one_line() -> None:
-    fold = TracebackFold()
-    said = [
-        *((1, text) for text in ("Traceback (most recent call last):", "  File x", "ValueError: bad")),
-        *((0, text) for text in ("Traceback (most recent call last):", "  File y", "", "RuntimeError: closed by peer")),
-        (0, "after"),
-    ]
-    shown = [line for rank, text in said for line in fold.lines(OutputLine(rank, text), 1.0, "runs/my run")]
-    assert shown[:3] == [OutputLine(1, text) for _, text in said[:3]]
-    assert shown[3:] == [
-        OutputLine(
-            0,
-            "RuntimeError: closed by peer (after rank 1's error; traceback: holdfast logs 'runs/my run' --rank 0)",
-        ),
-        OutputLine(0, "after"),
-    ]
-    fold.begin()
-    assert fold.lines(OutputLine(0, "Traceback (most recent call last):"), 2.0, "runs") != []
 
 
 def test_the_time_left_is_told_when_the_number_of_steps_is_known() -> None:

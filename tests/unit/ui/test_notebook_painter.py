@@ -53,3 +53,40 @@ def test_an_experiment_shows_how_many_trials_have_ended() -> None:
     TrialsNotebookPainter(shown.append).paint(picture, [], 0.0, True)
     assert "4 of 8 trials" in shown[0]
     assert 'value="0.5000"' in shown[0]
+
+
+def test_warnings_stay_and_are_not_cut() -> None:
+    """They were among the last lines of output, which scroll away, and only as far as a headline goes."""
+    shown: list[str] = []
+    painter = NotebookPainter(shown.append)
+    changed = "Run 'run' resumes with changed settings: " + ", ".join(f"name_{n}: {n} -> {n + 1}" for n in range(60))
+    notices = [
+        DisplayNotice(0.0, "warning", f"warning: {text}")
+        for text in (changed, f"two\nlines {HOSTILE}\x1b[31m", changed)
+    ]
+    painter.paint(Picture(), notices, 0.0, False)
+    lines = [OutputLine(0, f"line {number}") for number in range(100)]
+    painter.paint(Picture(), lines, 1.0, True)
+    html = shown[-1]
+    warned = html[: html.index("<pre")]
+    assert html.count("name_59: 59 -&gt; 60") == warned.count("name_59: 59 -&gt; 60") == 1
+    assert "two\nlines &lt;script&gt;" in warned
+    assert "\x1b" not in html
+
+
+def test_very_many_warnings_leave_some_out() -> None:
+    shown: list[str] = []
+    notices = [DisplayNotice(0.0, "warning", f"warning: number {number}.") for number in range(100)]
+    NotebookPainter(shown.append).paint(Picture(), notices, 0.0, True)
+    assert "number 0." in shown[0]
+    assert "number 99." in shown[0]
+    assert "(80 more)" in shown[0]
+    assert shown[0].count("⚠") == 20
+
+
+def test_a_trial_that_failed_is_among_the_failures_and_not_a_warning() -> None:
+    shown: list[str] = []
+    picture = TrialsPicture(failures=(ShownFailure(0.0, "trial_3 failed", ""),), failure_count=1)
+    NotebookPainter(shown.append).paint(picture, [DisplayNotice(0.0, "warning", "trial_3 failed")], 0.0, True)
+    assert "⚠" not in shown[0]
+    assert "✕ trial_3 failed" in shown[0]

@@ -79,6 +79,7 @@ def test_names_values_and_errors_keep_the_panel_in_shape() -> None:
     lines = Screen().feed(stream.getvalue()).lines
     assert {line[0] + line[-1] for line in lines[:-1]} <= {"╭╮", "││", "╰╯"}
     assert len(lines) <= 23
+    assert [line for line in lines if "more running" in line] == [f"│ {'31 more running':<75} │"]
     assert max(map(len, lines)) == 79
 
 
@@ -147,7 +148,7 @@ def test_the_whole_of_an_experiment_in_plain_text() -> None:
     shown.turned()
     for number in range(2, 30):
         experiment.trials.append(trial(number, loss=float(number)))
-        shown.reported(experiment.trials[-1])
+        shown.reported(experiment.trials[-1], experiment.trials[-1].last_result)
         shown.ended(experiment.end(experiment.trials[-1], "ValueError: bad\nTraceback" if number > 6 else ""))
     shown.output_of("train_00001", "a line")
     shown.finish("stopped", "")
@@ -160,6 +161,19 @@ def test_the_whole_of_an_experiment_in_plain_text() -> None:
     assert text.count("failed: ValueError: bad\n") == 20
     assert "3 more failed" in text
     assert "Traceback" not in text
+
+
+def test_an_end_that_is_delivered_again_after_a_restore_counts_once() -> None:
+    stream = io.StringIO()
+    shown = trials_display.make("plain", stream)
+    assert shown is not None
+    experiment: Any = ToyExperiment([trial(0, "TERMINATED", loss=3.0), trial(1, "ERROR", "OSError: gone"), trial(2)])
+    shown.begin(experiment, 3.0, None)
+    for known in experiment.trials[:2]:
+        shown.ended(known)
+    shown.ended(experiment.end(experiment.trials[2]))
+    shown.finish("finished", "")
+    assert "trials: 3 of 3: 1 failed, 2 done; best loss=3" in stream.getvalue()
 
 
 def test_trials_that_have_ended_cost_nothing_in_a_turn() -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from holdfast.core.run.events import AttemptStarted
 from holdfast.runs.stored_experiment import open_stored
+from holdfast.runs.stored_run import StoredRun
 from holdfast.store import metrics
+from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.web import curve_index
-from holdfast.web.curve_index import BUCKETS, BucketedCurve, CurveIndex
+from holdfast.web.bucketed_curve import BUCKET_BYTES, BUCKETS, METRICS, BucketedCurve
+from holdfast.web.curve_index import ALL_BUCKETS, ATTEMPTS, LEAST_BUCKETS, CurveIndex
+from holdfast.web.recent import Recent
 from support.web.large_runs import write_run
 
 
@@ -72,3 +78,46 @@ def test_what_is_appended_is_read_from_where_the_last_look_ended(tmp_path: Path)
         assert index.advance(starts, 1.0) == 1
     assert index.attempts()[1].reports == 11
     assert index.attempts()[1].curves["loss"].points()[-1] == (11, 7.0)
+
+
+def test_many_curves_share_a_bounded_number_of_buckets(tmp_path: Path) -> None:
+    """As many attempts and metrics as are shown: the first of them lose detail when the later ones come."""
+    lines = [metrics.line(index, 1.0, {f"m{n}": float(index) for n in range(METRICS + 9)}) for index in range(100)]
+    (tmp_path / "run").mkdir()
+    writer = metrics.MetricsWriter(RunLayout(tmp_path / "run"))
+    starts = [AttemptStarted(number, 1, None, 0) for number in range(1, ATTEMPTS + 3)]
+    for started in starts:
+        writer.append(started.attempt_number, 0, b"".join(lines))
+    writer.close()
+    index = CurveIndex(StoredRun(Location.parse("x", tmp_path / "run")))
+    assert index.advance(starts, 120.0) == 1
+    found = index.attempts()
+    assert len(found) == ATTEMPTS
+    assert {len(attempt.curves) for attempt in found.values()} == {METRICS}
+    most = max(ALL_BUCKETS, 2 * LEAST_BUCKETS * ATTEMPTS * METRICS)
+    assert index.size <= most * BUCKET_BYTES < 8 << 20
+    for attempt in (found[3], found[ATTEMPTS + 2]):
+        points = attempt.curves["m0"].points()
+        assert (points[0], points[-1]) == ((1, 0.0), (100, 99.0))
+        assert points == sorted(points)
+
+
+def test_a_run_that_was_deleted_and_begun_again_is_another_one(tmp_path: Path) -> None:
+    """The new one may have as many bytes of reports: nothing but its id tells them apart."""
+    known: Recent[CurveIndex] = Recent(2)
+
+    def last_loss() -> float:
+        stored = open_stored(Location.parse("x", tmp_path / "run"), once=True)
+        index = known.use("0/run", stored.run_id(), lambda: CurveIndex(stored))
+        index.advance(stored.read().past.attempts, 5.0, stored)
+        return index.attempts()[1].curves["loss"].points()[-1][1]
+
+    write_run(tmp_path / "run", 10, attempts=1)
+    path = tmp_path / "run" / "metrics" / "attempt-0001" / "rank-0.jsonl"
+    first, size = last_loss(), path.stat().st_size
+    shutil.rmtree(tmp_path / "run")
+    write_run(tmp_path / "run", 10, attempts=1)
+    lines = [metrics.line(index, 1.0, {"loss": 0.5}) for index in range(10)]
+    path.write_bytes((b"".join(lines) + b" " * size)[: size - 1] + b"\n")
+    assert path.stat().st_size == size
+    assert last_loss() == 0.5 != first

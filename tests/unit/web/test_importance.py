@@ -32,3 +32,12 @@ def test_words_missing_values_and_one_value_are_taken() -> None:
     assert found["act"] == pytest.approx(1)
     assert found["same"] == 0
     assert importances([{"x": 1}], [1.0]) == []
+
+
+def test_a_few_trials_with_values_of_their_own_explain_little() -> None:
+    rng = random.Random(3)
+    found = []
+    for _ in range(50):
+        params = [{"lr": rng.random()} for _ in range(6)]
+        found.append(importances(params, [rng.random() for _ in params])[0][1])
+    assert sum(found) / len(found) < 0.3

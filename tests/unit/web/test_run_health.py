@@ -10,11 +10,12 @@ from holdfast.core.failures import Evidence
 from holdfast.core.run import events as ev
 from holdfast.core.run.state import Outcome, RunSpec
 from holdfast.runs.attempt_history import attempt_history
+from holdfast.runs.ledger import FailureEntry, Ledger
 from holdfast.runs.past import read_past
 from holdfast.runs.reading import Reading
 from holdfast.store.interfaces import LivingDriver
 from holdfast.store.journal import Record
-from holdfast.web.run_health import health_of, trouble_of
+from holdfast.web.run_health import health_of, lost_s, trouble_of
 
 SPEC = RunSpec(num_workers=2, max_failures=9)
 START = [ev.DriverStarted(1, SPEC), ev.AttemptStarted(1, 2, None, 0)]
@@ -37,7 +38,7 @@ def look(
     found = Known(events, living, reports, last)
     history = attempt_history(found.records, now if living else None)
     trouble = trouble_of(found, history, now)
-    return health_of(found, history, None, trouble), trouble
+    return health_of(found, history, Ledger(), trouble), trouble
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,13 @@ def test_trouble_stands_out(events: list[Any], options: dict[str, Any], text: st
 
 def test_a_slow_report_alone_is_no_trouble() -> None:
     assert look(START, reports=4, last=400.0, now=500.0)[1] == []
+
+
+def test_what_was_lost_has_the_start_of_workers_after_a_failure_once() -> None:
+    failures = (
+        FailureEntry(100.0, 1, 0, "crash", "", recovered_s=3.0),
+        FailureEntry(101.0, 2, 0, "crash", "", recovered_s=2.0),  # before the next report
+        FailureEntry(200.0, 3, 0, "crash", "", recovered_s=1.0),
+    )
+    ledger = Ledger(wall_clock_s=60.0, redone_s=5.0, recovering_s=0.5, starting_s=6.0, down_s=2.0, failures=failures)
+    assert lost_s(ledger) == 3.0 + 1.0 + 5.0 + 2.0

@@ -30,8 +30,8 @@ def best(stored: StoredRun, metric: str | None, mode: str) -> Manifest:
     if metric is None:
         if not found.past.state.spec.scored:
             raise ValueError(
-                f"{stored.location} has no CheckpointConfig(checkpoint_score_attribute=...), so say what is best: "
-                "--best --metric NAME --mode max or min"
+                f"{stored.location} has no CheckpointConfig(checkpoint_score_attribute=...). Use --best --metric "
+                f"NAME with --mode max or min."
             )
         id = found.checkpoints[-1][0]
         return next(manifest for manifest in found.manifests if manifest.id == id)

@@ -1,7 +1,7 @@
 """Delete checkpoints of a run that is not running, to free space. The one that it would resume from is kept.
 
-A living driver decides itself what is kept (CheckpointConfig(num_to_keep=...)), so its run is refused. A note stays in
-the place of what is deleted, so that it is never taken for damage.
+A running driver decides what to keep (CheckpointConfig(num_to_keep=...)), so its run is refused. A note replaces each
+deleted checkpoint, so that its absence is not mistaken for damage.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ HELP = "delete checkpoints of a run that is not running"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_path", metavar="RUN", help=paths.RUN_HELP)
     parser.add_argument("ids", metavar="CHECKPOINT", nargs="*", help=ID_HELP)
-    parser.add_argument("--keep", type=int, metavar="N", help="instead of names: delete all but the N newest")
+    parser.add_argument("--keep", type=int, metavar="N", help="delete all but the newest N, instead of naming them")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
-        "--force", action="store_true", help="also what the run would resume from: it then resumes from an older one"
+        "--force", action="store_true", help="also delete the checkpoint that the run would resume from"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     stored = paths.open_run(arguments.run_path)
     if bool(arguments.ids) == (arguments.keep is not None):
-        raise ValueError("say which checkpoints to delete: name them, or give --keep N")
+        raise ValueError("name the checkpoints to delete, or use --keep N")
     if arguments.keep is not None and arguments.keep < 1:
-        raise ValueError(f"--keep {arguments.keep}: at least one must be kept; name what you want to delete otherwise")
+        raise ValueError(f"--keep {arguments.keep}: must be at least 1. To delete all of them, name them.")
     with stored.store.keep_drivers_out():
         doomed = _doomed(stored, arguments)
         if not arguments.force:
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json({"path": str(stored.location), "deleted": [m.id for m in doomed], "size": size})
     elif not doomed:
-        output.note("there is nothing to delete")
+        output.note("nothing to delete")
     return 0
 
 

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="CHECKPOINT", nargs="*", help=f"{ID_HELP} (default: the newest)")
     parser.add_argument("--best", action="store_true", help="the best by the run's CheckpointConfig, or by --metric")
     parser.add_argument("--metric", metavar="NAME", help="the metric that --best uses")
-    parser.add_argument("--mode", choices=("max", "min"), default="max", help="of --metric (default: max)")
+    parser.add_argument(
+        "--mode", choices=("max", "min"), default="max", help="whether a higher or lower value is better (default: max)"
+    )
     parser.add_argument("--to", metavar="DIRECTORY", required=True, help="a new or empty directory")
 
 
@@ -60,7 +62,7 @@ def _check(target: Path) -> None:
 
 
 def _export(source: Location, manifest: Manifest, target: Path) -> None:
-    """The directory appears under its name when all that is in it is what the manifest says."""
+    """The directory gets its name only after all files have been compared with the manifest."""
     from holdfast.train.checkpoint import Checkpoint
 
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
@@ -72,7 +74,9 @@ def _export(source: Location, manifest: Manifest, target: Path) -> None:
         try:
             Checkpoint(source).to_directory(partial)
         except (FileNotFoundError, shutil.Error) as error:
-            raise CheckpointDamagedError(f"{source} is gone, or a driver has just deleted it: {error}") from error
+            raise CheckpointDamagedError(
+                f"{source} no longer exists. A driver may have just deleted it: {error}"
+            ) from error
         problems = staging.compare(partial, manifest.files, ignore=is_user_metadata)
         if problems:
             raise CheckpointDamagedError(f"{source} is damaged, and was not exported: {'; '.join(problems[:5])}")

@@ -1,4 +1,4 @@
-"""Compare the workers that a run asks for with what the Ray cluster can give: now, and when it has grown."""
+"""Compare the workers that a run requests with the capacity of the Ray cluster, now and after it has grown."""
 
 from __future__ import annotations
 
@@ -20,22 +20,28 @@ if TYPE_CHECKING:
     from holdfast.engine.demand import Demand
     from holdfast.engine.ray.ray_capacity import RayCapacity
 
-HELP = "compare a run's workers with what the cluster can give"
+HELP = "check whether a cluster has the resources for a run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_path", metavar="RUN", nargs="?", help=f"{paths.RUN_HELP}; else say what it asks for:")
+    parser.add_argument(
+        "run_path", metavar="RUN", nargs="?", help=f"{paths.RUN_HELP}; or describe its workers with the options below"
+    )
     parser.add_argument("--workers", metavar="N|MIN:MAX", type=workers, help="as ScalingConfig(num_workers=...)")
-    parser.add_argument("--cpus", metavar="N", type=float, help="of each worker (default: 1, with --gpus 0)")
+    parser.add_argument("--cpus", metavar="N", type=float, help="per worker (default: 1, with --gpus 0)")
     parser.add_argument("--gpus", metavar="N", type=float, default=0.0, help="of each worker")
     parser.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         help="the cluster's configuration: a RayCluster, or a file for ray up, which says how far the cluster may grow "
-        "(default, on a head that ray up has made: its own)",
+        "(default, on a head created by ray up: its own file)",
     )
-    parser.add_argument("--address", metavar="HOST:PORT", help="of the cluster (default: RAY_ADDRESS, or the one here)")
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        help="address of the cluster (default: RAY_ADDRESS, or the one on this machine)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _found(demands: Sequence[Demand], address: str, config: Path | None) -> list[RayCapacity]:
-    """Ray tells a script of lost nodes on its standard output, which here is for the answer."""
+    """Ray reports lost nodes on standard output, which is reserved for the answer here."""
     from holdfast.engine.ray.connection import connect, disconnect
     from holdfast.engine.ray.growth import read_config
     from holdfast.engine.ray.ray_address import why_unreachable

@@ -1,4 +1,4 @@
-"""What the room of a cluster means for a run: whether it can start, and how far it grows."""
+"""What the capacity of a cluster means for a run: whether it can start, and how far it can grow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from holdfast.engine.demand import Demand
     from holdfast.engine.ray.ray_capacity import RayCapacity
 
-_UNKNOWN = "its limits are not known: pass its configuration with --config"
+_UNKNOWN = "its limits are unknown: pass its configuration with --config"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ClusterVerdict:
 
 
 def worst(verdicts: Iterable[ClusterVerdict]) -> ClusterVerdict:
-    """Of the parts of a run: it has to have all of them. Of the whole, if none is worse, which comes first."""
+    """The worst verdict on the parts of a run, which needs all of them; of equally bad ones the first."""
     return min(verdicts, key=lambda verdict: verdict.grade)
 
 
@@ -59,7 +59,10 @@ def judge(demand: Demand, found: RayCapacity) -> ClusterVerdict:
 def _dark(found: RayCapacity) -> str:
     if found.in_the_dark:
         return f"If there is an autoscaler, {_UNKNOWN}."
-    return "What the autoscaler may add is not known: the configuration does not say what resources a node type has."
+    return (
+        "It is unknown which nodes the autoscaler may add: the configuration does not say what resources a node "
+        "type has."
+    )
 
 
 def _room(found: RayCapacity) -> str:

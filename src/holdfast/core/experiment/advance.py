@@ -1,5 +1,5 @@
-"""What the experiment does next, when it has taken in all that happened: which trial is added, started or ended, and
-whether all is over. Asked again until there is nothing."""
+"""The next action of the experiment after all events have been processed: which trial to add, start or end, and whether
+the experiment has ended. Called again until there is nothing to do."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_MISFITS = 100  # else an endless experiment would only ever add such trials
 
 
 class FreeCapacity(Protocol):
-    """What is free on the nodes."""
+    """The free resources on the nodes."""
 
     def reserve(self, trial: Trial) -> bool:
-        """Take what the trial needs out of what is free, if it is there."""
+        """Take the trial's resources out of the free ones, if they are available."""
 
     def seems_free(self) -> bool:
         """Whether another trial like the last one could be started, so that it is time to ask the searcher for it."""
@@ -50,8 +50,8 @@ def advance(
 
 
 def begin(state: ExperimentState, resumption: Resumption, finished: frozenset[str]) -> Iterator[ev.Event]:
-    """What a driver does first with the trials of those before it, each to happen before the next is asked for. No
-    process is left of them; ``finished`` are those whose runs had finished, which the journal does not say yet."""
+    """A driver's first actions for the trials of earlier drivers; each must happen before the next is requested. None
+    of their processes is left; ``finished`` are those whose runs had finished, which the journal does not say yet."""
     for trial in list(state.awaiting.values()):
         came_to_its_end = trial.trial_id in finished and trial.awaits not in ("STOP", "ERROR")
         yield ev.Ended(trial.trial_id) if came_to_its_end else after_the_end(trial)

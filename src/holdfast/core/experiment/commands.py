@@ -1,4 +1,4 @@
-"""What the experiment's step asks for."""
+"""The commands of the experiment's step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Command(Struct, frozen=True):
 
 
 class Journal(Command, frozen=True):
-    """Write the event down. The commands behind this one are carried out when it is durable."""
+    """Journal the event. The commands after this one are carried out when it is durable."""
 
     event: ev.Event
 
@@ -34,13 +34,13 @@ class Run(Command, frozen=True):
 
 
 class StopRun(Command, frozen=True):
-    """End a trial's processes, with what it has reported safe."""
+    """End a trial's processes after its reports are safe."""
 
     trial: str
 
 
 class LetContinue(Command, frozen=True):
-    """The trial may continue behind its reports up to this one: no decision can come before the next."""
+    """The trial may continue after its reports up to this one: no decision can come before the next."""
 
     trial: str
     until: int

@@ -1,8 +1,8 @@
-"""What happens to an experiment. A durable event is in the journal before it is acted on; replaying those brings the
-experiment back to where it was.
+"""The events of an experiment. A durable event is in the journal before it is acted on; replaying them restores the
+experiment.
 
-Schedulers, searchers and stoppers are asked once: what they say is part of the event that they were asked about, as
-its ``answer``, so a replay has their decisions from the journal. A searcher's suggestion is the event ``Added``.
+Schedulers, searchers and stoppers are asked once: their ``answer`` is part of the event about which they were asked, so
+a replay has their decisions from the journal. A searcher's suggestion is the event ``Added``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Answer(Struct, frozen=True):
 
 
 CONTINUE = Answer()
+CRITERION_MET = Answer("STOP", "its stop criterion is met")
 
 
 class Event(Struct, frozen=True):
@@ -51,7 +52,7 @@ class Added(DurableEvent, frozen=True):
     name: str
     directory: str
     resources: list[dict[str, float]] = []
-    suggested: dict[str, Any] | None = None  # what the searcher said, where that is not the config itself
+    suggested: dict[str, Any] | None = None  # the searcher's suggestion, if it differs from the config
     answer: Answer | None = None
 
 
@@ -74,13 +75,13 @@ class Reported(DurableEvent, frozen=True):
 
 
 class Paused(DurableEvent, frozen=True):
-    """A trial's processes are gone, its checkpoint is safe, and it will run again."""
+    """A trial's processes have exited, its checkpoint is safe, and it will run again."""
 
     trial: str
 
 
 class Exploited(DurableEvent, frozen=True):
-    """A trial continues from another one's checkpoint, with another configuration."""
+    """A trial continues from another trial's checkpoint, with another configuration."""
 
     trial: str
     donor: str
@@ -98,7 +99,7 @@ class Ended(DurableEvent, frozen=True):
 
 
 class Resumed(DurableEvent, frozen=True):
-    """A trial is to run again: from its checkpoint, or ``anew`` from the beginning."""
+    """A trial will run again: from its checkpoint, or from the beginning if ``anew``."""
 
     trial: str
     anew: bool = False
@@ -119,13 +120,13 @@ class Idled(DurableEvent, frozen=True):
 
 
 class StopDecided(DurableEvent, frozen=True):
-    """No trial is started any more, and those that run are stopped."""
+    """No further trial is started, and the running ones are stopped."""
 
     reason: str
 
 
 class CallbackChanged(DurableEvent, frozen=True):
-    """What a callback wants to be given again after a restore."""
+    """The state that a callback gets back after a restore."""
 
     place: int  # among the callbacks
     name: str  # of its class
@@ -151,15 +152,15 @@ class CallbacksTold(DurableEvent, frozen=True):
 
 
 class RunGone(Event, frozen=True):
-    """None of a trial's processes is left, and what it reported has been delivered."""
+    """All processes of a trial have exited, and its reports have been delivered."""
 
     trial: str
     error: str = ""
-    was_stopped: bool = False  # by the experiment or by somebody else; it did not come to its end
+    was_stopped: bool = False  # by the experiment or from outside; it did not reach its end
 
 
 class StopAsked(Event, frozen=True):
-    """Somebody wants the driver to end, and the experiment to be resumed later."""
+    """A stop was requested: the driver ends, and the experiment can be resumed later."""
 
     why: str
     at_once: bool = False

@@ -1,8 +1,8 @@
-"""Who is asked what becomes of trials: the scheduler, the searcher and the stopper, behind one interface.
+"""The interface to the objects that decide about trials: the scheduler, the searcher and the stopper.
 
-They are objects of the user's with a state of their own. They hear of every durable event in the order of the journal,
-live and in a replay, so a fresh one that hears the same comes to the same state. What they answer while the experiment
-is live is journalled with the event, and a replay goes by that.
+They are objects of the user with their own state. They receive every durable event in the order of the journal, live
+and in a replay, so a fresh one that receives the same events has the same state. Their answers in a live experiment are
+journalled with the event, and a replay uses those.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Requests = Sequence[AnyRequest]
 
 
 class Policy:
-    """As it is, nobody is asked: for readers of a journal."""
+    """Asks nothing by default: for readers of a journal."""
 
     needs_population: bool = False  # whether all trials are added at first, not only when there is free capacity
 
@@ -32,7 +32,7 @@ class Policy:
         return None
 
     def free_until(self, trial_id: str, iteration: int) -> int:
-        """The last report behind this one before which no other answer than CONTINUE can come."""
+        """The last later report before which no other answer than CONTINUE can come."""
         return iteration
 
     def stops_all(self) -> bool:

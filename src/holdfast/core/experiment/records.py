@@ -59,7 +59,7 @@ def replayed(
         event = decode(record.kind, record.body)
         if isinstance(event, ev.Began):
             spent_s, began = spent_s + max(0.0, last - began), record.time
-            if event.spent_s is not None:  # what it writes before this record is not its predecessor's time
+            if event.spent_s is not None:  # its records before this one do not belong to its predecessor's time
                 spent_s = event.spent_s
         state.changed = last = record.time
         state.spent_s = spent_s + max(0.0, last - began)

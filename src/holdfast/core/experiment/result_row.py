@@ -1,4 +1,4 @@
-"""A result of a trial: the metrics that it reported, with what is added to all of them."""
+"""A result of a trial: its reported metrics, with the fields that are added to all of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def take_result(trial: Trial, event: ev.Reported, host: Mapping[str, Any]) -> No
 
 
 def _totals(trial: Trial, event: ev.Reported) -> dict[str, Any]:
-    """Sums of what a function reports as "timesteps_this_iter". An iteration that is done again counts once."""
+    """Sums of the "timesteps_this_iter" that a function reports. A repeated iteration counts once."""
     found: dict[str, Any] = {}
     for each, total in _SUMMED.items():
         amount = event.metrics.get(each)
@@ -57,7 +57,7 @@ def _totals(trial: Trial, event: ev.Reported) -> dict[str, Any]:
 
 
 def row_of_result(event: ev.Reported, trial: Trial) -> dict[str, Any]:
-    """The trial's last result, which this event made, as a line of its table: the config has a place of its own."""
+    """The trial's last result, which this event made, as a line of its table: the config is stored separately."""
     row = {name: value for name, value in trial.last_result.items() if name != "config"}
     return {**row, "config": event.metrics["config"]} if "config" in event.metrics else row
 

@@ -1,4 +1,4 @@
-"""What a scheduler asks for beside its answer, as values. The experiment carries them out and journals them."""
+"""A scheduler's requests in addition to its answer, as values. The experiment carries them out and journals them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Request(Struct, frozen=True, tag=True):
-    """Something that a scheduler wants done to a trial."""
+    """An action on a trial that a scheduler requests."""
 
     trial_id: str
 
@@ -20,17 +20,17 @@ class SetConfig(Request, frozen=True):
 
 
 class Save(Request, frozen=True):
-    """Make a checkpoint now if the trainable can be asked for one; one that reports its own continues as it is."""
+    """Save a checkpoint now, if the trainable can be asked for one; a trainable that reports its own just continues."""
 
 
 class StopTrial(Request, frozen=True):
-    """End another trial, which is paused or waits to run, as a good one."""
+    """End another trial that is paused or waits to run. It counts as completed."""
 
     reason: str
 
 
 class Resize(Request, frozen=True):
-    """Run the trial with these bundles of resources from its next start on, which its PAUSE makes soon."""
+    """Run the trial with these bundles of resources from its next start on. A PAUSE makes it restart soon."""
 
     resources: tuple[dict[str, float], ...]
 

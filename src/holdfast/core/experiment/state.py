@@ -27,7 +27,7 @@ class DriverMemory(Struct):
     active: dict[str, None] = field(default_factory=dict)  # trials that have capacity: they run, or are about to
     interrupted: str = ""  # why all that runs is stopped and left unfinished
     failed_fast: str | None = None  # the trial whose failure ended it
-    exhausted: bool = False  # the searcher has no more
+    exhausted: bool = False  # the searcher has no further suggestion
     idled: bool = False  # the scheduler was told that nothing runs, and nothing has run since
     misfits: int = 0  # trials in a row that could never be placed
 
@@ -44,7 +44,7 @@ class ExperimentState:
         self.live: dict[str, Trial] = {}  # those that have not ended
         self.awaiting: dict[str, Trial] = {}  # live ones whose next step is decided, for when they do not run
         self.callback_states: dict[tuple[int, str], dict[str, Any]] = {}
-        self.stopping = ""  # why no trial is started any more
+        self.stopping = ""  # why no further trial is started
         self.epoch = 0
         self.host: Mapping[str, Any] = {}  # what results say of the machine
         self.answers_recorded = False  # by the driver whose events come now

@@ -1,8 +1,8 @@
 """The experiment's machine: ``step(state, event, now, policy) -> (state, commands, reason)``.
 
-All that decides what becomes of trials is in this folder and in the policy, which is asked from here alone. A durable
-event is to be journalled before its commands are carried out: its first command says so. ``advance`` says what is to be
-done next when nothing happens: which trial is added or started, and when the experiment is over.
+All decisions about trials are made in this folder and in the policy, which is called only from here. A durable event
+must be journalled before its commands are carried out: its first command says so. ``advance`` decides the next action
+when nothing happens: which trial is added or started, and when the experiment has ended.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _INT_LIMIT = 1 << 63
 
 
 class Trial:
-    """Written by ``step`` alone; everybody else reads. One that has ended is kept packed: there may be 100,000."""
+    """Only ``step`` writes to it. A trial that has ended is kept packed: there may be 100,000."""
 
     __slots__ = (
         "_config",
@@ -70,7 +70,7 @@ class Trial:
         self.changed = 0.0  # when something last happened to it
         self.heard = 0  # the number of its last report in the journal, of those that its last attempt builds upon
         self.restored_at: tuple[int, float] = (0, 0.0)  # the iteration and the total time at its last start
-        self.awaits = ""  # what becomes of it when its processes are gone: "STOP", "PAUSE", "EXPLOIT", "ERROR"
+        self.awaits = ""  # what happens when its processes have exited: "STOP", "PAUSE", "EXPLOIT", "ERROR"
         self.donor: Exploit | None = None  # the exploit that waits for its next start
         self.life = 0  # how often it began from the beginning
 
@@ -108,7 +108,7 @@ class Trial:
         return self.checkpoint_number
 
     def pack(self) -> None:
-        """It has ended: keep what it was in few bytes, if that can be written down."""
+        """It has ended: keep its content in few bytes, if it can be packed."""
         result = dict(self.last_result)
         has_config = result.pop("config", None) is not None
         what = [self.config, self.evaluated_params, result, has_config]

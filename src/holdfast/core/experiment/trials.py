@@ -1,4 +1,4 @@
-"""What the events of a trial's life do, from when it is added until it has ended."""
+"""The effects of the events in a trial's life, from its creation to its end."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def resumed(turn: Turn, event: ev.Resumed) -> str:
 
 
 def of_trial(turn: Turn, event: ev.OfTrial) -> str:
-    """A new attempt of its run begins at a checkpoint, and reports again what came behind that."""
+    """A new attempt of its run starts from a checkpoint, and repeats the reports after it."""
     trial = turn.state.trials.get(event.trial)
     if trial is not None and event.kind == "GroupStarted":
         trial.heard = min(trial.heard, event.body.get("base", trial.heard))

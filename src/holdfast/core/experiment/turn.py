@@ -47,7 +47,7 @@ class Turn:
         return ev.CONTINUE if self.is_replay and self.state.answers_recorded else said
 
     def expect(self, trial: Trial, what: str, reason: str) -> None:
-        """That is decided about the trial, for when it does not run any more; that is now, or it is told to stop."""
+        """The decision about the trial takes effect when it is not running: now, or after it has been told to stop."""
         trial.awaits, trial.reason = what, reason
         self.state.awaiting[trial.trial_id] = trial
         if trial.status == RUNNING:
@@ -71,7 +71,7 @@ class Turn:
                     if trial.status == RUNNING and not trial.awaits:
                         self.expect(trial, "EXPLOIT", f"it resumes from {request.donor_id}")
                 case _:
-                    pass  # a class saves with every result behind which this may be asked; a function when it wants
+                    pass  # a class saves with every result after which this may be requested; a function when it wants
 
 
 def set_config(turn: Turn, trial: Trial, config: dict[str, Any]) -> None:

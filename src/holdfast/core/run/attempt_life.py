@@ -1,4 +1,4 @@
-"""What the workers of the present attempt say of themselves, from its start until it is gone."""
+"""Events of the workers of the current attempt, from its start until all its processes have exited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def started(turn: Turn, event: ev.AttemptStarted) -> str:
     where = (event.attempt_number, event.world_size, event.resume, event.base, event.leased)
     turn.do(do.StartAttempt(*where, event.snapshot))
     turn.do(do.SetTimer(timers.START, turn.state.spec.start_timeout_s))
-    checkpointing.retire(turn)  # what the attempt before had resumed from
+    checkpointing.retire(turn)  # what the previous attempt had resumed from
     return f"attempt {event.attempt_number} of {event.world_size} starts from {event.resume or 'the beginning'}"
 
 
@@ -36,7 +36,7 @@ def _new_ranks(turn: Turn, count: int) -> Ranks:
 
 
 def worker_ready(turn: Turn, event: ev.WorkerReady) -> str:
-    if not turn.is_current(event.attempt_number) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
+    if not turn.is_present(event) or turn.state.ranks[event.rank].status is not RankStatus.STARTING:
         return "no news"
     turn.set_rank(event.rank, status=RankStatus.RUNNING, seen=turn.now)
     if turn.state.phase is Phase.STARTING and not turn.state.ranks.has(RankStatus.STARTING):
@@ -57,8 +57,8 @@ def progressed(turn: Turn, event: ev.Progressed) -> str:
 
 
 def worker_returned(turn: Turn, event: ev.WorkerReturned) -> str:
-    if not turn.is_current(event.attempt_number):
-        return "an attempt that is gone"
+    if not turn.is_present(event):
+        return "a process that is gone"
     turn.set_rank(event.rank, status=RankStatus.RETURNED, seen=turn.now)
     regrouping.rank_returned(turn, event.rank)
     _leave_if_all_returned(turn)

@@ -21,9 +21,10 @@ class Behind(NamedTuple):
 
 
 def must_wait(behind: Behind, already: bool, limit: int, free: int | None, most: int = MOST_WAITING) -> bool:
-    """Whether reports with files wait. What is whole gets to storage without its workers, so they cannot wait forever.
+    """Whether reports with files wait. Complete checkpoints are uploaded without their workers, so they cannot wait
+    forever.
 
-    ``limit``: bytes that may wait; 0 for half of the space that staging could fill. ``free``: bytes, if it is known.
+    ``limit``: bytes that may wait; 0 for half of the space that staging could fill. ``free``: bytes, if known.
     """
     if not limit:
         limit = 1 << 62 if free is None else (free + behind.bytes) // 2
@@ -33,5 +34,5 @@ def must_wait(behind: Behind, already: bool, limit: int, free: int | None, most:
 
 
 def must_tell(behind: Behind, now: float, told_at: float) -> bool:
-    """Whether a person is told again that storage is behind."""
+    """Whether to tell a person again that storage is behind."""
     return behind.seconds > TOLD_EVERY_S and now > told_at + TOLD_EVERY_S

@@ -1,4 +1,4 @@
-"""From staged shards to committed checkpoints: who has reported, what is whole, what may be committed, what may go."""
+"""From staged shards to committed checkpoints: who has reported, what is complete, what may be committed or deleted."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ def shard_staged(turn: Turn, event: ev.ShardStaged) -> str:
         turn.do(do.Discard(event.attempt_number, event.index))
         return "storage failed on another part of that checkpoint"
     pending = turn.state.pending.get(event.index) or _begin(turn, event)
-    pending = structs.replace(
-        pending, staged=pending.staged | RankSet.of(event.rank), validate=pending.validate or event.validate
-    )
+    staged = pending.staged.adding(event.rank)
+    pending = structs.replace(pending, staged=staged, validate=pending.validate or event.validate)
     if event.urgent:
-        pending = structs.replace(pending, awaited_by=pending.awaited_by | RankSet.of(event.rank), due=True)
+        pending = structs.replace(pending, awaited_by=pending.awaited_by.adding(event.rank), due=True)
     turn.set_pending(pending)
     return f"rank {event.rank} staged its part of {pending.id}"
 
@@ -40,7 +39,7 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     state, names = turn.state, turn.state.attempt.names if turn.state.attempt is not None else frozenset()
     report = state.base + event.index + 1
     id = free_id(state.durable, names.union(p.id for p in state.unsaved), event.name, report)
-    if state.spec.remote:
+    if state.spec.nodes_hold_files:
         turn.change_attempt(names=names | {id})
     if state.spec.missing_warning_s > 0:
         patience = state.spec.missing_warning_s
@@ -57,7 +56,7 @@ def free_id(durable: Durable, names: Collection[str], name: str | None, report: 
     attempt stay as they are, unless they end like those of a later one.
     """
     wanted = name or f"checkpoint_{report:06d}"
-    if durable.spec.remote and (durable.attempt_number > 1 or _ends_with_an_attempt(wanted)):
+    if durable.spec.nodes_hold_files and (durable.attempt_number > 1 or _ends_with_an_attempt(wanted)):
         wanted = f"{wanted}-g{durable.attempt_number}"
     taken = {c.id for c in durable.checkpoints} | durable.damaged | set(names)
     if wanted not in taken:
@@ -76,7 +75,7 @@ def shard_sealed(turn: Turn, event: ev.ShardSealed) -> str:
     if pending is None:
         turn.do(do.Discard(event.attempt_number, event.index))
         return "that shard is no longer needed"
-    turn.set_pending(structs.replace(pending, sealed=pending.sealed | RankSet.of(event.rank)))
+    turn.set_pending(structs.replace(pending, sealed=pending.sealed.adding(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is hashed"
 
 
@@ -84,12 +83,13 @@ def shard_uploaded(turn: Turn, event: ev.ShardUploaded) -> str:
     pending = turn.find_pending(event.attempt_number, event.index)
     if pending is None:
         return "that shard is no longer needed"
-    turn.set_pending(structs.replace(pending, uploaded=pending.uploaded | RankSet.of(event.rank)))
+    turn.set_pending(structs.replace(pending, uploaded=pending.uploaded.adding(event.rank)))
     return f"rank {event.rank}'s part of {pending.id} is in storage"
 
 
 def upload_again(turn: Turn, event: ev.UploadFailed) -> None:
-    """Upload again what was refused, or commit again. Parts that are still on their way are not uploaded twice."""
+    """Upload again the parts that were refused, or commit again. Parts that are still being uploaded are not uploaded
+    twice."""
     pending = turn.find_pending(event.attempt_number, event.index)
     if pending is not None and not event.ranks:
         turn.set_pending(structs.replace(pending, committing=False))
@@ -127,20 +127,20 @@ def staged_lost(turn: Turn, event: ev.StagedLost) -> str:
 
 
 def give_up(turn: Turn, index: int) -> None:
-    """No part of the attempt's report ``index`` is stored any more."""
+    """No part of the attempt's report ``index`` will be stored."""
     if turn.state.attempt is not None:
         turn.change_attempt(given_up=turn.state.attempt.given_up | {index})
 
 
 def carry(turn: Turn) -> None:
-    """The attempt is gone and another follows: what it completed is uploaded behind that one."""
-    if turn.state.pending and turn.state.spec.remote:
+    """The attempt has ended and another follows: its complete checkpoints are uploaded while that one trains."""
+    if turn.state.pending and turn.state.spec.nodes_hold_files:
         turn.change(carried=turn.state.unsaved)
         turn.change_attempt(pending={})
 
 
 def sync(turn: Turn) -> None:
-    """The sync period is over: what has become whole goes to storage."""
+    """The sync period is over: complete checkpoints are uploaded."""
     turn.change(sync_set=False)
     for pending in turn.state.unsaved:
         if turn.state.is_whole(pending):
@@ -148,10 +148,10 @@ def sync(turn: Turn) -> None:
 
 
 def advance(turn: Turn) -> None:
-    """Upload what is whole and due, and commit in the order of the reports."""
-    if not turn.state.unsaved:
+    """Upload checkpoints that are complete and due, and commit in the order of the reports."""
+    if not turn.state.has_unsaved:
         return
-    if turn.state.spec.remote:
+    if turn.state.spec.nodes_hold_files:
         _gather(turn)
         _skip_superseded(turn)
         if turn.state.durable.cut_off:
@@ -160,7 +160,7 @@ def advance(turn: Turn) -> None:
     pending = next(iter(turn.state.unsaved), None)
     if pending is None or pending.committing or not turn.state.is_whole(pending):
         return
-    if turn.state.spec.remote and not pending.is_uploaded:
+    if turn.state.spec.nodes_hold_files and not pending.is_uploaded:
         return
     turn.set_pending(structs.replace(pending, committing=True))
     turn.do(do.Commit(*_what(pending)))
@@ -181,7 +181,7 @@ def _gather(turn: Turn) -> None:
 
 
 def _skip_superseded(turn: Turn) -> None:
-    """Storage lags behind: a checkpoint that would be deleted as soon as the newer ones are there is not uploaded."""
+    """Storage lags behind: a checkpoint that newer ones would replace immediately is not uploaded."""
     state = turn.state
     if state.spec.num_to_keep is None or state.spec.scored:
         return
@@ -202,7 +202,7 @@ def _upload(turn: Turn) -> None:
     waiting = [p for p in whole if not p.uploading]
     hurry = state.spec.sync_period_s <= 0 or not state.attempt_lives
     last_due = max((p.report for p in waiting if p.due), default=0)
-    # What is there and waits for an older one takes no place: the older one may be hashed last.
+    # An uploaded checkpoint that waits for an older one does not count: the older one may be hashed last.
     free = _UPLOADS_AT_ONCE - sum(p.uploading and not p.is_uploaded for p in whole)
     for pending in waiting[: max(0, free)]:
         if hurry or pending.report <= last_due:
@@ -242,7 +242,8 @@ def _is_known(durable: Durable, record: CheckpointRecord) -> bool:
 
 
 def retire(turn: Turn) -> None:
-    """Delete what retention does not keep. Workers may still read what they resumed from, until the run has ended."""
+    """Delete checkpoints that retention does not keep. Workers may read the one that they resumed from until the run
+    has ended."""
     known = turn.state.durable
     pinned = {known.resume} if known.resume and known.outcome is None else set()
     gone = superseded(known.checkpoints, known.spec, pinned)

@@ -47,18 +47,19 @@ class StartStandby(Command, frozen=True):
 
     attempt_number: int
     number: int
-    moves: bool = False  # a rank to another node: where there is room
+    moves: bool = False  # a rank to another node with capacity
 
 
 class TellPeersLost(Command, frozen=True):
-    """Tell the survivors, who may wait in a collective for a peer that will never answer."""
+    """Tell the survivors, which may wait in a collective for a peer that will never answer."""
 
     attempt_number: int
     number: int
 
 
 class RegroupRanks(Command, frozen=True):
-    """All ranks wait: let them form their group, bring the state of the source to who needs it, and continue."""
+    """All ranks wait: let them form their group, send the state of the source to the ranks that need it, and
+    continue."""
 
     attempt_number: int
     number: int
@@ -78,12 +79,12 @@ class Gather(Command, frozen=True):
     id: str
     report: int
     world_size: int
-    ranks: tuple[int, ...]  # those that brought files
+    ranks: tuple[int, ...]  # those that saved files
     validate: bool
 
 
 class Upload(Command, frozen=True):
-    """Bring a gathered checkpoint's files into storage, from the nodes that have them."""
+    """Upload a gathered checkpoint's files from the nodes that have them."""
 
     attempt_number: int
     index: int
@@ -97,7 +98,7 @@ class Commit(Command, frozen=True):
     id: str
     report: int
     world_size: int
-    ranks: tuple[int, ...]  # those that brought files
+    ranks: tuple[int, ...]  # those that saved files
     validate: bool
 
 

@@ -1,4 +1,4 @@
-"""The end of an attempt and of the run: what must be durable before, and what follows."""
+"""The end of an attempt and of the run: what must be durable before it, and what follows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def stop_asked(turn: Turn, event: ev.StopAsked) -> str:
 
 
 def settle(turn: Turn) -> None:
-    """When the attempt is gone and all that it completed is durable, continue to what follows. Where storage is remote
-    the next attempt does not wait for that: it starts from what its nodes have. The end of the run does."""
-    stops = turn.state.phase in (Phase.RESTORING, Phase.WAITING) and turn.state.verdict is Verdict.STOP
-    if turn.state.phase is not Phase.SETTLING and not stops:
+    """When the attempt has ended and all its complete checkpoints are durable, continue with what follows. If
+    storage is remote, the next attempt does not wait for that: it starts from the files on its nodes. The end of the
+    run waits."""
+    phase = turn.state.phase
+    stops = (phase is Phase.RESTORING or phase is Phase.WAITING) and turn.state.verdict is Verdict.STOP
+    if phase is not Phase.SETTLING and not stops:
         return
     if turn.state.verdict is Verdict.RETRY:
         checkpointing.carry(turn)

@@ -1,4 +1,4 @@
-"""What happened. Small frozen structs; a durable one is journalled before it is acted on, and replayed at a restart."""
+"""Events. Small frozen structs; a durable one is journalled before it is acted on, and replayed at a restart."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Event(Struct, frozen=True, rename={"attempt_number": "generation", "attemp
 
 
 class DriverStarted(Event, frozen=True):
-    """A driver has the lease and has replayed the journal; whatever ran under an earlier one is gone, but for what
-    nodes that cannot be reached may still run."""
+    """A driver has the lease and has replayed the journal; all processes of an earlier driver have exited, except those
+    that unreachable nodes may still run."""
 
     durable = True
     epoch: int
     spec: RunSpec
-    clear: tuple[str, ...] = ()  # nodes on which nothing of an earlier attempt lives
+    clear: tuple[str, ...] = ()  # nodes without processes of an earlier attempt
     waited_s: float = 0.0  # since no earlier driver lives
     stops: bool = False  # a stop was asked for before: it follows, and nothing is started
 
@@ -61,6 +61,7 @@ class WorkerReady(Event, frozen=True):
 
     attempt_number: int
     rank: int
+    process: int = 0  # which of the rank's: the number of the replacement that it came with
 
 
 class Progressed(Event, frozen=True):
@@ -72,18 +73,18 @@ class Progressed(Event, frozen=True):
 
 
 class ShardStaged(Event, frozen=True):
-    """The rank's report number ``index`` (from 0) brought files, which are staged on its node."""
+    """The rank's report number ``index`` (from 0) has files, which are staged on its node."""
 
     attempt_number: int
     rank: int
     index: int
     name: str | None = None
     validate: bool = False
-    urgent: bool = False  # the worker waits until it is durable
+    urgent: bool = False  # the worker waits for the commit
 
 
 class ShardSealed(Event, frozen=True):
-    """The staged files are hashed, and on disk where that is what makes them durable."""
+    """The staged files are hashed, and synced if that makes them durable."""
 
     attempt_number: int
     rank: int
@@ -99,7 +100,7 @@ class ShardFailed(Event, frozen=True):
 
 
 class ShardUploaded(Event, frozen=True):
-    """What the checkpoint takes of the rank's files is in storage."""
+    """The rank's files in the checkpoint are uploaded."""
 
     attempt_number: int
     rank: int
@@ -113,7 +114,7 @@ class UploadFailed(Event, frozen=True):
     attempt_number: int
     index: int
     message: str
-    ranks: tuple[int, ...] = ()  # whose parts were not uploaded; none: the parts are there, the commit failed
+    ranks: tuple[int, ...] = ()  # whose parts were not uploaded; none: the parts are uploaded, the commit failed
 
 
 class StorageLags(Event, frozen=True):
@@ -127,7 +128,7 @@ class StorageLags(Event, frozen=True):
 
 
 class StagedLost(Event, frozen=True):
-    """A checkpoint that was not in storage yet is gone from the nodes that had it, or is damaged there."""
+    """A checkpoint that was not uploaded yet is lost on the nodes that had it, or damaged there."""
 
     id: str
     why: str
@@ -140,7 +141,7 @@ class SnapshotTaken(Event, frozen=True):
 
 
 class SnapshotLost(Event, frozen=True):
-    """Of a piece of the snapshot no node has a copy any more, or it is not what was taken."""
+    """No node has an intact copy of a piece of the snapshot."""
 
     attempt_number: int
     step: int
@@ -149,7 +150,7 @@ class SnapshotLost(Event, frozen=True):
 
 
 class Recalled(Event, frozen=True):
-    """The snapshot is intact, and each node has what the workers need that would be placed there."""
+    """The snapshot is intact, and each node has what the workers that would be placed there need."""
 
     attempt_number: int
     step: int
@@ -159,6 +160,7 @@ class Recalled(Event, frozen=True):
 class WorkerReturned(Event, frozen=True):
     attempt_number: int
     rank: int
+    process: int = 0  # which of the rank's: the number of the replacement that it came with
 
 
 class WorkerFailed(Event, frozen=True):
@@ -178,6 +180,7 @@ class WorkerArmed(Event, frozen=True):
 
     attempt_number: int
     rank: int
+    process: int = 0  # which of the rank's: the number of the replacement that it came with
 
 
 class StandbyReady(Event, frozen=True):
@@ -215,6 +218,7 @@ class RegroupAsked(Event, frozen=True):
     attempt_number: int
     rank: int
     standing: RankStanding
+    process: int = 0  # which of the rank's: the number of the replacement that it came with
 
 
 class Regrouped(Event, frozen=True):
@@ -246,7 +250,7 @@ class Capacity(Event, frozen=True):
 
 
 class CapacityLacking(Event, frozen=True):
-    """There is room for fewer workers than the next attempt needs, so it waits."""
+    """The capacity is too small for the next attempt's minimum, so it waits."""
 
     durable = True
     least: int
@@ -254,7 +258,7 @@ class CapacityLacking(Event, frozen=True):
 
 
 class NodeClear(Event, frozen=True):
-    """Nothing of an earlier driver's attempt lives on this node."""
+    """No process of an earlier driver's attempt is left on this node."""
 
     node: str
 
@@ -265,11 +269,11 @@ class NodeDrains(Event, frozen=True):
     node: str
     deadline_s: float
     ranks: tuple[int, ...]
-    free: int = 0  # how many more workers other nodes have room for
+    free: int = 0  # how many more workers fit on other nodes
 
 
 class HandoverSet(Event, frozen=True):
-    """All ranks know of the hand-over: whoever brings files with a report from this index on, waits there."""
+    """All ranks know of the handover: a rank that saves files with a report from this index on waits there."""
 
     attempt_number: int
     index: int
@@ -285,7 +289,7 @@ class HandedOver(Event, frozen=True):
 
 
 class StacksTaken(Event, frozen=True):
-    """What the ranks of an attempt that seems to hang are doing is written down; ``rank`` seems to be the cause."""
+    """The stacks of an attempt that seems to hang have been saved; ``rank`` seems to be the cause."""
 
     durable = True
     attempt_number: int
@@ -305,6 +309,7 @@ class WorkerStopped(Event, frozen=True):
     attempt_number: int
     rank: int
     stopped: bool
+    process: int = 0  # which of the rank's: the number of the replacement that it came with
 
 
 class AttemptGone(Event, frozen=True):
@@ -318,7 +323,7 @@ class Committed(Event, frozen=True):
     record: CheckpointRecord
     attempt_number: int = 0
     index: int = -1  # -1: found in storage by a restarting driver, not committed by this one
-    validation: Any = None  # what the validation is to be called with; not looked into
+    validation: Any = None  # the arguments of the validation; not inspected
 
 
 class CommitFailed(Event, frozen=True):
@@ -333,7 +338,7 @@ class Verified(Event, frozen=True):
 
 
 class Damaged(Event, frozen=True):
-    """A committed checkpoint is not what its manifest says, or is gone. It is never offered again."""
+    """A committed checkpoint differs from its manifest, or is missing. It is never offered again."""
 
     durable = True
     id: str
@@ -341,8 +346,8 @@ class Damaged(Event, frozen=True):
 
 
 class Adopted(Event, frozen=True):
-    """Between two drivers the run was given a checkpoint of another one, to resume from. Its own from there on are
-    deleted already."""
+    """Between two drivers the run was given a checkpoint of another run, to resume from. Its own later ones have been
+    deleted."""
 
     durable = True
     record: CheckpointRecord
@@ -353,11 +358,11 @@ class Validated(Event, frozen=True):
     id: str
     status: ValidationStatus
     score: float | None = None
-    metrics: Any = None  # what the validation found; not looked into
+    metrics: Any = None  # the results of the validation; not inspected
 
 
 class Several(Event, frozen=True):
-    """What workers did, taken in as one step. None of it is durable."""
+    """Events of several workers, processed as one step. None of them is durable."""
 
     events: tuple[WorkerReady | Progressed | ShardStaged | ShardSealed | ShardUploaded, ...]
 
@@ -367,7 +372,7 @@ class TimerFired(Event, frozen=True):
 
 
 class StopAsked(Event, frozen=True):
-    """Durable, so that a replay does not take the workers that it ended for failures."""
+    """Durable, so that a replay does not mistake the workers that it ended for failures."""
 
     durable = True
     at_once: bool = False
@@ -378,7 +383,7 @@ class RunEnded(Event, frozen=True):
     durable = True
     outcome: Outcome
     reason: str
-    attempt_gone: bool = False  # no worker lives any more, as far as the nodes have said
+    attempt_gone: bool = False  # no worker is left, as far as the nodes have said
 
 
 def name_in_journal(kind: type[Event]) -> str:

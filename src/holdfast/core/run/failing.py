@@ -19,7 +19,7 @@ UNCERTAIN = (FailureKind.USER_ERROR, FailureKind.CRASH, FailureKind.HANG, Failur
 def worker_failed(turn: Turn, event: ev.WorkerFailed) -> str:
     if not turn.is_current(event.attempt_number):
         return "an attempt that is gone"
-    if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # else all that it had to report is there
+    if turn.state.ranks[event.rank].status is not RankStatus.RETURNED:  # otherwise all its reports have arrived
         turn.set_rank(event.rank, status=RankStatus.DEAD)
     if _is_the_cause(turn.state.durable.charge, event):
         return _count_instead(turn, event)
@@ -41,7 +41,7 @@ def _is_the_cause(charge: Charge | None, event: ev.WorkerFailed) -> bool:
 
 
 def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
-    """Of what the attempt's failure was counted as, nothing stays but that there was one."""
+    """Undo the counting of the attempt's failure, except that there was one."""
     known, text = turn.state.durable, describe(event.rank, event.evidence)
     charge, failure = known.charge, known.failure
     assert charge is not None
@@ -49,7 +49,7 @@ def _count_instead(turn: Turn, event: ev.WorkerFailed) -> str:
     counter = budget_of(known.spec, failure.kind)[0].counter
     spent = {name: count - (name == counter) for name, count in known.spent.items()}
     turn.record(spent={name: count for name, count in spent.items() if count}, same_error=charge.same_error)
-    if failure.kind is not FailureKind.USER_ERROR:
+    if charge.of_node and failure.kind is not FailureKind.USER_ERROR:
         _clear_node(turn, charge.node)
     turn.record(charge=None)
     count(turn, event.rank, event.evidence, text, instead=True)
@@ -71,7 +71,7 @@ def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
     if current:
         turn.do(do.CancelTimer(timers.missing(event.index)))
         checkpointing.give_up(turn, event.index)
-    elif isinstance(event, ev.ShardFailed) or not turn.state.spec.remote:
+    elif isinstance(event, ev.ShardFailed) or not turn.state.spec.nodes_hold_files:
         return "an attempt that is gone"
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
     return _fail(turn, rank, Evidence(storage=True, message=event.message))
@@ -85,7 +85,7 @@ def upload_failed(turn: Turn, event: ev.UploadFailed) -> str:
     spend(turn, FailureKind.STORAGE)
     if not is_spent(turn.state.durable, FailureKind.STORAGE):
         checkpointing.upload_again(turn, event)
-        return f"{text}; it is tried again"
+        return f"{text}; retrying"
     turn.record(cut_off=True, charge=None)
     if state.verdict is not Verdict.FAIL:  # else the first cause is named
         turn.record(failure=Failure(state.attempt_number, -1, FailureKind.STORAGE, text), verdict=Verdict.FAIL)
@@ -105,7 +105,7 @@ def _fail(turn: Turn, rank: int, evidence: Evidence) -> str:
         return f"{text} (not counted, as the run stops anyway)"
     if not state.durable.is_undecided:
         return f"{text} (not counted)"
-    turn.record(streak=state.durable.streak + 1)
+    turn.record(streak=state.durable.streak + 1, charge=None)  # one of a rank that was being replaced is settled
     count(turn, rank, evidence, text)
     if state.attempt_lives:
         end_attempt(turn, "failure", graceful=False)
@@ -129,7 +129,7 @@ def declare(turn: Turn, rank: int, evidence: Evidence) -> None:
 
 
 def _note_same_error(turn: Turn, event: ev.WorkerFailed) -> None:
-    """To try a bug again costs money and brings nothing, if the person says so."""
+    """Retrying a bug costs money and achieves nothing, if the user says so."""
     evidence = event.evidence
     if classify(evidence) is not FailureKind.USER_ERROR:
         return

@@ -20,8 +20,8 @@ def handover_point(state: RunState, reports: Mapping[int, int]) -> int | None:
 
 
 def place_again(state: RunState, is_well_placed: bool) -> ev.HandedOver | None:
-    """Some nodes are not to be used any more. An attempt on them continues if it has begun, or if the others are not
-    enough; else its ranks may wait for each other for long, and have nothing to lose."""
+    """Some nodes must not be used any more. An attempt on them continues if it has begun, or if the others are not
+    enough; otherwise its ranks may wait for each other for long, and have nothing to lose."""
     has_begun = any(rank.reports for rank in state.ranks)
     if state.attempt_lives and state.world_size is not None and not has_begun and not is_well_placed:
         return ev.HandedOver(state.attempt_number, HandoverReason.RESIZE)

@@ -21,7 +21,7 @@ def watch(turn: Turn) -> None:
         turn.do(do.SetTimer(timers.HANG, turn.state.spec.hang_timeout_s or _LEAST_LEARNT_S))
 
 
-def start_is_late(turn: Turn) -> None:
+def time_out_start(turn: Turn) -> None:
     _suspect(turn, next(r for r, rank in enumerate(turn.state.ranks) if rank.status is RankStatus.STARTING))
 
 
@@ -34,7 +34,7 @@ def look(turn: Turn) -> None:
 
 
 def _hang_limit(state: RunState) -> float:
-    """A run's own pace tells what is long for it, when every rank has made some reports."""
+    """When every rank has made some reports, the pace of the run shows what is long for it."""
     if state.spec.hang_timeout_s > 0 or not state.spec.learns_hangs:
         return state.spec.hang_timeout_s
     known = all(
@@ -57,7 +57,7 @@ def _slowest(turn: Turn) -> tuple[int, float]:
 
 
 def _suspect(turn: Turn, rank: int) -> None:
-    """Before the attempt is ended, what its ranks are doing is written down: who hangs, and where."""
+    """Before the attempt is ended, the stacks of its ranks are saved: which rank hangs, and where."""
     if turn.state.attempt is not None and turn.state.attempt.suspect is None:
         turn.change_attempt(suspect=rank)
         turn.do(do.DumpStacks(turn.state.attempt_number), do.SetTimer(timers.STACKS, _STACKS_WITHIN_S))
@@ -90,8 +90,8 @@ def condemn(turn: Turn, cause: int) -> None:
 
 
 def worker_stopped(turn: Turn, event: ev.WorkerStopped) -> str:
-    if not turn.is_current(event.attempt_number):
-        return "an attempt that is gone"
+    if not turn.is_present(event):
+        return "a process that is gone"
     turn.set_rank(event.rank, stopped=event.stopped)
     timer, grace = timers.stopped(event.rank), turn.state.spec.stopped_grace_s
     if grace > 0:

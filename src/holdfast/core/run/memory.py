@@ -1,8 +1,8 @@
-"""State in memory as a tier of recovery: newer than any checkpoint, and gone with the nodes that have it.
+"""State in memory as a tier of recovery: newer than any checkpoint, and lost with the nodes that have it.
 
-The newest state wins: a snapshot that was taken behind the report of the newest checkpoint, or later, is used before
-it. A snapshot is trusted only when its nodes have verified it and brought it to where it is needed. If that fails, the
-next tier is the durable checkpoint. An attempt that starts from anything else ends what the snapshot was a part of.
+The newest state wins: a snapshot that was taken after the report of the newest checkpoint, or later, is used before it.
+A snapshot is trusted only when its nodes have verified it and copied it to where it is needed. If that fails, the next
+tier is the durable checkpoint. An attempt that starts from anything else discards the snapshot.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def recall(turn: Turn) -> bool:
 
 
 def recalled(turn: Turn, event: ev.Recalled) -> bool:
-    """Whether that is what is waited for."""
+    """Whether that is the awaited one."""
     memory = turn.state.memory
     waits = turn.state.phase in (Phase.RESTORING, Phase.WAITING)
     if not waits or memory is None or (memory.attempt_number, memory.step) != (event.attempt_number, event.step):
@@ -68,13 +68,13 @@ def next_attempt(state: RunState, attempt_number: int, world_size: int) -> ev.At
 
 
 def has_progressed(state: RunState) -> bool:
-    """Whether memory has steps that the last attempt completed: the failure that ended it did not come at once."""
+    """Whether memory has steps that the last attempt completed: the failure that ended it did not come immediately."""
     kept = state.recalled
     return kept is not None and (kept.attempt_number, kept.step) != state.began_at
 
 
 def attempt_started(turn: Turn, event: ev.AttemptStarted) -> None:
-    """What it did not start from no longer belongs to the run."""
+    """A snapshot that it did not start from no longer belongs to the run."""
     kept = turn.state.snapshot if event.snapshot is not None else None
     if event.snapshot is not None and event.streak == 0:
         turn.record(streak=0)
@@ -82,8 +82,8 @@ def attempt_started(turn: Turn, event: ev.AttemptStarted) -> None:
 
 
 def replica_nodes(node: str, nodes: Sequence[str], replicas: int) -> list[str]:
-    """The nodes that keep copies for this one: those behind it in a ring, so that each keeps as many as the others, and
-    as many nodes as there are replicas can be lost at once."""
+    """The nodes that keep copies for this one: the next ones in a ring, so that each keeps as many as the others, and
+    as many nodes as there are replicas can be lost at the same time."""
     if node not in nodes:
         return []
     ring = sorted(nodes)
@@ -108,5 +108,5 @@ def told(event: ev.AttemptStarted) -> str:
         where = f"from {event.tier.value} (step {event.snapshot[1]:,}, report {event.base:,})"
     else:
         where = f"from {event.resume} (report {event.base:,})" if event.resume else "from the beginning"
-    again = f", {event.redone:,} step{'' if event.redone == 1 else 's'} done again" if event.redone else ""
+    again = f", {event.redone:,} step{'' if event.redone == 1 else 's'} repeated" if event.redone else ""
     return f"{where}{again}"

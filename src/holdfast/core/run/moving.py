@@ -1,8 +1,8 @@
-"""Ranks of a node that will be taken away move to other nodes while training continues: no attempt ends for that.
+"""Ranks of a node that will be preempted move to other nodes while training continues: no attempt ends for that.
 
-For each of them a standby is started where there is room. When it is ready, and no checkpoint has files of the rank on
-the old node only, the rank moves: one after the other, so that a peer with the whole state is always there. What cannot
-move in half of the time is handed over at a checkpoint, as without this.
+For each of them a standby is started on a node with capacity. When it is ready, and no checkpoint has files of the rank
+only on the old node, the rank moves: one after the other, so that a peer with the whole state always exists. Ranks that
+cannot move in half of the time are handed over at a checkpoint, as usual.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def advance(turn: Turn) -> None:
     attempt = turn.state.attempt
     if attempt is None or attempt.move is None or turn.state.phase is not Phase.RUNNING:
         return
+    if attempt.handover is not None:
+        return  # a process that comes now would not know where all ranks stop
     if attempt.regroup is not None or attempt.pending or not all(rank.armed for rank in attempt.ranks):
         return
     if attempt.ranks.has(RankStatus.RETURNED) or not turn.state.durable.is_undecided:
@@ -72,7 +74,7 @@ def moved(turn: Turn, event: ev.RankMoved) -> str:
     number = attempt.regroups + 1
     left = structs.replace(attempt.move or Move(), ranks=tuple(r for r in (attempt.move or Move()).ranks if r != rank))
     turn.change_attempt(regroup=Regroup(number, frozenset({rank})), regroups=number, move=left if left.ranks else None)
-    turn.set_rank(rank, status=RankStatus.STARTING, seen=turn.now, stopped=False, armed=False)
+    turn.give_rank(rank, number)
     turn.do(do.SetTimer(timers.REGROUP, turn.state.spec.regroup_timeout_s))
     if not left.ranks:
         turn.do(do.CancelTimer(timers.MOVE))
@@ -81,7 +83,7 @@ def moved(turn: Turn, event: ev.RankMoved) -> str:
     return f"rank {rank} moves to {event.node}"
 
 
-def is_late(turn: Turn) -> None:
+def time_out(turn: Turn) -> None:
     """Hand the attempt over at a checkpoint instead, in the time that is left."""
     attempt = turn.state.attempt
     if attempt is None or attempt.move is None or not turn.state.attempt_lives or attempt.handover is not None:

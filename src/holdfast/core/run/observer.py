@@ -15,7 +15,7 @@ class Observer(Protocol):
         """An event is journalled, if it is to be, and has been stepped."""
 
     def warned(self, text: str) -> None:
-        """What a person is told that does not stop the run."""
+        """A message for a person that does not stop the run."""
 
 
 class Nobody:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ _SPREADS = ("SPREAD", "STRICT_SPREAD")
 
 
 class WorkerNeeds(NamedTuple):
-    """What each worker needs, and how the workers of an attempt are distributed over nodes."""
+    """The resources of each worker, and how the workers of an attempt are distributed over nodes."""
 
     cpus: float
     gpus: float
@@ -28,7 +28,7 @@ class KnownNode(Struct):
     address: str
     seats: Sequence[Sequence[str]] | None = None  # what a cluster has granted there: the GPUs of each worker
     place: str = ""  # the node on its machine, if workers may outlive their driver there
-    clear: bool = True  # nothing of an earlier driver's attempt lives there
+    clear: bool = True  # no process of an earlier driver's attempt is left there
     draining: bool = False  # it will be taken away
     resting: bool = False  # it failed too often
     unfit: bool = False  # its probe found something wrong
@@ -68,6 +68,18 @@ def standby_node(homes: Iterable[str], standbys: Iterable[str]) -> str | None:
     ``homes``: the node of each rank; ``standbys``: of each standby. None if no rank has a node."""
     ranks, waiting = Counter(homes), Counter(standbys)
     return max(ranks, key=lambda node: (ranks[node] / (waiting[node] + 1), node), default=None)
+
+
+def room_left(nodes: Iterable[KnownNode], taken: Mapping[str, int], needs: WorkerNeeds) -> dict[str, int]:
+    """How many more workers fit on each node with capacity. ``taken``: how many are there."""
+    most = max(1, sum(taken.values()))
+    free = {node.id: capacity_of(node, needs) - taken.get(node.id, 0) for node in nodes}
+    return {id: int(min(count, most)) for id, count in free.items() if count > 0}
+
+
+def roomiest(free: Mapping[str, int]) -> str | None:
+    """The node for a rank that moves: the one with the most capacity."""
+    return max(free, key=lambda id: (free[id], id), default=None)
 
 
 def devices(node: KnownNode, count: int, needs: WorkerNeeds) -> tuple[str, list[list[int]]]:

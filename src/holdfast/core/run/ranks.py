@@ -1,7 +1,7 @@
 """The ranks of an attempt, and sets of them, as frozen values that are cheap to change one by one.
 
-Ten thousand ranks change ten thousand times a second, and every change makes a new value. So none copies them all, and
-what is asked after every change is counted along, not looked for.
+Ten thousand ranks change ten thousand times a second, and every change makes a new value. So no change copies them all,
+and answers that are needed after every change are counted, not searched.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 _CHUNK = 64  # ranks that are copied for a change
+
+
+NO_PROCESS = -1
 
 
 class RankStatus(str, Enum):
@@ -30,10 +33,12 @@ class Rank(Struct, frozen=True):
     stopped: bool = False
     armed: bool = False  # it can do its step again when a peer is lost
     silent: bool = False  # it never reports: rank 0 alone does
+    process: int = 0  # the number of the replacement that its process came with; 0: it began with the attempt
+    before: int = NO_PROCESS  # the last one that trained, until the present one does
 
 
 class Ranks:
-    """Of one attempt, by number."""
+    """The ranks of one attempt, by number."""
 
     __slots__ = ("_chunks", "_reports", "_size", "statuses")
 
@@ -83,9 +88,10 @@ class Ranks:
         chunks[rank // _CHUNK] = tuple(chunk)
         new = Ranks.__new__(Ranks)
         new._size, new._chunks, new.statuses, new._reports = self._size, tuple(chunks), self.statuses, self._reports
-        if after.status is not before.status:
+        is_same = after.status is before.status
+        if not is_same:
             new.statuses = _moved(self.statuses, before.status, after.status)
-        if after.reports != before.reports or after.status is not before.status:
+        if not is_same or after.reports != before.reports:
             was = before.reports if _may_report(before) else None
             new._reports = _moved(self._reports, was, after.reports if _may_report(after) else None)
         return new
@@ -133,6 +139,9 @@ class RankSet(Struct, frozen=True):
         for rank in ranks:
             bits |= 1 << rank
         return cls(bits)
+
+    def adding(self, rank: int) -> RankSet:
+        return RankSet(self.bits | 1 << rank)
 
     def __or__(self, other: RankSet) -> RankSet:
         return RankSet(self.bits | other.bits)

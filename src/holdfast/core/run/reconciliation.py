@@ -1,4 +1,4 @@
-"""What a driver makes of what it finds in storage: manifests count, and what was decided for good stays decided."""
+"""How a driver interprets what it finds in storage: manifests count, and final decisions stay final."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from holdfast.core.run.state import Durable
 
 
 class Stored(NamedTuple):
-    """What a manifest says."""
+    """The content of a manifest."""
 
     event: ev.Committed  # if it is taken over
     report_index: int  # in its attempt
 
 
 class Stock(NamedTuple):
-    events: Sequence[ev.Event]  # that make the journal's view agree with what is stored
-    unwanted: Sequence[str]  # what was given up, and a crash left something of
-    damaged: Sequence[str]  # what an earlier driver found damaged, and could not set aside any more
+    events: Sequence[ev.Event]  # that make the journal's view agree with storage
+    unwanted: Sequence[str]  # checkpoints that were given up, of which a crash left parts
+    damaged: Sequence[str]  # checkpoints that an earlier driver found damaged and could not set aside
 
 
 def counts(durable: Durable, retired: Collection[str], id: str, epoch: int) -> bool:
-    """Whether a manifest in remote storage, where what a relieved driver sent may land late, is of a checkpoint: those
-    that the journal knows are, and those that its last driver could not journal any more.
+    """Whether a manifest in remote storage, where writes of a driver that has lost the run may arrive late, belongs to
+    a checkpoint: those that the journal knows do, and those that its last driver could not journal any more.
 
-    What an older driver committed is in the journal, or was judged by its successors, so what comes to light only now
-    landed too late for them. No name is used twice there, so what was deleted for good stays deleted.
+    Commits of an older driver are in the journal, or were judged by its successors, so one that appears only now
+    arrived too late for them. No name is used twice there, so a deletion is final.
     """
     known = any(checkpoint.id == id for checkpoint in durable.checkpoints)
     return known or (epoch >= durable.epoch and id not in retired)
@@ -36,9 +36,10 @@ def counts(durable: Durable, retired: Collection[str], id: str, epoch: int) -> b
 def reconcile(
     durable: Durable, given_up: Collection[tuple[int, int]], stored: Sequence[Stored], gone: Mapping[str, str]
 ) -> Stock:
-    """``stored``: what counts, by report; ``gone``: committed checkpoints that have no intact manifest, and why.
+    """``stored``: the checkpoints that count, by report; ``gone``: committed checkpoints without an intact manifest,
+    and why.
 
-    What was given up for good stays so, whatever a crash left of it: another attempt may have taken another way since.
+    A checkpoint that was given up stays so, whatever a crash left of it: a later attempt may have taken another path.
     """
     known = {checkpoint.id for checkpoint in durable.checkpoints}
     events: list[ev.Event] = []

@@ -10,10 +10,11 @@ from __future__ import annotations
 from msgspec import structs
 
 from holdfast.core.failures import Evidence, FailureKind, classify, describe, may_follow
-from holdfast.core.run import checkpointing, failing, standby, timers
+from holdfast.core.run import checkpointing, failing, hanging, standby, timers
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
 from holdfast.core.run.phases import end_attempt, stops_soon
+from holdfast.core.run.ranks import NO_PROCESS
 from holdfast.core.run.state import Charge, Phase, RankStatus, Regroup, RunState, Verdict
 from holdfast.core.run.turn import Turn
 
@@ -67,19 +68,19 @@ def _replace(turn: Turn, event: ev.WorkerFailed) -> str:
     known, rank, text = turn.state.durable, event.rank, describe(event.rank, event.evidence)
     turn.record(streak=known.streak + 1)
     failing.count(turn, rank, event.evidence, text)
+    charge = Charge(event.node, known.same_error, may_follow(event.evidence), of_node=False)
+    turn.record(charge=charge if classify(event.evidence) in failing.UNCERTAIN else None)
     if turn.state.verdict is Verdict.FAIL:
         turn.set_rank(rank, status=RankStatus.DEAD)
         end_attempt(turn, "failure", graceful=False)
         return text
-    charge = Charge(event.node, known.same_error, may_follow(event.evidence))
-    is_certain = classify(event.evidence) not in failing.UNCERTAIN
-    turn.record(verdict=None, charge=None if is_certain else charge)
+    turn.record(verdict=None)
     if turn.state.ranks[rank].stopped:
         turn.do(do.CancelTimer(timers.stopped(rank)))
-    turn.set_rank(rank, status=RankStatus.STARTING, seen=turn.now, stopped=False, armed=False)
     regroup = _begun(turn)
     asked = {other: standing for other, standing in regroup.asked.items() if other != rank}
     regroup = Regroup(regroup.number + 1, regroup.lost | {rank}, asked)
+    turn.give_rank(rank, regroup.number)
     turn.change_attempt(regroup=regroup, regroups=regroup.number)
     if event.standby:
         standby.take(turn, event.standby, rank)
@@ -97,18 +98,31 @@ def _begun(turn: Turn) -> Regroup:
 
 
 def worker_armed(turn: Turn, event: ev.WorkerArmed) -> str:
-    if not turn.is_current(event.attempt_number):
-        return "an attempt that is gone"
+    if not turn.is_present(event):
+        return "a process that is gone"
     turn.set_rank(event.rank, armed=True)
     standby.fill(turn)
     return f"rank {event.rank} can do its step again"
 
 
+def is_of_its_rank(state: RunState, attempt_number: int, rank: int, process: int) -> bool:
+    """False for a process whose rank was given to another one: it may have ended unheard, be stopped, or live on the
+    node that the rank has left. What it says of itself no longer counts."""
+    is_old = state.attempt is not None and rank < len(state.ranks) and state.ranks[rank].process != process
+    return attempt_number != state.attempt_number or not is_old
+
+
+def may_report(state: RunState, attempt_number: int, rank: int, process: int) -> bool:
+    """Until all ranks continue, what a lost process had reported may still be heard, also if they never do; the next
+    one continues behind that. From then on a report of its predecessor would count twice."""
+    return is_of_its_rank(state, attempt_number, rank, process) or process == state.ranks[rank].before
+
+
 def asked(turn: Turn, event: ev.RegroupAsked) -> str:
     """A survivor may ask before its peer's end is heard of."""
     attempt = turn.state.attempt
-    if attempt is None or not turn.is_current(event.attempt_number) or turn.state.phase is not Phase.RUNNING:
-        return "an attempt that is gone"
+    if attempt is None or not turn.is_present(event) or turn.state.phase is not Phase.RUNNING:
+        return "a process that is gone"
     regroup = attempt.regroup or _begun(turn)
     standings = {**regroup.asked, event.rank: event.standing}
     turn.change_attempt(regroup=structs.replace(regroup, asked=standings))
@@ -148,12 +162,14 @@ def regrouped(turn: Turn, event: ev.Regrouped) -> str:
     for rank in range(len(made)):
         turn.set_rank(rank, seen=turn.now)
     for rank in event.replaced:
+        turn.set_rank(rank, before=NO_PROCESS)
         _skip_reports(turn, rank, event.reports)
     turn.do(do.CancelTimer(timers.REGROUP))
+    hanging.watch(turn)  # the watch ends when it finds a hang
     turn.do(
         do.RegroupRanks(event.attempt_number, event.number, event.source, steps, event.reports, made, event.replaced)
     )
-    return f"{told(event)}; all ranks continue behind step {event.steps}, with the state of rank {event.source}"
+    return f"{told(event)}; all ranks continue after step {event.steps}, with the state of rank {event.source}"
 
 
 def told(event: ev.Regrouped) -> str:
@@ -166,7 +182,7 @@ def told(event: ev.Regrouped) -> str:
 
 
 def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
-    """The replacement starts behind reports that the lost rank had not made. Such a checkpoint would lack its part."""
+    """The replacement starts after reports that the lost rank had not made. Such a checkpoint would lack its part."""
     made = turn.state.ranks[rank].reports
     for index in range(made, reports):
         checkpointing.give_up(turn, index)
@@ -179,13 +195,13 @@ def _skip_reports(turn: Turn, rank: int, reports: int) -> None:
 
 
 def rank_returned(turn: Turn, rank: int) -> None:
-    """It takes part in no collective any more."""
+    """It no longer takes part in collectives."""
     attempt = turn.state.attempt
     if attempt is not None and attempt.regroup is not None and attempt.regroup.lost and turn.state.attempt_lives:
         turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, f"rank {rank} has returned")))
 
 
-def is_late(turn: Turn) -> None:
+def time_out(turn: Turn) -> None:
     attempt = turn.state.attempt
     if attempt is None or attempt.regroup is None or not turn.state.attempt_lives:
         return
@@ -199,14 +215,11 @@ def is_late(turn: Turn) -> None:
 
 
 def failed(turn: Turn, event: ev.RegroupFailed) -> str:
-    if (
-        event.attempt_number != turn.state.attempt_number
-        or not turn.state.attempt_lives
-        or not turn.state.durable.is_undecided
-    ):
+    if event.attempt_number != turn.state.attempt_number or not turn.state.attempt_lives:
         return "that attempt is gone"
     _give_up(turn)
-    turn.do(do.Warn(f"the lost rank is not replaced alone, all ranks start again: {event.why}"))
+    then = "the run stops" if stops_soon(turn.state) else "all ranks start again"
+    turn.do(do.Warn(f"the lost rank is not replaced alone, {then}: {event.why}"))
     return event.why
 
 

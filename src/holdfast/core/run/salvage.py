@@ -1,9 +1,10 @@
-"""Reports that no driver heard before it died: which of them bring a checkpoint that can still be committed."""
+"""Reports that no driver received before it died: which of them have a checkpoint that can still be committed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
 
 from msgspec import Struct
 
@@ -12,14 +13,52 @@ from holdfast.core.run import events as ev
 from holdfast.core.run.checkpointing import free_id
 from holdfast.core.run.state import CheckpointRecord, Durable
 
+NODES_JOIN_WITHIN_S = 10.0  # how long a start waits for nodes that are on their way
+
+
+class Leftover(Struct, frozen=True):
+    """A checkpoint that nodes had gathered under an earlier driver, and that storage has not."""
+
+    uploading: bool = False  # some node brings its part of it
+    is_looked_at: bool = False  # storage is being asked what it has
+    lacks: bool = False  # storage has said that something is missing, and nobody has brought more since
+    is_lost: bool = False  # a node cannot read its part any more
+    is_refused: bool = False  # an upload failed
+
+
+class Next(Enum):
+    WAIT = auto()
+    LOOK = auto()  # whether storage has all of it
+    KEEP = auto()  # for a driver that meets the node with the rest
+    GIVE_UP = auto()  # it will never be whole
+    END_RUN = auto()
+
+
+def next_for(left: Leftover) -> Next:
+    """What becomes of it. A failed upload ends the run before it trains: the only copy is on a node, and another
+    start can still save it."""
+    if left.is_refused:
+        return Next.END_RUN
+    if left.uploading or left.is_looked_at:
+        return Next.WAIT
+    if not left.lacks:
+        return Next.LOOK
+    return Next.GIVE_UP if left.is_lost else Next.KEEP
+
+
+def starts_without(is_known: bool, has_nodes: bool, is_busy: bool) -> bool:
+    """Whether a run that has waited for nodes starts without those that are still absent. ``is_known``: what the nodes
+    that are here had left is settled. Files of nodes that are here are uploaded first."""
+    return is_known or not (has_nodes or is_busy)
+
 
 class RankLog(Struct, frozen=True):
     """What one rank of the last attempt logged."""
 
     reports: int  # so many it made
-    staged: Mapping[int, str | None]  # the reports that brought files, with the name asked for, by index
+    staged: Mapping[int, str | None]  # the reports with files, with the requested name, by index
     returned: bool = False
-    lost: frozenset[int] = frozenset()  # the reports whose files are not what they were
+    lost: frozenset[int] = frozenset()  # the reports whose files have changed
 
 
 def valid_until(before: Mapping[int, float], event: ev.AttemptStarted) -> dict[int, float]:
@@ -30,11 +69,11 @@ def valid_until(before: Mapping[int, float], event: ev.AttemptStarted) -> dict[i
 def committable(
     durable: Durable, logs: Sequence[RankLog], given_up: Collection[tuple[int, int]], stored: Collection[str]
 ) -> list[do.Commit]:
-    """The checkpoints of the last attempt that all its ranks had staged, beyond the newest that is known, by report.
+    """The checkpoints of the last attempt that all its ranks had staged, after the newest known one, by report.
 
-    ``logs`` has every rank's. A checkpoint is complete when every rank that reports has made that report or has
-    returned, as it is for a living driver. What an earlier driver gave up stays given up. ``stored``: ids that storage
-    has, also of what is yet to be deleted.
+    ``logs`` has every rank's log. A checkpoint is complete when every rank that reports has made that report or has
+    returned, as for a living driver. Checkpoints that an earlier driver gave up stay given up. ``stored``: ids in
+    storage, also of checkpoints that are yet to be deleted.
     """
     newest = durable.newest.report if durable.newest is not None else 0
     names = set(stored)
@@ -57,7 +96,7 @@ def committable(
 def _id_of(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
     """Which names the driver that died had given, and to what, is not known. In remote storage no other checkpoint may
     get one of them."""
-    if durable.spec.remote and name is not None:
+    if durable.spec.nodes_hold_files and name is not None:
         return f"{name}-g{durable.attempt_number}-r{report}"
     return free_id(durable, names, name, report)
 
@@ -69,8 +108,8 @@ def is_adoptable(
     given_up: Collection[tuple[int, int]],
     valid_until: Mapping[int, float],
 ) -> bool:
-    """Whether what nodes had gathered under an earlier driver is brought to storage: only what is ahead of that, and
-    only of the last attempt or what that was built on. After the others the run has taken another way."""
+    """Whether checkpoints that nodes had gathered under an earlier driver are uploaded: only those that are newer than
+    storage, and only of the last attempt or its base. After the others the run has taken another path."""
     ahead = state.newest is None or found.report > state.newest.report
     unwanted = where in given_up or found.id in state.damaged
     return found.report <= valid_until.get(where[0], 0) and ahead and not unwanted

@@ -1,7 +1,7 @@
-"""How large attempts are, and their planned ends: for more workers, before nodes are taken away, on request.
+"""How large attempts are, and their planned ends: for more workers, before nodes are preempted, on request.
 
-An attempt is handed over at a checkpoint. Its workers are told first; when all know, a report index is fixed that none
-of them has passed, and a rank that brings files from there on waits. So all ranks end at the same place, and lose no
+An attempt is handed over at a checkpoint. Its workers are told first; when all know, a report index is chosen that none
+of them has passed, and a rank that saves files from there on waits. So all ranks end at the same place, and lose no
 step.
 """
 
@@ -21,8 +21,8 @@ _BEFORE_DEADLINE_S = 1.0  # a node that is taken away may go a little early
 
 
 def consider_resize(turn: Turn) -> None:
-    """Ask for the end of an attempt that could be larger, but not sooner than the interval after its start. What a rank
-    did that has returned would be done again, so then the attempt is left to come to its end."""
+    """Request the end of an attempt that could be larger, but not sooner than the interval after its start. The work of
+    a rank that has returned would be repeated, so then the attempt is left to finish."""
     state, attempt = turn.state, turn.state.attempt
     if attempt is None or state.phase is not Phase.RUNNING or attempt.handover is not None:
         return
@@ -54,7 +54,7 @@ def node_drains(turn: Turn, event: ev.NodeDrains) -> str:
 
 
 def ask(turn: Turn, handover: Handover, deadline_s: float | None) -> None:
-    """A point that was fixed before counts no more: who waits there continues to the next one."""
+    """A point that was chosen before no longer counts: ranks that wait there continue to the next one."""
     number = 1 if turn.state.handover is None else turn.state.handover.number + 1
     turn.change_attempt(handover=structs.replace(handover, number=number))
     asked = do.AskHandover(turn.state.attempt_number, handover.reason, handover.nodes, deadline_s, number)
@@ -74,10 +74,11 @@ def handover_set(turn: Turn, event: ev.HandoverSet) -> str:
 def hand_over(turn: Turn) -> None:
     """When the checkpoint is whole that all ranks wait at."""
     state = turn.state
-    if state.handover is None or state.handover.index is None or not state.attempt_lives:
+    handover = state.handover
+    if handover is None or handover.index is None or not state.attempt_lives:
         return
-    if any(p.index >= state.handover.index and state.is_whole(p) for p in state.pending.values()):
-        turn.do(do.Decide(ev.HandedOver(state.attempt_number, state.handover.reason)))
+    if any(p.index >= handover.index and state.is_whole(p) for p in state.pending.values()):
+        turn.do(do.Decide(ev.HandedOver(state.attempt_number, handover.reason)))
 
 
 def handed_over(turn: Turn, event: ev.HandedOver) -> str:
@@ -89,13 +90,13 @@ def handed_over(turn: Turn, event: ev.HandedOver) -> str:
     return f"attempt {event.attempt_number} hands over: {event.reason.value}"
 
 
-def handover_is_late(turn: Turn) -> None:
+def time_out_handover(turn: Turn) -> None:
     handover = turn.state.handover
     if handover is None or not turn.state.attempt_lives:
         return
     if handover.reason is HandoverReason.STOP:
         end_attempt(turn, "stop asked", graceful=True)
     elif handover.reason is HandoverReason.PREEMPTION:
-        message = "its node goes, and no checkpoint came in time"
+        message = "its node was preempted before a checkpoint finished"
         evidence = Evidence(preempted=True, message=message)
         failing.declare(turn, next(iter(handover.ranks), 0), evidence)

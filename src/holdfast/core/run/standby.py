@@ -15,7 +15,7 @@ from holdfast.core.run.state import Attempt, Phase, RankStatus, RunState, Standb
 from holdfast.core.run.turn import Turn
 
 _MOST_LOST = 3  # in a row, before one was ready
-_WAIT_S = 1.0  # before another one is started for one that was lost; doubled each time
+_WAIT_S = 1.0  # before a lost standby is replaced; doubled each time
 
 
 def chosen(attempt: Attempt, node: str) -> int:
@@ -35,15 +35,17 @@ def take(turn: Turn, number: int, rank: int) -> None:
 def fill(turn: Turn) -> None:
     """Start as many as are missing, if a rank that is lost now would be replaced."""
     attempt = turn.state.attempt
-    if attempt is None or not _are_useful(turn.state, attempt) or attempt.standbys_lost > 0:
-        return  # after a loss, the timer decides
-    _start_missing(turn, attempt)
+    if attempt is None or attempt.standbys_rest or attempt.standbys_lost >= _MOST_LOST:
+        return
+    if _are_useful(turn.state, attempt):
+        _start_missing(turn, attempt)
 
 
 def wait_is_over(turn: Turn) -> None:
-    attempt = turn.state.attempt
-    if attempt is not None and _are_useful(turn.state, attempt) and attempt.standbys_lost < _MOST_LOST:
-        _start_missing(turn, attempt)
+    """While ranks are being replaced none is started: the last of them to be ready starts it."""
+    if turn.state.attempt is not None:
+        turn.change_attempt(standbys_rest=False)
+        fill(turn)
 
 
 def _are_useful(state: RunState, attempt: Attempt) -> bool:
@@ -93,6 +95,7 @@ def lost(turn: Turn, event: ev.StandbyLost) -> str:
     if count >= _MOST_LOST:
         turn.do(do.Warn(f"no other standby worker is started: {count} in a row were lost, the last one: {event.why}"))
     else:
+        turn.change_attempt(standbys_rest=True)
         turn.do(do.SetTimer(timers.STANDBY, _WAIT_S * 2.0 ** (count - 1)))
     return f"standby {event.number} was lost: {event.why}"
 
@@ -101,14 +104,19 @@ def _replace_again(turn: Turn, one: Standby) -> None:
     attempt = turn.state.attempt
     assert attempt is not None
     assert attempt.regroup is not None
+    if attempt.handover is not None:  # a process that comes now would not know where all ranks stop
+        why = f"the standby worker that took rank {one.rank} was lost"
+        turn.do(do.Decide(ev.RegroupFailed(turn.state.attempt_number, why)))
+        return
     other = chosen(attempt, one.node)
+    turn.give_rank(one.rank, attempt.regroup.number)  # it is higher if another rank was lost meanwhile
     if other:
         take(turn, other, one.rank)
     turn.do(do.ReplaceRank(turn.state.attempt_number, one.rank, attempt.regroup.number, other))
 
 
 def forget_taken(turn: Turn) -> None:
-    """All ranks are one group again: what was taken is a rank now."""
+    """All ranks are one group again: a standby that was taken is a rank now."""
     attempt = turn.state.attempt
     assert attempt is not None
     turn.change_attempt(standbys={number: one for number, one in attempt.standbys.items() if one.rank < 0})

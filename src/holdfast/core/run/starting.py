@@ -1,4 +1,4 @@
-"""From a driver's start, or an attempt's end, to the next attempt: what it resumes from, when, and who has room."""
+"""From a driver's start, or an attempt's end, to the next attempt: what it resumes from, when, and on which nodes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _doubt(turn: Turn, event: ev.DriverStarted) -> None:
 
 
 def in_doubt_s(durable: Durable, event: ev.DriverStarted) -> dict[str, float]:
-    """A node of the last attempt may be cut off from us, and so not know that its driver has died. Its workers end by
-    themselves when its lease is over, and until then no other attempt may start."""
+    """A node of the last attempt may be cut off from us, and not know that its driver has died. Its workers exit when
+    its lease has expired, and until then no other attempt may start."""
     left = {node: lease - event.waited_s for node, lease in durable.leases.items() if node not in event.clear}
     return {node: seconds for node, seconds in left.items() if seconds > 0}
 
@@ -74,13 +74,15 @@ def restore(turn: Turn) -> None:
 
 
 def reconsider(turn: Turn, was: RunState) -> None:
-    """What the next attempt was to start from may be lost before that starts, or come to be in storage."""
-    waits = turn.state.phase is was.phase and was.phase in (Phase.RESTORING, Phase.WAITING)
-    if not waits or is_over(turn.state):
+    """The checkpoint that the next attempt was to start from may be lost before that starts, or be uploaded
+    meanwhile."""
+    if was.phase is not Phase.RESTORING and was.phase is not Phase.WAITING:
+        return
+    if turn.state.phase is not was.phase or is_over(turn.state):
         return
     lost = turn.state.offer is None and was.offer is not None
     changed = turn.state.offer_to_verify != was.offer_to_verify
-    if turn.state.memory is not None or was.memory is not None:  # which other checkpoint lies below it is no matter
+    if turn.state.memory is not None or was.memory is not None:  # which other checkpoint is below it does not matter
         changed = (turn.state.memory, turn.state.world_size) != (was.memory, was.world_size)
     if lost or changed:
         restore(turn)

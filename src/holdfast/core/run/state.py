@@ -45,7 +45,7 @@ class ValidationStatus(str, Enum):
     FAILED = "VALIDATION_FAILED"
 
 
-class RunSpec(Struct, frozen=True):
+class RunSpec(Struct, frozen=True, rename={"nodes_hold_files": "remote"}):
     """The limits in force. A time of 0 switches its watch off."""
 
     num_workers: int = 1  # the most, if there is a range
@@ -64,15 +64,15 @@ class RunSpec(Struct, frozen=True):
     max_backoff_s: float = 60.0
     start_timeout_s: float = 300.0
     hang_timeout_s: float = 0.0
-    learns_hangs: bool = False  # without a time-out of its own, from the run's own pace
+    learns_hangs: bool = False  # without a configured timeout, from the run's own pace
     stopped_grace_s: float = 2.0
     standby_workers: int = 0  # that wait for the rank of one that is lost
     regroup_timeout_s: float = 0.0  # for the survivors of a lost rank and its replacement to be one group again
     missing_warning_s: float = 30.0
-    remote: bool = False  # storage is remote: checkpoints are uploaded behind training before they are committed
-    rank_zero_only: bool = False  # only rank 0 reports, and what it saves is the whole state
+    nodes_hold_files: bool = False  # until they have uploaded them: a checkpoint is committed after its upload
+    rank_zero_only: bool = False  # only rank 0 reports, and its files are the whole state
     sync_period_s: float = 0.0  # how long a whole checkpoint may wait for its upload
-    lease_s: float = 0.0  # how long workers across a network may live on after their driver
+    lease_s: float = 0.0  # how long workers across a network may outlive their driver
 
 
 class CheckpointRecord(Struct, frozen=True):
@@ -85,7 +85,7 @@ class CheckpointRecord(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """A checkpoint on its way: the shards of one report index of an attempt, by the ranks that brought them."""
+    """A pending checkpoint: the shards of one report index of an attempt, by the ranks that saved them."""
 
     id: str
     report: int
@@ -95,13 +95,13 @@ class Pending(Struct, frozen=True):
     staged: RankSet = RankSet()
     sealed: RankSet = RankSet()
     uploaded: RankSet = RankSet()
-    awaited_by: RankSet = RankSet()  # the ranks that wait until it is durable
+    awaited_by: RankSet = RankSet()  # the ranks that wait for the commit
     validate: bool = False
     gathered: bool = False
     due: bool = False  # it waits for its upload no longer
     uploading: bool = False
     refused: RankSet = RankSet()  # the ranks whose part is to be uploaded again
-    lost: bool = False  # its nodes have it no more; all of it is in storage
+    lost: bool = False  # its nodes no longer have it; all of it is in storage
     committing: bool = False
 
     @property
@@ -119,7 +119,7 @@ class Snapshot(Struct, frozen=True):
 
     attempt_number: int
     step: int
-    report: int  # the run's report number that it was taken behind
+    report: int  # the run's report number after which it was taken
     world_size: int
     moves: bool = True  # another number of workers can resume from it
 
@@ -128,13 +128,13 @@ class Tier(str, Enum):
     """Where an attempt took its state from."""
 
     NONE = ""  # the beginning
-    MEMORY = "memory"  # of its own nodes
+    MEMORY = "memory"  # of the attempt's own nodes
     PEER = "peer memory"  # some of it was another node's
     CHECKPOINT = "checkpoint"
 
 
 class Failure(Struct, frozen=True):
-    """The first failure of an attempt; what its peers suffered after it is not counted."""
+    """The first failure of an attempt; knock-on failures of its peers are not counted."""
 
     attempt_number: int
     rank: int
@@ -149,6 +149,7 @@ class Charge(Struct, frozen=True):
     node: str  # that the rank was on
     same_error: tuple[str, int, int]  # before it was counted
     elsewhere: bool  # the loss of any other node may be the cause, too
+    of_node: bool = True  # it was counted for its node
 
 
 class Handover(Struct, frozen=True):
@@ -159,7 +160,7 @@ class Handover(Struct, frozen=True):
     ranks: tuple[int, ...] = ()  # on those nodes
     index: int | None = None  # not known before all ranks know
     due: float | None = None  # when the first of the nodes goes
-    number: int = 1  # of the attempt's notices, each of which takes the place of the one before
+    number: int = 1  # of the attempt's notices, each of which replaces the previous one
 
 
 class RankStanding(Struct, frozen=True):
@@ -200,7 +201,7 @@ class Move(Struct, frozen=True):
 
 
 class Verdict(str, Enum):
-    """What follows when the attempt is gone; where there is none, all its ranks have returned."""
+    """What follows after the attempt has ended; None if all its ranks have returned."""
 
     RETRY = "retry"
     FAIL = "fail"
@@ -212,7 +213,7 @@ _NO_RANKS = Ranks()
 
 
 class Durable(Struct, frozen=True):
-    """What survives the driver. Only durable events change it, and nothing but this decides how."""
+    """The state that survives the driver. Only durable events change it."""
 
     spec: RunSpec = RunSpec()
     epoch: int = 0
@@ -231,7 +232,7 @@ class Durable(Struct, frozen=True):
     failure: Failure | None = None
     charge: Charge | None = None  # of that failure, as long as its cause is not certain
     verdict: Verdict | None = None
-    cut_off: bool = False  # storage was unavailable for too long: nothing is uploaded any more
+    cut_off: bool = False  # storage was unavailable for too long: nothing more is uploaded
     outcome: Outcome | None = None
 
     @property
@@ -245,7 +246,7 @@ class Durable(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True):
-    """What is known of the present attempt. It is dropped as soon as another one may follow."""
+    """The state of the current attempt. It is dropped as soon as another one may follow."""
 
     ranks: Ranks
     started: float
@@ -261,6 +262,7 @@ class Attempt(Struct, frozen=True):
     move: Move | None = None
     standbys_started: int = 0
     standbys_lost: int = 0  # since one was ready
+    standbys_rest: bool = False  # after a loss, until the wait has ended
     missed: Pending | None = None  # the newest checkpoint that nodes have lost since it started
 
 
@@ -274,7 +276,7 @@ class RunState(Struct, frozen=True):
     recalled: Snapshot | None = None  # it is intact, and where the next attempt needs it
     is_moved: bool = False  # some of that had to come from other nodes
     began_at: tuple[int, int] | None = None  # the snapshot that the last attempt resumed from
-    verified: str | None = None  # what the next attempt may start from, as far as it has been looked at
+    verified: str | None = None  # what the next attempt may start from, as far as it has been checked
     capacity: int | None = None  # how many workers can be placed; None: as many as are asked for
     lacking: bool = False  # the next attempt waits for capacity
     doubted: frozenset[str] = frozenset()  # nodes on which workers of an earlier driver may still live
@@ -285,7 +287,8 @@ class RunState(Struct, frozen=True):
 
     @classmethod
     def replayed(cls, durable: Durable) -> RunState:
-        """What a journal tells of a run: of an attempt, that it was started, and whether something has ended it."""
+        """The state of a run according to its journal: for an attempt, that it was started, and whether something has
+        ended it."""
         if durable.outcome is not None or not durable.attempt_size:
             return cls(durable, phase=Phase.IDLE if durable.outcome is None else Phase.ENDED)
         attempt = Attempt(Ranks.alike(Rank(), durable.attempt_size), started=0.0)
@@ -333,7 +336,8 @@ class RunState(Struct, frozen=True):
 
     @property
     def offer(self) -> CheckpointRecord | None:
-        """What the next attempt resumes from: the newest that is committed, or whole and still on its nodes."""
+        """The checkpoint that the next attempt resumes from: the newest that is committed, or complete and still on its
+        nodes."""
         newest = self.newest
         staged = next((p for p in reversed(self.carried) if p.is_sealed), None)
         if staged is None or (newest is not None and newest.report >= staged.report):
@@ -351,36 +355,42 @@ class RunState(Struct, frozen=True):
 
     @property
     def offer_to_verify(self) -> str | None:
-        """Unless it is lost on its nodes and not committed yet: then nobody can tell."""
+        """Unless it is lost on its nodes and not committed yet: then it is unknown."""
         lost = {pending.id for pending in self.carried if pending.lost}
         return self.offer.id if self.offer is not None and self.offer.id not in lost else None
 
     @property
     def unsaved(self) -> tuple[Pending, ...]:
         """Every checkpoint on its way, in the order of the reports."""
-        return (*self.carried, *self.pending.values())
+        return self.carried if self.attempt is None else (*self.carried, *self.attempt.pending.values())
+
+    @property
+    def has_unsaved(self) -> bool:
+        return bool(self.carried or (self.attempt is not None and self.attempt.pending))
 
     @property
     def world_size(self) -> int | None:
-        """Of the next attempt; None if there is no room for it."""
+        """The number of workers of the next attempt; None if they do not fit."""
         least = self.spec.min_workers or self.spec.num_workers
         room = self.spec.num_workers if self.capacity is None else min(self.spec.num_workers, self.capacity)
         return room if room >= least else None
 
     @property
     def attempt_lives(self) -> bool:
-        return self.phase in (Phase.STARTING, Phase.RUNNING)
+        return self.phase is Phase.RUNNING or self.phase is Phase.STARTING
 
     @property
     def minds_lost_nodes(self) -> bool:
-        """Whether the loss of a node of the attempt ends it, or may be what has ended it. An attempt is not gone before
-        each of its nodes has said so or is lost, so nothing has to wait for that."""
+        """Whether the loss of a node of the attempt ends it, or may have ended it. An attempt has not ended before each
+        of its nodes has confirmed that or is lost, so nothing has to wait for it."""
         return self.attempt_lives or (self.phase is Phase.STOPPING and self.durable.charge is not None)
 
     def is_whole(self, pending: Pending) -> bool:
-        """Whether nothing of it is missing any more, and all of it is hashed."""
-        of_the_attempt = pending.attempt_number == self.attempt_number
-        return pending.is_sealed and (not of_the_attempt or self.complete(pending.index))
+        """Whether it is complete, and all of it is hashed."""
+        if pending.sealed.bits != pending.staged.bits:
+            return False
+        of_the_attempt = pending.attempt_number == self.durable.attempt_number
+        return not of_the_attempt or self.complete(pending.index)
 
     def complete(self, index: int) -> bool:
         """Whether every rank that reports has made its report ``index``, or has returned."""

@@ -1,8 +1,8 @@
 """The run's machine: ``step(state, event, now) -> (state, commands, reason)``.
 
-All that decides how a run continues is in core/, each subject in a file of its own; here is which event goes where.
-What must survive the driver changes only by durable events. A decision taken on volatile ones (a time-out, say) is
-therefore itself an event: the machine asks for it with ``Decide``, and acts when it comes back, journalled.
+All decisions about a run are made in core/, each subject in its own file; this file dispatches events. State that must
+survive the driver changes only by durable events. A decision based on volatile ones (a timeout, for example) is
+therefore an event itself: the machine requests it with ``Decide``, and acts when it comes back, journalled.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _backoff_is_over(turn: Turn) -> None:
         starting.start(turn)
 
 
-def _start_is_late(turn: Turn) -> None:
+def _time_out_start(turn: Turn) -> None:
     if turn.state.phase is Phase.STARTING:
-        hanging.start_is_late(turn)
+        hanging.time_out_start(turn)
 
 
 def _look_for_hangs(turn: Turn) -> None:
@@ -89,14 +89,14 @@ def _report_is_missing(turn: Turn, index: int) -> None:
 _TIMERS: dict[TimerKind, Callable[[Turn, Any], None]] = {
     TimerKind.BACKOFF: lambda turn, _: _backoff_is_over(turn),
     TimerKind.DOUBT: lambda turn, _: starting.doubt_is_over(turn, turn.state.doubted),
-    TimerKind.START: lambda turn, _: _start_is_late(turn),
+    TimerKind.START: lambda turn, _: _time_out_start(turn),
     TimerKind.STOPPED: hanging.stopped_for_long,
     TimerKind.HANG: lambda turn, _: _look_for_hangs(turn),
     TimerKind.STACKS: lambda turn, _: hanging.condemn(turn, -1),
-    TimerKind.REGROUP: lambda turn, _: regrouping.is_late(turn),
-    TimerKind.MOVE: lambda turn, _: moving.is_late(turn),
+    TimerKind.REGROUP: lambda turn, _: regrouping.time_out(turn),
+    TimerKind.MOVE: lambda turn, _: moving.time_out(turn),
     TimerKind.STANDBY: lambda turn, _: standby.wait_is_over(turn),
-    TimerKind.HANDOVER: lambda turn, _: scaling.handover_is_late(turn),
+    TimerKind.HANDOVER: lambda turn, _: scaling.time_out_handover(turn),
     TimerKind.RESIZE: lambda turn, _: scaling.consider_resize(turn),
     TimerKind.REST: _rest_is_over,
     TimerKind.SYNC: lambda turn, _: checkpointing.sync(turn),

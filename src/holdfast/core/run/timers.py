@@ -1,4 +1,4 @@
-"""What a run waits for. A timer is a value: setting it again replaces it; when it is due it comes back as an event."""
+"""The timers of a run. A timer is a value: setting it again replaces it; when it is due it comes back as an event."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class TimerKind(str, Enum):
     REGROUP = "regroup"  # for survivors and replacements to be one group
     STANDBY = "standby"  # before another standby worker is started
     MOVE = "move"  # for the ranks of a node that is taken away to move
-    STACKS = "stacks"  # for what the ranks of a hang are doing
+    STACKS = "stacks"  # for the stacks of a hang
     HANDOVER = "handover"  # for the checkpoint before a node is taken away
     RESIZE = "resize"  # before the number of workers may change again
     REST = "rest"  # of a node that failed too often
-    SYNC = "sync"  # before what is complete is uploaded
+    SYNC = "sync"  # before complete checkpoints are uploaded
     MISSING = "missing"  # for the other ranks' part of a checkpoint
 
 

@@ -7,7 +7,11 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.core.run import commands as do
-from holdfast.core.run.state import Pending, Phase, RunState
+from holdfast.core.run import events as ev
+from holdfast.core.run.ranks import NO_PROCESS
+from holdfast.core.run.state import Pending, Phase, RankStatus, RunState
+
+_OfProcess = ev.WorkerReady | ev.WorkerArmed | ev.WorkerReturned | ev.WorkerStopped | ev.RegroupAsked
 
 
 class Turn:
@@ -28,20 +32,25 @@ class Turn:
 
     def change_attempt(self, **fields: Any) -> None:
         """What ends with the attempt; between attempts there is nothing to change."""
-        if self.state.attempt is not None:
-            self.state = structs.replace(self.state, attempt=structs.replace(self.state.attempt, **fields))
+        attempt = self.state.attempt
+        if attempt is not None:
+            self.state = structs.replace(self.state, attempt=structs.replace(attempt, **fields))
 
     def do(self, *commands: do.Command) -> None:
         self.commands.extend(commands)
 
     def jump(self, phase: Phase) -> None:
-        """Where a durable event leads from any phase: a replay has not seen the volatile events in between."""
+        """The target of a durable event from any phase: a replay has not seen the volatile events in between."""
         self.change(phase=phase)
 
     def is_current(self, attempt_number: int) -> bool:
-        """Whether the attempt may still be heard: it is the newest one, and not yet known to be gone."""
-        alive = self.state.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-        return attempt_number == self.state.attempt_number and alive
+        """Whether events of the attempt still count: it is the newest one, and not known to have ended."""
+        state = self.state
+        return attempt_number == state.durable.attempt_number and (state.attempt_lives or state.phase is Phase.STOPPING)
+
+    def is_present(self, event: _OfProcess) -> bool:
+        """Whether it is of an attempt that counts, and of the process that has the rank."""
+        return self.is_current(event.attempt_number) and self.state.ranks[event.rank].process == event.process
 
     def is_of_the_attempt(self, attempt_number: int) -> bool:
         return self.state.attempt is not None and attempt_number == self.state.attempt_number
@@ -49,22 +58,28 @@ class Turn:
     def set_rank(self, rank: int, **fields: Any) -> None:
         self.change_attempt(ranks=self.state.ranks.changed(rank, **fields))
 
+    def give_rank(self, rank: int, process: int) -> None:
+        """To another process, which is yet to come."""
+        known, fresh = self.state.ranks[rank], {"status": RankStatus.STARTING, "seen": self.now}
+        before = known.process if known.before == NO_PROCESS else known.before  # one that never began made no reports
+        self.set_rank(rank, **fresh, stopped=False, armed=False, process=process, before=before)
+
     def saw_reports(self, rank: int, reports: int) -> None:
         """The rank has made so many, the last of them just now."""
         known = self.state.ranks[rank]
-        if known.reports > 0:
-            self.change(longest_gap=max(self.state.longest_gap, self.now - known.seen))
+        if known.reports > 0 and self.now - known.seen > self.state.longest_gap:
+            self.change(longest_gap=self.now - known.seen)
         self.set_rank(rank, reports=max(known.reports, reports), seen=self.now)
 
     def set_pending(self, pending: Pending) -> None:
         """Put a checkpoint's new state in the place of its old one."""
-        if any(p.id == pending.id for p in self.state.carried):
-            self.change(carried=tuple(pending if p.id == pending.id else p for p in self.state.carried))
-        elif pending.index in self.state.pending:
-            self.change_attempt(pending={**self.state.pending, pending.index: pending})
+        carried, known = self.state.carried, self.state.pending
+        if carried and any(p.id == pending.id for p in carried):
+            self.change(carried=tuple(pending if p.id == pending.id else p for p in carried))
+        elif pending.index in known:
+            self.change_attempt(pending={**known, pending.index: pending})
         else:
-            known = {**self.state.pending, pending.index: pending}
-            self.change_attempt(pending=dict(sorted(known.items())))
+            self.change_attempt(pending=dict(sorted({**known, pending.index: pending}.items())))
 
     def drop_pending(self, pending: Pending) -> None:
         """It is committed, or given up. Who waited for it continues, and has not hung meanwhile."""

@@ -23,7 +23,7 @@ from holdfast.platform import processes
 from holdfast.wire import messages as wire
 from holdfast.worker.temporary import remove_temporary_files
 
-_GONE_WITHIN_S = 10.0  # how long an agent may take to end what is below it and itself
+_GONE_WITHIN_S = 10.0  # how long an agent may take to end the processes below it and exit
 _CONNECT_WITHIN_S = 30.0
 
 
@@ -42,7 +42,7 @@ class Network:
 
 @dataclass(frozen=True)
 class LocalNode:
-    """What a node has to give to each run that uses it."""
+    """The resources of a node for each run that uses it."""
 
     id: str
     cpus: float = math.inf
@@ -56,7 +56,8 @@ class LocalNode:
 
 
 class AgentProcess:
-    """The agent and what is below it. If no network is between, the kernel ends it with the thread that made it."""
+    """The agent and the processes below it. Without a network in between, the kernel kills it with the thread that
+    started it."""
 
     def __init__(self, node: LocalNode, configure: wire.Configure) -> None:
         self._node = node
@@ -120,7 +121,7 @@ class AgentProcess:
         )
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
-        """Deliver what the agent says, until it is gone."""
+        """Deliver the agent's messages until it has exited."""
         if self._door is not None:
             deadline = time.monotonic() + _CONNECT_WITHIN_S
             sock = self._door.admit(lambda: self._is_starting and time.monotonic() < deadline)
@@ -151,7 +152,7 @@ class AgentProcess:
                     del self._workers[key]  # it was a standby
                 self._workers[run, attempt_number, rank] = message
             case wire.WorkerHasReturned(attempt_number, rank):
-                self._workers.pop((run, attempt_number, rank), None)  # what it leaves is its user's
+                self._workers.pop((run, attempt_number, rank), None)  # files that it leaves belong to its user
             case wire.RunClosed(number):
                 for key in [key for key in self._workers if key[0] == number]:
                     del self._workers[key]
@@ -182,7 +183,7 @@ class AgentProcess:
             self.kill()  # it has not come yet, and so has done nothing
 
     def kill(self) -> None:
-        """At once, and all that is below it; from any thread."""
+        """Immediately, with all processes below it; from any thread."""
         self._killed = True
         self._tree.kill()
         self._process.kill()
@@ -190,8 +191,8 @@ class AgentProcess:
             self._link.hang_up()
 
     def await_end(self, is_lost: Callable[[], bool]) -> None:
-        """When this returns, all is gone. A process that hangs in the kernel, where it cannot be killed, is waited for
-        as long as the run continues; else the agent has ended what was below it."""
+        """When this returns, all processes have exited. A process that hangs in the kernel, where it cannot be killed,
+        is waited for as long as the run continues; otherwise the agent has ended the processes below it."""
         if self._link is not None and not self._killed:
             self._await_own_end(self._link)
         self._tree.kill()
@@ -215,8 +216,8 @@ class AgentProcess:
                 part.close()
 
     def _await_own_end(self, link: Link) -> None:
-        """The agent has hung up, or fallen silent. One that is cut off lives on until its time is over, and only then
-        may the next group start: nobody could kill it if it were on another machine."""
+        """The agent has closed the connection, or is silent. A cut-off agent lives until its lease has expired, and
+        only then may the next attempt start: on another machine it could not be killed."""
         if self._node.network is not None:
             link.close()
             over = link.heard_at + self._configure.node_timeout_s + FENCE_MARGIN_S

@@ -32,7 +32,7 @@ from holdfast.worker.training_process import perform
 
 T = TypeVar("T")
 NODE = "in-process"
-_NO_PID = 0  # there is no process that anybody could end
+_NO_PID = 0  # there is no separate process to kill
 _one_at_a_time = threading.RLock()  # there is one session in a process: runs in several threads take turns
 
 
@@ -45,7 +45,7 @@ class InProcessEngine:
         self._is_performing = self._was_asked = False
 
     def check(self, gpus: float) -> None:
-        """The script's own process has what it has."""
+        """The script's own process has the resources of the machine."""
 
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
         outcome: Future[T] = Future()
@@ -108,7 +108,7 @@ class _Session:
                 message = msgspec.structs.replace(message, cpus=math.inf)
             inbox.put((NODE, message))
         if not self._closed:
-            inbox.put(HoldfastError("the agent's thread ended; what it printed says why"))
+            inbox.put(HoldfastError("the agent's thread ended. Its output says why"))
 
     def accept(self, node_id: str, pid: int) -> None:
         """There is never another agent."""
@@ -118,7 +118,7 @@ class _Session:
 
     def close(self) -> None:
         self._closed = True
-        with contextlib.suppress(OSError):  # the agent is gone already
+        with contextlib.suppress(OSError):  # the agent has already exited
             self._channel.send(wire.Shutdown())
         self._agent.join()
         self._channel.close()
@@ -126,7 +126,7 @@ class _Session:
 
 
 class _MainThreadLauncher(SpawnLauncher):
-    """Hands a worker to the main thread; a task beside it gets a process of its own."""
+    """Runs the worker in the main thread; a task beside it gets a separate process."""
 
     def __init__(self, hand_over: Callable[[Callable[[], None]], None]) -> None:
         super().__init__()

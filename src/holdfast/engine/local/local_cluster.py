@@ -1,6 +1,6 @@
-"""Nodes of this machine that come and go, so that node loss, preemption and scaling run for real on one computer.
+"""Nodes on this machine that can be added and removed, so that node loss, preemption and scaling can be tried for real.
 
-A node exists apart from the runs that use it. Each run has an agent of its own on every node, with its own processes.
+A node exists independently of the runs that use it. Each run has its own agent on every node, with its own processes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LocalCluster:
 
     @property
     def nodes(self) -> tuple[LocalNode, ...]:
-        """Those that are there, also if they are draining."""
+        """The current nodes, including those that are draining."""
         with self._lock:
             return tuple(self._nodes.values())
 
@@ -67,16 +67,18 @@ class LocalCluster:
         node_id: str | None = None,
         network: Network | None = None,
     ) -> str:
-        """A new node, which the runs that are going on may use at once; returns its id."""
+        """Add a node, which current runs may use immediately; returns its id."""
         if not cpus > 0 or not gpus >= 0:
-            raise ValueError(f"add_node(cpus={cpus!r}, gpus={gpus!r}): give more than 0 cpus, and 0 or more gpus")
+            raise ValueError(f"add_node(cpus={cpus!r}, gpus={gpus!r}): pass cpus above 0 and gpus of 0 or more")
         if node_id is not None and not _NAME.fullmatch(node_id):
-            raise ValueError(f"add_node(node_id={node_id!r}): give letters, digits, '.', '_' and '-', no '.' in front")
+            raise ValueError(
+                f"add_node(node_id={node_id!r}): use letters, digits, '.', '_' and '-', without a leading '.'"
+            )
         with self._lock:
             if self._closed:
-                raise ValueError("the cluster is closed: make another LocalCluster")
+                raise ValueError("the cluster is closed: create another LocalCluster")
             if node_id in self._nodes:
-                raise ValueError(f"add_node(node_id={node_id!r}): there is a node of that name; remove it first")
+                raise ValueError(f"add_node(node_id={node_id!r}): a node with that name exists; remove it first")
             node = LocalNode(node_id or self._new_name(), float(cpus), float(gpus), dict(labels or {}), network)
             self._nodes[node.id] = node
             for session in self._sessions:
@@ -84,7 +86,7 @@ class LocalCluster:
         return node.id
 
     def remove_node(self, node_id: str) -> None:
-        """The node is gone at once, as if the machine had lost power: all its processes are killed."""
+        """The node is lost immediately, as if the machine had lost power: all its processes are killed."""
         with self._lock:
             self._known(node_id)
             del self._nodes[node_id]
@@ -100,7 +102,7 @@ class LocalCluster:
     def drain_node(self, node_id: str, deadline_s: float = 30.0) -> None:
         """A preemption notice: the runs learn that the node will be removed in so many seconds, and then it is."""
         if not deadline_s >= 0:
-            raise ValueError(f"drain_node(deadline_s={deadline_s!r}): give 0 or more seconds")
+            raise ValueError(f"drain_node(deadline_s={deadline_s!r}): pass 0 or more seconds")
         with self._lock:
             self._known(node_id)
             before = self._drains.get(node_id)
@@ -139,11 +141,11 @@ class LocalCluster:
         try:
             self.remove_node(node_id)
         except ValueError:
-            pass  # somebody else was quicker
+            pass  # another thread was quicker
 
     def _known(self, node_id: str) -> LocalNode:
         if node_id not in self._nodes:
-            raise ValueError(f"there is no node {node_id!r}; there are: {', '.join(self._nodes) or 'none'}")
+            raise ValueError(f"the cluster has no node {node_id!r}. Its nodes: {', '.join(self._nodes) or 'none'}")
         return self._nodes[node_id]
 
     def _new_name(self) -> str:

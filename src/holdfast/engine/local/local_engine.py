@@ -23,8 +23,8 @@ class LocalEngine(LocalCluster):
     def check(self, gpus: float) -> None:
         if gpus > self._gpus:
             raise ValueError(
-                f"the workers ask for {gpus:g} GPUs in all, and this machine has {self._gpus}: "
-                "use ScalingConfig(use_gpu=False), or fewer workers"
+                f"the workers need {gpus:g} GPUs, but this machine has {self._gpus}: use "
+                f"ScalingConfig(use_gpu=False), or fewer workers"
             )
 
 

@@ -1,4 +1,5 @@
-"""Clusters: Ray brings nodes, resources, placement, health and autoscaling; the agents and all below them are ours.
+"""Clusters: Ray provides nodes, resources, placement, health and autoscaling; the agents and all processes below them
+are ours.
 
-Nothing of Ray is imported before a run wants this engine.
+Ray is not imported before a run uses this engine.
 """

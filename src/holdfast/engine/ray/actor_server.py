@@ -15,7 +15,7 @@ from holdfast.objects.object_session import own_session
 
 
 class ActorServer:
-    """Each conversation has a thread of its own, which ends with it."""
+    """Each conversation has a separate thread, which ends with it."""
 
     def __init__(self) -> None:
         self._session = own_session()
@@ -30,7 +30,7 @@ class ActorServer:
         threading.Thread(target=self._serve, name="holdfast-door", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody is left who could ask."""
+        """No process is left that could ask."""
         self._closed = True
         with contextlib.suppress(OSError):  # so that the listener wakes up
             actor_client.knock_at(actor_client.path_in(self._session)).close()
@@ -43,7 +43,7 @@ class ActorServer:
             try:
                 conversation = self._listener.accept()
             except OSError:
-                continue  # who knocked has gone again
+                continue  # the caller has disconnected again
             threading.Thread(target=self._converse, args=[conversation], name="holdfast-asked", daemon=True).start()
 
     def _converse(self, conversation: Connection) -> None:

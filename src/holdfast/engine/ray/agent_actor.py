@@ -1,6 +1,7 @@
-"""The Ray actor: one a node and run. It starts the agent, outlives it, and says when all below it is gone.
+"""The Ray actor: one per node and run. It starts the agent, outlives it, and reports when all processes below it have
+exited.
 
-It knows by itself when its node is no longer Ray's: the raylet is its parent, and an actor may well live on without.
+It detects on its own when Ray has lost its node: the raylet is its parent, and an actor may keep running without it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _ANSWER_WITHIN_S = 1.0  # that the node is lost; then this process ends too
 
 @dataclass(frozen=True)
 class About:
-    """What the driver wants to know of a node before it starts an agent there."""
+    """What the driver needs to know about a node before it starts an agent there."""
 
     version: str
     python: tuple[int, int]
     pid: int
     address: str
-    interface: str  # the network's that it is on; empty if nobody knows
+    interface: str  # of its network; empty if unknown
     env: dict[str, str]
     sys_path: list[str]
     cwd: str
@@ -70,7 +71,7 @@ class HoldfastAgent:
         )
 
     def host(self, host: str, port: int, token: str) -> bool:
-        """Run one agent, from its start until it and all below it are gone; whether the node is still Ray's."""
+        """Run one agent until it and all processes below it have exited; returns whether Ray still has the node."""
         from holdfast.engine.ray.actor_server import ActorServer
 
         tree, door = ProcessTree(), ActorServer()
@@ -89,7 +90,8 @@ class HoldfastAgent:
         return False
 
     def _end(self, process: subprocess.Popen[bytes], tree: ProcessTree) -> None:
-        """By itself if possible: a tree that is killed is stopped first, and Ray may end this process any moment."""
+        """Let it exit on its own if possible: a tree is stopped before it is killed, and Ray may end this process at
+        any moment."""
         process.send_signal(signal.SIGHUP)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_ENDS_ITSELF_WITHIN_S)

@@ -1,7 +1,7 @@
-"""``python -m holdfast.engine.ray.agent_main PARENT FD``: an agent across the network that ends with its Ray actor.
+"""``python -m holdfast.engine.ray.agent_main PARENT FD``: an agent across the network that exits with its Ray actor.
 
-When Ray ends an actor, it may kill the actor's children first, and so the agent, but not theirs: a child of the agent
-stays to remove what the node has of shared objects.
+When Ray ends an actor, it may kill the actor's children first, and so the agent, but not their children: a child of the
+agent stays to remove the node's shared objects.
 """
 
 from __future__ import annotations

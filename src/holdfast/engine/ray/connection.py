@@ -13,17 +13,17 @@ from holdfast.engine.ray.ray_address import why_unreachable
 from holdfast.errors import HoldfastError
 from holdfast.objects import object_refs
 
-OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can be told where not to go
+OLDEST = (2, 49)  # the first minor release in which the bundles of a placement group can exclude nodes
 _connecting = threading.Lock()  # Ray is not made for two threads that connect at the same time
 
 
 class LeftClusterError(HoldfastError):
-    """There is no connection any more, or there will be none."""
+    """The connection has been closed, or cannot be made."""
 
     def __init__(
         self,
-        text: str = "the script has left the Ray cluster, and a run still used it: call ray.shutdown() or "
-        "holdfast.shutdown() when fit() has ended",
+        text: str = "the script disconnected from the Ray cluster while a run was using it: "
+        "call ray.shutdown() or holdfast.shutdown() after fit() has returned",
     ) -> None:
         super().__init__(text)
 
@@ -60,8 +60,8 @@ def ray_module() -> ModuleType:
 
 
 def connected_ray() -> ModuleType:
-    """For whatever a run asks of Ray: where there is no connection, most of Ray's functions would make one, and start a
-    cluster for that."""
+    """For everything that a run asks of Ray: without a connection, most of Ray's functions would make one, and start a
+    cluster for it."""
     ray = ray_module()
     if not ray.is_initialized():
         raise LeftClusterError
@@ -95,7 +95,7 @@ def _join(ray: ModuleType, address: str | None, **options: Any) -> None:
         if cause is None:
             raise
         raise ValueError(
-            "the Ray cluster asks for its token: set RAY_AUTH_MODE=token here too, with the token in RAY_AUTH_TOKEN or "
+            "the Ray cluster requires its token: set RAY_AUTH_MODE=token here too, with the token in RAY_AUTH_TOKEN or "
             "in ~/.ray/auth_token; or start the cluster with RAY_AUTH_MODE=disabled"
         ) from error
 
@@ -125,7 +125,7 @@ def disconnect() -> None:
 
 
 def _carry_objects() -> None:
-    """What this process has put, or will put, is for all nodes."""
+    """Objects that this process has put, or will put, are for all nodes."""
     from holdfast.engine.ray.ray_carrier import RayCarrier
 
     known = object_refs.own_carrier()

@@ -1,14 +1,13 @@
-"""Ray Data for workers, which are no processes of Ray's.
+"""Ray Data for workers, which are not Ray processes.
 
-The driver splits a dataset again for each group of workers. The actor of a node runs the iterators of its ranks, with
-all that Ray Data can do, and hands the batches to the workers. It also calls the methods of datasets that are in a
-config.
+The driver splits a dataset again for each attempt. The actor of a node runs the iterators of its ranks, with everything
+that Ray Data can do, and sends the batches to the workers. It also calls the methods of datasets that are in a config.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -25,7 +24,8 @@ _NEVER_BEGAN = ("class_name: SplitCoordinator", "The actor never ran")  # so Ray
 
 
 class Splits:
-    """Of a driver: what of its datasets each rank gets. ``whole`` are those that are not split."""
+    """What each rank gets of the datasets of a driver. ``whole`` are those that are not split; ``custom`` is
+    the user's way to split all of them."""
 
     def __init__(
         self,
@@ -33,9 +33,11 @@ class Splits:
         whole: Sequence[str],
         execution_options: Any,
         by_locality: bool,
+        custom: Callable[[Mapping[str, Any], int, list[str] | None], list[Mapping[str, Any]]] | None = None,
     ) -> None:
         self._datasets, self._whole = datasets, whole
         self._options, self._by_locality = execution_options, by_locality
+        self._custom = custom
         self._attempt_number = 0
         self._made: dict[str, list[bytes]] = {}  # by rank
         self._coordinators: list[Any] = []
@@ -53,12 +55,15 @@ class Splits:
         return self._made[name][rank]
 
     def close(self) -> None:
-        """The group is gone: what is still on its way to it is not wanted."""
+        """The attempt has ended: batches that are still on their way to it are dropped."""
         for coordinator in self._coordinators:
             connected_ray().kill(coordinator)
         self._made, self._coordinators = {}, []
 
     def _split(self, name: str, nodes: Sequence[str]) -> list[Any]:
+        if self._custom is not None:
+            datasets = {each: data.copy(data) for each, data in self._datasets.items()}
+            return [own[name] for own in self._custom(datasets, len(nodes), _ids_of(nodes))]
         dataset = self._datasets[name]
         dataset = dataset.copy(dataset)
         options = self._options.get(name) if isinstance(self._options, Mapping) else self._options
@@ -66,17 +71,21 @@ class Splits:
             dataset.context.execution_options = options
         if name in self._whole:
             return [dataset.iterator()] * len(nodes)
-        ids = {node.name: node.id for node in look().values()}
-        hints = [ids.get(node, "") for node in nodes]
-        by_locality = self._by_locality and all(hints)
-        split: list[Any] = dataset.streaming_split(
-            len(nodes), equal=True, locality_hints=hints if by_locality else None
-        )
+        hints = _ids_of(nodes) if self._by_locality else None
+        split: list[Any] = dataset.streaming_split(len(nodes), equal=True, locality_hints=hints)
         return split
 
 
+def _ids_of(nodes: Sequence[str]) -> list[str] | None:
+    """Ray's, if all are known."""
+    ids = {node.name: node.id for node in look().values()}
+    found = [ids.get(node, "") for node in nodes]
+    return found if all(found) else None
+
+
 def serve_batches(conversation: Connection, iterator: bytes, how: str, options: dict[str, Any]) -> None:
-    """In the actor: send what an iterator gives, until the worker has all or is gone. ``how`` names its method."""
+    """In the actor: send the items of an iterator until the worker has all of them or has exited. ``how`` names its
+    method."""
     for part in _told(iterator, how, options):
         if isinstance(part, _End):
             never_began = all(words in (part.error or "") for words in _NEVER_BEGAN)
@@ -97,7 +106,7 @@ class _End:
 
 
 def _told(iterator: bytes, how: str, options: dict[str, Any]) -> Iterator[Any]:
-    """What the iterator gives, and how it came to its end: the user's data may fail in any way."""
+    """The items of the iterator, and how it ended: the user's data may fail in any way."""
     try:
         yield from _parts(connected_ray().cloudpickle.loads(iterator), how, options)
     except Exception as error:
@@ -118,7 +127,7 @@ def _parts(iterator: Any, how: str, options: dict[str, Any]) -> Iterable[Any]:
 
 
 def _called(data: Any, sent: bytes) -> Any:
-    """What a method of a dataset returns, for a worker that sent its name and arguments."""
+    """The return value of a dataset's method, for a worker that sent its name and arguments."""
     name, args, options = cloudpickle.loads(sent)
     found = getattr(data, name)
     return _sendable(found(*args, **options) if callable(found) else found)

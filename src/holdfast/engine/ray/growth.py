@@ -1,5 +1,5 @@
-"""How far a cluster may grow. Its configuration says so; open-source Ray reports it to nobody, and a driver only sees
-whether there seems to be something that adds nodes."""
+"""How far a cluster may grow. Only its configuration has that: open-source Ray does not report it, and a driver only
+sees whether there seems to be an autoscaler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .connection import cluster_address, connected_ray, own_address, ray_module
 
 LAUNCHERS_OWN = Path("~/ray_bootstrap_config.yaml")  # where Ray's launcher puts it on the head
 _NO_LIMIT = 2**31 - 1  # what KubeRay makes of a maxReplicas that is not given
-_MIRRORED = re.compile(r"node_[0-9a-f]+")  # the type of a node that somebody else has started
+_MIRRORED = re.compile(r"node_[0-9a-f]+")  # the type of a node that was started by other means
 _STATUS_OF_V1 = b"__autoscaling_status"
 
 
@@ -25,9 +25,9 @@ class NodeGroup:
     """A kind of node, and how many of it there may be."""
 
     name: str
-    resources: Mapping[str, float]  # of one node; empty: nobody says
+    resources: Mapping[str, float]  # of one node; empty if unknown
     least: int = 0
-    most: int | None = None  # None: there is no limit
+    most: int | None = None  # None: no limit
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -38,8 +38,8 @@ class Growth:
 
 
 def read_config(path: Path) -> Growth:
-    """Of a file with a RayCluster, or with the configuration of a cluster of Ray's launcher."""
-    ray_module()  # which brings the other
+    """Read a RayCluster manifest, or a configuration of Ray's cluster launcher."""
+    ray_module()  # which installs the other
     import yaml  # type: ignore[import-untyped]
 
     try:
@@ -53,13 +53,15 @@ def read_config(path: Path) -> Growth:
                 return _of_cluster(document)
             if "provider" in document:
                 return _of_launcher(document)
-    except Exception as error:  # Ray's readers raise what they like
+    except Exception as error:  # Ray's readers raise arbitrary exceptions
         raise ValueError(f"Ray does not understand {path}: {_line(error)}") from error
-    raise ValueError(f"{path} is neither a RayCluster manifest nor a configuration of Ray's cluster launcher")
+    raise ValueError(
+        f"{path} is neither a RayCluster manifest nor a configuration of Ray's cluster launcher. Pass one of the two"
+    )
 
 
 def known_growth() -> Growth | None:
-    """What is known of the connected cluster without being told; None if nothing is."""
+    """What is known of the connected cluster without a configuration; None if nothing is."""
     said = _said_by_ray()
     if said is not None:
         return said
@@ -73,9 +75,9 @@ def known_growth() -> Growth | None:
 
 
 def seems_to_grow() -> bool:
-    """Whether an autoscaler reports to the cluster. Where nobody has set one up, Ray runs one that only mirrors nodes:
-    in version 1 it makes up their types, in version 2 these nodes have no ids of a provider. What cannot be found out
-    is not ruled out."""
+    """Whether an autoscaler reports to the cluster. Without one, Ray runs a placeholder that only mirrors nodes: in
+    version 1 it invents their types, in version 2 these nodes have no provider ids. If that cannot be determined,
+    assume that there may be one."""
     try:
         return _reports_by_v1() or _reports_by_v2()
     except Exception:

@@ -8,7 +8,7 @@ _CONNECT_WITHIN_S = 3.0
 
 
 def why_unreachable(address: str) -> str:
-    """Empty if somebody answers there."""
+    """Empty if a server answers there."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         return f"{address!r} is not an address. Use host:port, as in 10.0.0.1:6379."

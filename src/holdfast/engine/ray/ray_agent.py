@@ -1,8 +1,8 @@
-"""The driver's handle of an agent on a Ray node: how it is started there, and how its end is known.
+"""The driver's handle of an agent on a Ray node: how it is started there, and how its end is detected.
 
-That an agent is gone is known from its actor, which has seen the end of all below it. If the actor cannot say so, the
-closed line shows that the agent has ended, and the kernel ends what is below it. If the line just fell silent, the
-agent has ended its workers when its lease is over.
+The agent's actor reports that the agent and all processes below it have exited. If the actor cannot, the closed
+connection shows that the agent has exited, and the kernel kills the processes below it. If the connection only fell
+silent, the agent has ended its workers when its lease has expired.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.wire import messages as wire
 _ACTOR_WITHIN_S = 300.0  # a runtime environment may have to be built first
 _CONNECT_WITHIN_S = 60.0
 _CONFIRM_WITHIN_S = 2.0
-_USUALLY_WITHIN_S = 0.5  # the actor says that its agent is gone
+_USUALLY_WITHIN_S = 0.5  # the actor says that its agent has exited
 _TURN_S = 0.1
 _NO_SUCH_MODULE = "HoldfastAgent failed to import"  # so Ray says it
 _WHY = ("The actor is dead because", "The actor died because")
@@ -53,16 +53,16 @@ class RayAgent:
     ) -> None:
         self._node_id, self._configure, self._actor = node_id, configure, actor
         self._env_vars, self._own_directory = env_vars, own_directory
-        self._on_doubt = on_doubt  # whether the node is there
+        self._on_doubt = on_doubt  # whether the node exists
         self._door: AgentListener | None = None
         self._link: Link | None = None
-        self._hosting: Any = None  # what the actor answers when all is gone
+        self._hosting: Any = None  # the actor's answer when all processes have exited
         self._killed = False
         self.node_is_there = True  # as far as is known
         self.trouble: HoldfastError | None = None  # why there is no agent
 
     def serve(self, inbox: Inbox, deliver: Callable[[wire.Message], None]) -> None:
-        """Start it, and deliver what it says until it is gone."""
+        """Start it, and deliver its messages until it has exited."""
         run_dir = "" if self._configure.storage else self._configure.run_dir
         about = self._await(self._actor.about.remote(run_dir), _ACTOR_WITHIN_S)
         if isinstance(about, About):
@@ -91,7 +91,7 @@ class RayAgent:
         return AgentListener(own_address())
 
     def _await(self, ref: Any, within_s: float) -> Any:
-        """The answer; None if there is none, or nobody wants it any more."""
+        """The answer; None if there is none, or it is no longer needed."""
         ray = connected_ray()
         deadline = time.monotonic() + within_s
         while not self._killed and time.monotonic() < deadline:
@@ -148,7 +148,7 @@ class RayAgent:
             self.kill()  # it has not come yet, and so has done nothing
 
     def kill(self) -> None:
-        """At once; from any thread."""
+        """Immediately; from any thread."""
         self._killed = True
         with suppress(LeftClusterError):  # it ends with the connection
             connected_ray().kill(self._actor)
@@ -156,7 +156,7 @@ class RayAgent:
             self._link.hang_up()
 
     def await_end(self, is_lost: Callable[[], bool]) -> None:
-        """When this returns, all is gone, as far as can be known from here."""
+        """When this returns, all processes have exited, as far as can be known from here."""
         link, silent = self._link, self._link is not None and self._link.silent
         for part in (self._door, link):
             if part is not None:
@@ -168,7 +168,7 @@ class RayAgent:
         try:
             ray = connected_ray()
         except LeftClusterError:
-            return  # nobody can say, and its line is closed
+            return  # it is unknown, and its connection is closed
         usually = min(over, time.monotonic() + _USUALLY_WITHIN_S)
         done, _ = ray.wait([self._hosting], timeout=max(0.0, usually - time.monotonic()))
         if not done:
@@ -182,7 +182,7 @@ class RayAgent:
             time.sleep(max(0.0, over - time.monotonic()))  # the actor died, and cannot speak for the agent
 
     def _answer(self, ray: Any, ref: Any) -> Any:
-        """What went wrong instead, if the actor is gone, or its node, or it could not be started."""
+        """The error, if the actor or its node is lost, or the actor could not be started."""
         try:
             return ray.get(ref)
         except ray.exceptions.RuntimeEnvSetupError as error:

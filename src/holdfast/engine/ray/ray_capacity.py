@@ -1,4 +1,5 @@
-"""How many workers a cluster has room for: now, when it is empty, and when its autoscaler has done all it may."""
+"""How many workers fit on a cluster: now, when it is empty, and after its autoscaler has added all nodes that it
+may."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ class NodeType:
     """A kind of node that the autoscaler may add."""
 
     name: str
-    seats: int | None  # of one node; None: nobody says
+    seats: int | None  # of one node; None if unknown
     least: int
-    most: int | None  # None: there is no limit
+    most: int | None  # None: no limit
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class RayCapacity:
     head. ``together``: the fewest workers of a run are to be on one node."""
 
     nodes: Sequence[tuple[RayNode, int, int]]
-    types: Sequence[NodeType]  # none if nobody says what may be added
+    types: Sequence[NodeType]  # None if it is unknown what may be added
     limit: int | None = None
-    in_the_dark: bool = False  # there may be an autoscaler, and nobody says what it may add
+    in_the_dark: bool = False  # there may be an autoscaler, and it is unknown what it may add
     together: bool = False
 
     @property
@@ -47,13 +48,13 @@ class RayCapacity:
 
     @property
     def in_time(self) -> float:
-        """When the autoscaler has added all nodes that it may; those that are there may be of these types, but for the
+        """After the autoscaler has added all nodes that it may; existing nodes may be of these types, except the
         head."""
         return max(self.now, sum(self._seats(only_head=True)) + self._added())
 
     @property
     def is_known(self) -> bool:
-        """Whether ``in_time`` is what somebody says, and not only what cannot be ruled out."""
+        """Whether ``in_time`` is a known number, and not only one that cannot be excluded."""
         return not self.in_the_dark and all(kind.seats is not None or kind.most == 0 for kind in self.types)
 
     @property
@@ -72,7 +73,7 @@ class RayCapacity:
         return math.inf if self.in_the_dark else max([self.to_start_now, *addable])
 
     def _seats(self, free: bool = False, only_head: bool = False) -> list[int]:
-        """Of each node that stays."""
+        """How many workers fit on each node that stays."""
         staying = [(node, left if free else room) for node, left, room in self.nodes if node.drain_by is None]
         return [room for node, room in staying if _HEAD in node.resources or not only_head]
 
@@ -95,7 +96,7 @@ def _or_no_limit(number: int | None) -> float:
 
 
 def why_waiting(demand: Demand) -> str:
-    """For a person whose run waits for room."""
+    """For a person whose run waits for resources."""
     found = capacity(demand)
     each = ", ".join(f"{amount:g} {name}" for name, amount in demand.resources.items())
     selectors = selectors_of(demand)
@@ -110,15 +111,15 @@ def why_waiting(demand: Demand) -> str:
 
 def _more(found: RayCapacity) -> str:
     if not found.is_known:
-        return "; what an autoscaler may add is not known here"
+        return "; it is unknown here what an autoscaler may add"
     if found.in_time == math.inf:
         return "; the autoscaler may add nodes without limit"
     return f"; with all nodes that the autoscaler may add, for {found.in_time:g}" if found.in_time > found.now else ""
 
 
 def capacity(demand: Demand, growth: Growth | None = None) -> RayCapacity:
-    """``growth``: what the cluster's configuration says, if it is given."""
-    state = connected_ray()._private.state.state  # what each node has left is not public
+    """``growth``: the cluster's configuration, if given."""
+    state = connected_ray()._private.state.state  # the free resources of each node are not public
     left = state.available_resources_per_node()
     nodes = [
         (node, _seats_in(left.get(node.id, {}), demand), _seats_in(node.resources, demand))
@@ -133,8 +134,8 @@ def capacity(demand: Demand, growth: Growth | None = None) -> RayCapacity:
 
 
 def parts(demand: Demand) -> list[Demand]:
-    """The demand, and what the workers of each selector ask for by themselves. There has to be room for each of these;
-    if there is, there need not be room for all of them at once."""
+    """The demand, and separately the demand of the workers of each selector. Each of these must fit; even then, they
+    may not all fit at the same time."""
     selectors = selectors_of(demand)
     if len(selectors) < 2:
         return [demand]
@@ -168,7 +169,7 @@ def _has(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
 
 
 def _will_have(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """A node that is added, of which only the configuration is known."""
+    """A node that will be added, of which only the configuration is known."""
     found_out = {name: value for name, value in selector.items() if name.startswith(_OF_RAY) and name not in labels}
     return _has({**found_out, **labels}, selector)
 

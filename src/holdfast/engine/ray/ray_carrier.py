@@ -1,7 +1,8 @@
-"""Shared objects between nodes, by Ray's object store: what one node has is brought to another once, as a file there.
+"""Shared objects between nodes, through Ray's object store: an object is copied to each other node once, as a file
+there.
 
-Workers are no processes of Ray's; the actor of their node fetches for them. An object is gone for other nodes when the
-process that put it into Ray's store is: the driver, or the actor of the node on which a worker put it.
+Workers are not Ray processes; the actor of their node fetches for them. Other nodes lose an object with the process
+that put it into Ray's store: the driver, or the actor of the node on which a worker put it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Handle:
 
 
 class RayCarrier:
-    """Of a process that is Ray's: a driver, or the actor of a node. ``session``: where it keeps what it has fetched;
-    the process's own if none is given."""
+    """For a Ray process: a driver, or the actor of a node. ``session``: where it keeps fetched objects; by default the
+    process's own."""
 
     def __init__(self, session: ObjectSession | None = None) -> None:
         context = connected_ray().get_runtime_context()
@@ -84,7 +85,7 @@ class RayCarrier:
     def discard(self, ref: object_refs.ObjectRef) -> None:
         with self._turn(ref.name):
             object, _ = self._sent.pop(ref.name, (None, None))
-            if object is not None:  # Ray keeps what was pickled by others than itself until it is told not to
+            if object is not None:  # Ray keeps objects that others pickled until it is told not to
                 core = connected_ray()._private.worker.global_worker.core_worker
                 with contextlib.suppress(AttributeError):
                     core.remove_object_ref_reference(object)

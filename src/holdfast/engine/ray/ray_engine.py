@@ -1,4 +1,4 @@
-"""The engine of clusters: an agent on each node on which Ray has granted room for workers."""
+"""The engine for clusters: an agent on each node on which Ray has granted resources for workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class RayEngine:
-    """``demand`` is what one run asks for: each run has an engine of its own, on the one connection of the script."""
+    """``demand`` is the request of one run: each run has its own engine, on the one connection of the script."""
 
     grows = True
     is_this_machine = False
@@ -27,7 +27,7 @@ class RayEngine:
         return "RayEngine()"
 
     def check(self, gpus: float) -> None:
-        """Nodes may join at any time; that there is a cluster is known here."""
+        """Nodes may join at any time; whether there is a cluster is known here."""
         connect()
 
     def open(self, configure: wire.Configure, inbox: Inbox) -> RaySession:

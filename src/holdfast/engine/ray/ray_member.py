@@ -36,14 +36,14 @@ class RayMember(Member):
         has_reported: threading.Event,
     ) -> None:
         self.ray_id, self._address, self._demand = ray_id, address, demand
-        self._on_doubt = on_doubt  # so that other room is asked for at once
+        self._on_doubt = on_doubt  # so that other resources are requested immediately
         self._has_reported = has_reported  # some worker of the run, on any node
         self._seats: list[wire.Seat] = []
         self._actor: Any = None
         self._latest: RayAgent | None = None
         self._told = ""  # what went wrong, as far as a person was told
         self.is_busy = False  # workers of the run may live there
-        self.is_doubted = False  # it has no agent for now, and nobody knows whether it will have one again
+        self.is_doubted = False  # it has no agent for now, and it is unknown whether it will have one again
         super().__init__(node, configure, inbox, stays)
 
     def seat(self, seats: list[wire.Seat]) -> None:
@@ -60,7 +60,7 @@ class RayMember(Member):
         return self._ready != 0
 
     def end_actor(self) -> None:
-        """When all else is over."""
+        """After everything else has ended."""
         if self._actor is not None:
             connected_ray().kill(self._actor)
 
@@ -107,7 +107,7 @@ class RayMember(Member):
         self._on_doubt()
 
     def _runtime_env(self) -> dict[str, Any]:
-        """The job's, with what the run has of its own."""
+        """The job's runtime environment, merged with the run's."""
         job = dict(connected_ray().get_runtime_context().runtime_env)
         own = dict(self._demand.runtime_env)
         return {**job, **own, "env_vars": {**job.get("env_vars", {}), **own.get("env_vars", {})}}

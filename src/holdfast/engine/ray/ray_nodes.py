@@ -30,8 +30,8 @@ def look() -> dict[str, RayNode]:
     nodes, own = ray.nodes(), ray.get_runtime_context().get_node_id()
     if any(node["NodeID"] == own and not node["Alive"] for node in nodes):
         raise LeftClusterError(
-            "Ray has lost the node that the script is on, and with it all that the script had on the cluster: run the "
-            "script again, and it resumes from the last checkpoint"
+            "Ray has lost the node of this script, and the script's resources with it. Run the script again to "
+            "resume from the last checkpoint"
         )
     return {node["NodeID"]: _node(node, draining) for node in nodes if node["Alive"]}
 

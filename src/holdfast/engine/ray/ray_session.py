@@ -1,7 +1,7 @@
-"""The nodes of one run on a Ray cluster: one thread looks at what Ray says of them and of what it has granted.
+"""The nodes of one run on a Ray cluster: one thread polls Ray for their state and for granted resources.
 
-Ray tells a driver of nothing by itself, so it is asked a few times a second, which costs it about a millisecond.
-Nothing hurried depends on that: that a node is gone, its agent's line tells at once.
+Ray does not notify a driver, so it is polled a few times a second, which costs about a millisecond. Nothing urgent
+depends on that: the agent's connection shows immediately that a node is lost.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.2
 _LOOK_FOR_ROOM_EVERY_S = 0.05
 _LOOK_FIRST_EVERY_S = 0.02
-_FIRST_LOOKS_S = 2.0  # how long the nodes that are there are waited for, before the run starts with what it has
-_EXPLAIN_AFTER_S = 5.0  # why there is no room
+_FIRST_LOOKS_S = 2.0  # how long to wait for existing nodes before the run starts with what it has
+_EXPLAIN_AFTER_S = 5.0  # why there are no resources
 _BLIND_FOR_S = 60.0  # how long the cluster may not answer
 _ENDED_WITHIN_S = 12.0
 _LEFT_WITHIN_S = 30.0
@@ -45,13 +45,13 @@ class RaySession:
         self._demand, self._configure, self._inbox = demand, configure, inbox
         self._members: dict[str, RayMember] = {}  # by our name of the node
         self._alive: dict[str, RayNode] = {}  # by Ray's
-        self._idle_since: dict[str, float] = {}  # members that have no room of ours
-        self._leaving: dict[str, threading.Thread] = {}  # nodes whose agents end because nobody needs them
+        self._idle_since: dict[str, float] = {}  # members without our resources
+        self._leaving: dict[str, threading.Thread] = {}  # nodes whose agents exit because they are not needed
         self._drained: set[str] = set()
         self._over = threading.Event()
         self._has_reported = threading.Event()  # some worker
         self._soon = threading.Event()  # something is to be looked at now
-        self._asked_at = -math.inf  # when room was last asked for
+        self._asked_at = -math.inf  # when resources were last requested
         self._explain_at = time.monotonic() + _EXPLAIN_AFTER_S
         self._thread = threading.Thread(target=self._watch, name="holdfast-ray", daemon=True)
         place = hashlib.sha256(configure.run_key.encode()).hexdigest()[:8]
@@ -62,10 +62,10 @@ class RaySession:
         self._looks_no_more, self._may_release = threading.Event(), threading.Event()
         add_user(self)
         self._thread.start()
-        self._looked.wait(_FIRST_LOOKS_S)  # so that the driver hears first of the nodes that are there
+        self._looked.wait(_FIRST_LOOKS_S)  # so that the driver first learns of the existing nodes
         self._looked.set()
 
-    # What the driver says
+    # Calls of the driver
 
     def reserve(
         self, key: str, bundles: Sequence[Mapping[str, float]], strategy: str, labels: Sequence[Mapping[str, str]]
@@ -98,7 +98,7 @@ class RaySession:
     def close(self) -> None:
         self._over.set()
         self._soon.set()
-        self._looks_no_more.wait(_ENDED_WITHIN_S)  # it may be asking a cluster that has gone
+        self._looks_no_more.wait(_ENDED_WITHIN_S)  # it may be asking a cluster that is lost
         for leaving in list(self._leaving.values()):
             leaving.join(2 * _ENDED_WITHIN_S)
         members = list(self._members.values())
@@ -119,7 +119,7 @@ class RaySession:
     # What Ray says
 
     def _watch(self) -> None:
-        """What was asked for is released by who asks, so that nothing is asked for afterwards."""
+        """Requests are released by the thread that makes them, so that none is made afterwards."""
         self._look_until_over()
         self._looks_no_more.set()
         self._may_release.wait()
@@ -135,12 +135,12 @@ class RaySession:
                 self._inbox.put(error)
                 return
             except ValueError as error:
-                self._inbox.put(ValueError(f"Ray refuses what the run asks for: {error}"))
+                self._inbox.put(ValueError(f"Ray rejected the run's request: {error}"))
                 return
             except Exception as error:
                 log.debug("the cluster did not answer: %s", error)
                 if time.monotonic() > seen_at + _BLIND_FOR_S:
-                    self._inbox.put(HoldfastError(f"the Ray cluster cannot be reached any more: {error}"))
+                    self._inbox.put(HoldfastError(f"the Ray cluster is no longer reachable: {error}"))
                     return
             self._soon.wait(self._pause)
             self._soon.clear()
@@ -169,7 +169,7 @@ class RaySession:
             member.seat(seats.get(member.ray_id, []))
             self._tell_of_draining(member)
         if isinstance(self._seats, TrialGrants):
-            self._seats.were_shown({member.ray_id for member in self._members.values() if member.is_ready})
+            self._seats.note_shown({member.ray_id for member in self._members.values() if member.is_ready})
             self._leave_idle_nodes(self._seats.nodes())
         if sum(map(len, seats.values())) >= self._demand.most:
             self._looked.set()
@@ -191,7 +191,7 @@ class RaySession:
                 thread.start()
 
     def _let_go(self, name: str, member: RayMember) -> None:
-        """When it has gone, the node may have another agent."""
+        """After it has exited, the node may have another agent."""
         try:
             _end(member)
             member.end_actor()
@@ -202,7 +202,7 @@ class RaySession:
         self._soon.set()
 
     def _reserve(self, seats: Mapping[str, list[wire.Seat]]) -> list[RayNode]:
-        """Nodes to have an agent before there is room on them for us, so that it is ready when there is."""
+        """Nodes that get an agent before we have resources on them, so that it is ready when we do."""
         members = {member.ray_id: member for member in self._members.values()}
         waiting = sum(1 for id, member in members.items() if id in self._alive and id not in seats)
         fit = (node for node in self._alive.values() if node.id not in members and node.drain_by is None)
@@ -224,14 +224,14 @@ class RaySession:
         member.drain(max(0.0, node.drain_by - time.time()) if node.drain_by else _SOME_DAY_S)
 
     def _in_doubt(self) -> set[str]:
-        """Nodes whose actor is gone, and maybe they too; Ray has not noticed yet."""
+        """Nodes whose actor is lost, and perhaps they too; Ray has not noticed yet."""
         return {member.ray_id for member in self._members.values() if member.is_doubted} & set(self._alive)
 
     def _is_busy(self, ray_id: str) -> bool:
         return any(member.ray_id == ray_id and member.is_busy for member in self._members.values())
 
     def _stays(self, node_id: str) -> bool:
-        """Whether the node is to have another agent when one has gone."""
+        """Whether the node gets another agent after one has exited."""
         member = self._members.get(node_id)
         node = self._alive.get(member.ray_id) if member is not None else None
         return node is not None and node.drain_by is None and not self._over.is_set()

@@ -1,4 +1,4 @@
-"""A placement group: what was asked for, on which nodes Ray has granted it, and with which GPUs."""
+"""A placement group: what was requested, on which nodes Ray has granted it, and with which GPUs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reservation:
         return not self._avoiding.isdisjoint(nodes)
 
     def look(self, alive: Collection[str]) -> None:
-        """Take note of what was granted, and of what went with its node."""
+        """Record what was granted, and what was lost with its node."""
         if self.is_whole and all(node in alive for node in self.nodes):
             return
         table = connected_ray().util.placement_group_table(self._group)
@@ -64,7 +64,7 @@ class Reservation:
         self.was_granted = self.was_granted or self.is_whole
 
     def gpus(self, index: int) -> list[str] | None:
-        """Of a bundle; None while it is not known."""
+        """The GPUs of a bundle; None while they are not known."""
         ray = connected_ray()
         if self._gpus[index] is None and self.nodes[index] and time.monotonic() >= self._ask_at:
             self._gpus[index] = self._ask_for_gpus(index)
@@ -75,7 +75,7 @@ class Reservation:
                 return None
             try:
                 found = ray.get(found)
-            except ray.exceptions.RayError:  # the node is gone, or cannot be used: its agent says why
+            except ray.exceptions.RayError:  # the node is lost, or cannot be used: its agent says why
                 found, self._ask_at = None, time.monotonic() + _ASK_AGAIN_S
             self._gpus[index] = found
         known: list[str] | None = found
@@ -102,13 +102,13 @@ class Reservation:
 
 
 def is_doubtful(group: Reservation, index: int, doubted: Collection[str]) -> bool:
-    """Whether other room is to be asked for instead of a bundle that is granted. Where its labels name the node, none
-    would do."""
+    """Whether to request other resources instead of a granted bundle. If its labels name the node, no other would
+    fit."""
     return group.nodes[index] in doubted and NODE_LABEL not in group.labels[index]
 
 
 def remove_all(groups: Iterable[Reservation]) -> None:
-    """Each, whatever becomes of the others. Ray removes what is left when this process ends."""
+    """Each one, whatever happens to the others. Ray removes the rest when this process exits."""
     for group in groups:
         try:
             group.remove()
@@ -130,8 +130,8 @@ def remove_left_behind(name: str) -> None:
 
 
 def look_at_some(waiting: Sequence[Reservation], alive: Collection[str], turn: int) -> int:
-    """Ray is asked for each by itself, so not for all of them at a time: for the first, which it is likely to grant
-    first, and for others, from ``turn`` on. The next turn is returned."""
+    """Ray is asked about each one separately, so not about all of them at a time: about the first, which it will
+    probably grant first, and about others, from ``turn`` on. Returns the next turn."""
     for part in (waiting, waiting[turn:]):
         in_vain = 0
         for reservation in part:

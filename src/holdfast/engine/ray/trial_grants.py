@@ -29,12 +29,12 @@ class TrialGrants:
         self._lock = threading.Lock()
         self._asked: dict[str, GrantRequest] = {}  # what there should be, by key
         self._there: dict[str, Reservation] = {}
-        self._told: set[str] = set()  # what was granted as a whole, and is shown
-        self._had: set[str] = set()  # of that, what the experiment has heard of, so that a trial may be there
+        self._told: set[str] = set()  # granted as a whole, and shown
+        self._had: set[str] = set()  # those of them that the experiment knows of, so that a trial may be there
         self._turn = 0
         self._alive: set[str] = set()
 
-    # What the experiment says
+    # Calls of the experiment
 
     def reserve(self, key: str, asked: GrantRequest) -> None:
         with self._lock:
@@ -54,7 +54,7 @@ class TrialGrants:
         self._turn = look_at_some(waiting, alive, self._turn)
 
     def nodes(self) -> set[str]:
-        """On which there is room, or a part of it, whether it can be shown yet or not."""
+        """Nodes on which it has resources, or a part of them, whether they can be shown yet or not."""
         return {node for reservation in self._there.values() for node in reservation.nodes if node}
 
     def by_node(self) -> dict[str, list[Seat]]:
@@ -70,8 +70,8 @@ class TrialGrants:
         return found
 
     def balance(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> bool:
-        """Ask Ray for what it was not asked for yet, and again for what it has granted on a node that is lost or will
-        be, or has not granted while a node was doubted that is there. Whether anything was asked for."""
+        """Request what has not been requested yet. Request again what was granted on a node that is lost or will be, or
+        was not granted while an existing node was doubted. Returns whether anything was requested."""
         with self._lock:
             asked = dict(self._asked)
         for key in [key for key in self._there if key not in asked]:
@@ -87,8 +87,9 @@ class TrialGrants:
             self._there[key] = Reservation(name, room.bundles, room.strategy, room.labels, doubted)
         return bool(missing)
 
-    def were_shown(self, ready: Collection[str]) -> None:
-        """The experiment hears of seats when their nodes are ready. Where no agent can be started, it never does."""
+    def note_shown(self, ready: Collection[str]) -> None:
+        """The experiment learns of seats when their nodes are ready. If no agent can be started there, it never
+        does."""
         self._had.update(key for key in self._told if all(node in ready for node in self._there[key].nodes))
 
     def release(self) -> None:

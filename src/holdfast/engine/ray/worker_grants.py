@@ -1,8 +1,8 @@
-"""What Ray has granted to a run: seats, each the room for one worker, held by placement groups.
+"""The resources that Ray has granted to a run: seats, each for one worker, held by placement groups.
 
-The fewest workers that a run needs are one group, which Ray grants as a whole. Each seat beyond that is a group of its
-own, and so is each that takes the place of one on a node that is lost or will be. A group that is of no use any more
-goes back, before Ray reserves the same for it elsewhere.
+The minimum number of workers is one group, which Ray grants as a whole. Each further seat is a separate group, and so
+is each one that replaces a seat on a node that is lost or will be. A group that is no longer useful is returned, before
+Ray reserves the same for it elsewhere.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class WorkerGrants:
         self._numbered = self._turn = 0
         self._alive: set[str] = set()
         self._groups = [self._reserve(self._labels[: self._least], ())]
-        self._too_much: list[Reservation] = []  # of them, what nobody is to sit on any more
+        self._too_much: list[Reservation] = []  # those of them that no worker may use any more
 
-    # What there is
+    # Current seats
 
     def look(self, alive: Collection[str]) -> None:
-        """Take note of what was granted, and of what went with its node."""
+        """Record what was granted, and what was lost with its node."""
         self._alive = set(alive)
         for group in self._groups:
             if group.was_granted:
@@ -43,7 +43,7 @@ class WorkerGrants:
         return {node for group in self._groups for node in group.nodes if node} if self.has_begun else set()
 
     def by_node(self) -> dict[str, list[Seat]]:
-        """What the next workers may be put on."""
+        """The seats for the next workers."""
         found: dict[str, list[Seat]] = {}
         for group in (group for group in self._groups if group not in self._too_much):
             for index, node in enumerate(group.nodes):
@@ -55,10 +55,10 @@ class WorkerGrants:
     # What there should be
 
     def balance(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> bool:
-        """Ask for as many seats as the run may have, not counting those on nodes that are lost or will be; withdraw
-        what is more than that, unless somebody sits there. Whether any were asked for."""
+        """Request as many seats as the run may have, not counting those on nodes that are lost or will be; withdraw the
+        excess, unless a worker sits there. Returns whether any were requested."""
         if not self.has_begun:
-            return False  # else a part of what the whole group needs would be taken away from it
+            return False  # otherwise a part of what the whole group needs would be taken from it
         self._give_back_lost(doubted, going, is_busy)
         self._withdraw_in_vain(doubted)
         missing, _ = self._compare(doubted)
@@ -105,8 +105,8 @@ class WorkerGrants:
                 self._give_back(group)
 
     def _shed(self, doubted: Collection[str], is_busy: Callable[[str], bool]) -> None:
-        """What is more than the run may have goes back: what was granted, when the driver has been told that it is no
-        room any more, and nobody sits there."""
+        """Return seats beyond the maximum of the run: granted ones after the driver knows that they can no longer be
+        used, and no worker sits there."""
         told, self._too_much = self._too_much, []
         _, too_many = self._compare(doubted)
         busy = {id(group): any(map(is_busy, group.nodes)) for group in self._groups}
@@ -121,8 +121,8 @@ class WorkerGrants:
                 self._give_back(group)
 
     def _give_back_lost(self, doubted: Collection[str], going: Collection[str], is_busy: Callable[[str], bool]) -> None:
-        """A node that is only doubted may turn out to be there: what is held on it is given up for other room, but not
-        for the hope of it."""
+        """A doubted node may turn out to be fine: a seat on it is given up for another seat, but not for the hope of
+        one."""
         is_covered = self._granted(doubted) >= self._most
         for group in [group for group in self._groups if group.was_granted and not _sound(group, doubted)]:
             left = [node for node in group.nodes if node]
@@ -169,7 +169,7 @@ def _sound(group: Reservation, doubted: Collection[str]) -> list[Labels]:
 
 
 def _without(all: list[Labels], some: list[Labels]) -> list[Labels] | None:
-    """None if not all of them are there."""
+    """None if not all of them exist."""
     left = list(all)
     for labels in some:
         if labels not in left:

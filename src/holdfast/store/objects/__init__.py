@@ -1,1 +1,1 @@
-"""Object stores: one small interface, and what stands behind it."""
+"""Object stores: one small interface, and its implementations."""

@@ -1,4 +1,4 @@
-"""pyarrow's file systems as fsspec's, with what its wrapper there lacks."""
+"""pyarrow's file systems as fsspec's, with features that fsspec's own wrapper lacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 
 
 class ArrowFileSystem(ArrowFSWrapper):  # type: ignore[misc]
-    leaves_directories = True  # deleting the last file below one makes it an object of its own
+    leaves_directories = True  # deleting the last file below one turns it into an object
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
         """fsspec asks a stream that cannot seek for its position if the range begins at 0."""

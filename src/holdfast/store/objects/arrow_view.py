@@ -20,7 +20,7 @@ _BUFFER = 8 << 20
 
 
 def arrow_filesystem(location: Location) -> Any:
-    """Of the whole disk or bucket that the location is in."""
+    """A file system for the whole disk or bucket that the location is in."""
     if location.path is not None:
         return fs.LocalFileSystem()
     return fs.PyFileSystem(BucketHandler(location))
@@ -117,7 +117,7 @@ class BucketHandler(fs.FileSystemHandler):  # type: ignore[misc]
 
 
 class _Ranged(io.RawIOBase):
-    """An object, of which only what is read is fetched."""
+    """An object of which only the parts that are read are fetched."""
 
     def __init__(self, store: Any, key: str, size: int) -> None:
         self._store, self._key, self._size, self._at = store, key, size, 0
@@ -146,7 +146,7 @@ class _Ranged(io.RawIOBase):
 
 
 class _Written(io.RawIOBase):
-    """An object that is there when it is closed."""
+    """An object that exists after it is closed."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer

@@ -1,6 +1,6 @@
-"""A local directory as an object store, by the store's ``Disk``: what is written is durable and whole.
+"""A local directory as an object store, by the store's ``Disk``: writes are durable and complete.
 
-There is nothing to wait for, so there is no patience: an error of the disk is raised immediately.
+A local disk needs no patience: its errors are raised immediately.
 """
 
 from __future__ import annotations

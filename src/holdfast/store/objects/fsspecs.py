@@ -1,8 +1,8 @@
-"""Any fsspec file system as an object store. How whole and how safe its writes are depends on the file system.
+"""Any fsspec file system as an object store. How complete and safe its writes are depends on the file system.
 
-fsspec's own "create" looks first and writes then, which decides nothing; only file systems that hand the condition to
-their server count as safe, and those are tried out. What is not an object store is written under another name and
-renamed. Time-outs are the file system's own.
+fsspec's own "create" checks first and then writes, which is not safe; only file systems that pass the condition to
+their server count as safe, and those are tested. A file system that is not an object store is written to another name
+and renamed. It has its own timeouts.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class FsspecObjects(PatientObjects):
             source = transfer.Reader(path, self._patience.check_open)
         with source:
             if _own(self._fs, "put_file"):
-                self._fs.put_file(str(path), target)  # many at once, where the file system can
+                self._fs.put_file(str(path), target)  # many at a time, if the file system can
                 return
             with self._fs.open(target, "wb") as sink:
                 shutil.copyfileobj(source, sink, transfer.PART_BYTES)

@@ -1,7 +1,7 @@
-"""Object stores through obstore: S3 and its look-alikes, Google's, Azure's, memory, a local directory.
+"""Object stores through obstore: S3 and compatible servers, Google's, Azure's, memory, a local directory.
 
-obstore's own retries are kept short, so that ``close`` and the end of the patience are noticed within seconds; ours go
-round them. Nothing of obstore's may be used in a process forked after its first use: its threads stay behind.
+obstore's own retries are kept short, so that ``close`` and the end of the patience are noticed within seconds; ours
+surround them. obstore must not be used in a process forked after its first use: its threads do not exist there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from holdfast.errors import (
     StorageError,
 )
 from holdfast.store.objects import transfer
-from holdfast.store.objects.base import Level, ObjectInfo
+from holdfast.store.objects.base import Level, ObjectInfo, VersionedRange
 from holdfast.store.objects.patient import DEFAULT_PATIENCE_S, PatientObjects, Shared
 
-REQUEST_TIMEOUT_S = 60.0  # of one request in all: a part of 8 MiB, 12 of them at once, must get through a slow line
+REQUEST_TIMEOUT_S = 60.0  # of one request: with 12 parts of 8 MiB at a time, each must get through a slow connection
 CONNECT_TIMEOUT_S = 5.0
 INNER_RETRY_S = 5.0
 DELETE_BATCH = 1000  # what S3 takes in one request
@@ -57,13 +57,17 @@ class ObstoreObjects(PatientObjects):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         if length == 0:
             return b""
+        return transfer.exactly(self.get_version(key, start, length).data, length, self._name(key))
+
+    def get_version(self, key: str, start: int, length: int) -> VersionedRange:
         if self._shared.ranged:
             try:
-                data = self._try("read", key, lambda: self._part(key, start, length)).data
-                return transfer.exactly(bytes(data), length, self._name(key))
+                part = self._try("read", key, lambda: self._part(key, start, length))
+                return VersionedRange(bytes(part.data), part.tag or "", part.size)
             except transfer.NoRangesError:
                 self._shared.ranged = False
-        return transfer.exactly(self.get(key)[start : start + length], length, self._name(key))
+        whole = self.get(key)
+        return VersionedRange(whole[start : start + length], "", len(whole))
 
     def put(self, key: str, data: bytes) -> None:
         self._try("write", key, lambda: obstore.put(self._store, self._full(key), data, use_multipart=False))
@@ -81,7 +85,7 @@ class ObstoreObjects(PatientObjects):
             batch = keys[start : start + DELETE_BATCH]
             try:
                 self._try("delete", batch[0], lambda batch=batch: self._delete(batch))  # type: ignore[misc]
-            except ObjectMissingError:  # the batch ended at a key that is gone; some stores say so
+            except ObjectMissingError:  # the batch ended at a key that no longer exists; some stores report that
                 for key in batch:
                     self._delete_one(key)
 
@@ -176,7 +180,7 @@ class ObstoreObjects(PatientObjects):
 
 
 class _Shared(Shared):
-    """Its connections are gone when it is closed."""
+    """Its connections are closed with it."""
 
     def __init__(self, given: Any) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""From a location to the store that it names. Imports the store's library only here, when it is needed.
+"""From a location to its store. The store's library is imported only here, on demand.
 
-obstore reads the usual environment variables itself; URL options go before them. What is added: short names for
-options, plain http where the endpoint says so, profiles of ``~/.aws``, and no question to a metadata address when
+obstore reads the usual environment variables itself; URL options override them. Added here: short names for options,
+plain http if the endpoint says so, profiles of ``~/.aws``, and no request to a metadata address when
 ``AWS_EC2_METADATA_DISABLED`` is set.
 """
 
@@ -58,7 +58,7 @@ def open_location(location: Location, patience_s: float) -> ObjectStore:
 
 
 def server_of(location: Location) -> str:
-    """What tells the servers apart on which its URL may be: the endpoint, and the account on Azure. No secrets."""
+    """What distinguishes the servers of its URL: the endpoint, and the account on Azure. No secrets."""
     scheme = location.root.partition(":")[0].replace("abfss", "az")
     found = dict(_server_options(location.filesystem)) or dict(_server_options(dict(location.options)))
     found.setdefault("endpoint", found.pop("base_url", "") or _first(os.environ, _ENDPOINTS.get(scheme, ())))
@@ -68,7 +68,7 @@ def server_of(location: Location) -> str:
 
 
 def _server_options(value: Any) -> Iterator[tuple[str, str]]:
-    """Those among a file system's options, whichever library made it; a wrapper has those of what it wraps."""
+    """The options of a file system, whichever library made it; a wrapper has those of the wrapped one."""
     if isinstance(value, Mapping):
         for name, option in value.items():
             known = _ALIASES.get(name, name)
@@ -78,7 +78,7 @@ def _server_options(value: Any) -> Iterator[tuple[str, str]]:
                 yield from _server_options(option)
     elif hasattr(value, "storage_options"):  # of fsspec
         yield from _server_options(value.storage_options)
-    elif hasattr(value, "get_file_info"):  # of pyarrow
+    elif hasattr(value, "get_file_info") and not isinstance(value, type):  # of pyarrow, whose handlers are named, too
         for argument in value.__reduce__()[1]:
             yield from _server_options(argument)
     elif hasattr(value, "config"):  # of obstore
@@ -138,7 +138,7 @@ def _client_options(scheme: str, config: dict[str, str]) -> dict[str, Any]:
 
 
 def _credentials(location: Location, config: dict[str, str]) -> Any:
-    """None where obstore finds credentials by itself."""
+    """None if obstore finds credentials itself."""
     anonymous = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "")).lower() in _TRUE
     if anonymous or "access_key_id" in config or _first(os.environ, _OTHER_CREDENTIALS):
         return None

@@ -1,4 +1,4 @@
-"""What all stores that may fail for a while have in common: patience around every request, and a careful ``create``."""
+"""What all stores that may fail temporarily have in common: retries around every request, and a careful ``create``."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PatientObjects(ABC):
             return False
 
     def _create_unsafely(self, key: str, data: bytes) -> None:
-        """The best that a store without conditional writes allows: two callers at once may both succeed."""
+        """The best that a store without conditional writes allows: two simultaneous callers may both succeed."""
         try:
             there = self.get(key)
         except ObjectMissingError:

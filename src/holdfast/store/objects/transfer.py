@@ -1,8 +1,8 @@
 """Large objects to and from files: parallel parts, bounded memory, and a download that resumes where it stopped.
 
-Beside a download's file are ``<name>.part``, its content so far, and ``<name>.parts``, which says what of it is there.
-A part is noted after its bytes were written, and both are trusted only within one boot of the machine: the page cache
-outlives a killed process, but not a power cut. Two downloads into one file at a time are the caller's to avoid.
+Beside a download's file are ``<name>.part``, its content so far, and ``<name>.parts``, the list of parts in it. A part
+is listed after its bytes were written, and both are trusted only within one boot of the machine: the page cache
+survives a killed process, but not a power cut. The caller must not run two downloads into one file at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NoRangesError(StorageError):
 
 
 class Reader(io.FileIO):
-    """A file to upload that cannot be read any more when the store is closed."""
+    """A file to upload that can no longer be read after the store is closed."""
 
     def __init__(self, path: Path, check_open: Callable[[], None]) -> None:
         super().__init__(path, "rb")
@@ -57,7 +57,7 @@ def part_bytes(size: int) -> int:
 
 @contextlib.contextmanager
 def local(action: str, path: Path) -> Iterator[None]:
-    """Tell an error of the local disk from one of the store."""
+    """Distinguish an error of the local disk from one of the store."""
     try:
         yield
     except OSError as error:
@@ -80,14 +80,14 @@ def download_whole(chunks: Iterable[Any], path: Path, size: int, name: str) -> N
 
 
 def download_parts(fetch: Callable[[int, int], Part], path: Path, size: int, name: str) -> None:
-    """Write the parts that are not there yet, several at once; what was fetched before an error stays for the next
-    call. ``fetch`` gives exactly the part that it is asked for."""
+    """Write the missing parts, several at a time; parts fetched before an error are kept for the next call. ``fetch``
+    returns exactly the requested part."""
     while not _Download(fetch, path, size, name).run():
-        pass  # another version of the object is there now: from the start
+        pass  # the object has another version now: start over
 
 
 def damaged(name: str, size: int, found: int) -> CheckpointDamagedError:
-    return CheckpointDamagedError(f"{name} has {found} bytes, not the {size} that it should have.")
+    return CheckpointDamagedError(f"{name} has {found} bytes instead of {size}.")
 
 
 def exactly(data: bytes, length: int, name: str) -> bytes:
@@ -109,7 +109,7 @@ class _Download:
         self._tag: str | None = None
 
     def run(self) -> bool:
-        """Whether the file is complete; if not, what was there is gone, and the next run begins again."""
+        """Whether the file is complete; if not, its parts were removed, and the next run starts over."""
         with contextlib.ExitStack() as stack:
             with local("write", self._part):
                 there = self._resume()
@@ -160,7 +160,7 @@ class _Download:
             self._notes.write(f"{line}\n".encode())  # short, and in one write: never torn while the machine lives
 
     def _resume(self) -> set[int]:
-        """The starts of the parts that are there already; without any, nothing is left of an earlier call."""
+        """The starts of the existing parts; without any, the leftovers of an earlier call are removed."""
         try:
             head, *lines = self._notes_path.read_text(encoding="utf-8").splitlines()
             known = json.loads(head)

@@ -1,7 +1,7 @@
-"""What an object store's complaint means: missing, taken, denied, worth another try, or hopeless.
+"""The meaning of an object store's error: missing, taken, denied, worth a retry, or permanent.
 
-Stores differ in the exception that they raise, but all of them put the server's status and code into its text. That
-text may hold a signed URL; what is shown of it has no query.
+Stores raise different exceptions, but all of them put the server's status and code into the text. That text may contain
+a signed URL; it is shown without its query.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from holdfast.errors import (
 WRITES = frozenset({"write", "create", "upload"})  # to these, "not found" is about something else than the key
 CHECK_ACCESS = (
     "Check the credentials (are they there, not expired, allowed to do this?), the region, the endpoint and that the "
-    "bucket exists. Nothing that was committed is hurt; run again when that is right."
+    "bucket exists. Committed checkpoints are safe. Fix this, then run the same command again."
 )
-SET_CLOCK = "Set this machine's clock right. Nothing that was committed is hurt; run again when that is done."
-CHECK_SERVICE = "Check the network and the service. Nothing that was committed is hurt; run again when it answers."
+SET_CLOCK = "Set this machine's clock right. Committed checkpoints are safe. Then run the same command again."
+CHECK_SERVICE = (
+    "Check the network and the service. Committed checkpoints are safe. Run the same command again when it is "
+    "available."
+)
 
 _DENIED = re.compile(
     r"status code: 40[13]\b|NoSuchBucket|ContainerNotFound|bucket does not exist|InvalidAccessKeyId"
@@ -59,7 +62,7 @@ _BY_TYPE = {
 
 
 def judge(action: str, name: str, error: Exception) -> StorageError:
-    """The error of ours that says what the store's error means."""
+    """Our error for the meaning of the store's error."""
     if isinstance(error, StorageError):
         return error
     kind = _kind(action, error)

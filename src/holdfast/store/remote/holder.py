@@ -35,7 +35,7 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is alive and not stopped (SIGSTOP): a stopped one does nothing until somebody continues it."""
+        """Whether it is alive and not stopped (SIGSTOP): a stopped process does nothing until it is continued."""
         return self.is_alive and state(self.pid) not in ("T", "t")
 
     @property

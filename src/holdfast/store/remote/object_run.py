@@ -1,4 +1,4 @@
-"""What is stored of a run in an object store. Nothing is copied, and only what is asked for is fetched."""
+"""A run that is stored in an object store. Nothing is copied, and only requested data is fetched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ class ObjectRun(RunStore):
 
     def is_run(self) -> bool:
         level = self.objects.level()
-        return any(info.key == remote_runfile.KEY for info in level.objects) or "journal" in level.directories
+        if any(info.key == remote_runfile.KEY for info in level.objects):
+            return True
+        if "journal" not in level.directories:
+            return False
+        records, damage = self.read_journal()  # a driver that begins a run claims its epoch first
+        return bool(damage) or any(record.kind != sequence.EPOCH_BEGAN for record in records)
 
     def check_format(self) -> None:
         self.checkpoints.check_format()

@@ -1,7 +1,8 @@
-"""Files that only grow, kept in an object store as parts: ``name``, ``name.1``, ``name.2``, …, each written as a whole.
+"""Files that only grow, stored in an object store as parts: ``name``, ``name.1``, ``name.2``, …, each written as a
+whole.
 
-Objects cannot be appended to, so the last part is put again when the file has grown, until it has its full size. The
-parts of one file, joined, are the file as it was when it was last brought in.
+Objects cannot be appended to, so the last part is uploaded again when the file has grown, until it has its full size.
+The parts of one file, joined, are the file at its last upload.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _NUMBER = re.compile(r"\.[1-9][0-9]*")
 
 
 class PartUploader:
-    """Brings one local file into the store, and then what is added to it. Not for several threads at once.
+    """Uploads one local file, and then its additions. Not thread-safe.
 
-    What the store has of that name counts for nothing: no two files share a name, as each driver starts new groups.
+    Existing objects of that name are ignored: no two files share a name, because each driver starts new attempts.
     """
 
     def __init__(self, objects: ObjectStore, key: str, path: Path, part_size: int = PART) -> None:
@@ -33,7 +34,7 @@ class PartUploader:
         self._done = 0  # bytes that are in the store
 
     def sync(self) -> None:
-        """Bring in what is new; after an error the next call begins with it again."""
+        """Upload the new part; after an error, the next call starts with it again."""
         with io.BufferedReader(open_regular(self._path)) as file:
             while True:
                 start = self._done - self._done % self._part_size

@@ -1,7 +1,8 @@
 """Checkpoints on an object store: files first, then the manifest, whose creation is the commit.
 
-As on disk, a checkpoint exists if and only if its manifest does, and the manifest goes before the files. What a driver
-that was relieved still sends may land late: its manifests name its epoch, and count only as far as the journal says.
+As on disk, a checkpoint exists if and only if its manifest does, and the manifest is removed before the files. Writes
+of a driver that has lost the run may arrive late: its manifests name its epoch, and the journal decides which of them
+count.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _MANIFEST, _MARKER, _REASON, _OURS = ".json", ".json.damaged", ".json.damaged.tx
 _OUR_NAME = re.compile(r"checkpoint_\d{6,}(-[grx]\d+)*")
 _RANGE = 8 << 20  # bytes
 _FORMATS_CHECKED = 15  # with run.json one round of requests; others are refused when they are read
-_AHEAD = 8  # ranges in memory at once
+_AHEAD = 8  # ranges in memory at the same time
 
 
 class Listing(NamedTuple):
-    """What is there of a run's checkpoints, by name alone."""
+    """The existing parts of a run's checkpoints, by name only."""
 
     committed: list[str]
     quarantined: list[str]
@@ -144,7 +145,7 @@ class RemoteCheckpoints(Checkpoints):
         level = self._objects.level(DIRECTORY)
         keys = [info.key for info in level.objects]
         committed, marked = _ids(keys, _MANIFEST), _ids(keys, _MARKER)
-        # A marker beside a manifest is of an earlier checkpoint of that name, or not yet in force.
+        # A marker beside a manifest belongs to an earlier checkpoint of that name, or is not valid yet.
         quarantined = sorted(set(marked) - set(committed))
         hidden = [key.replace(f"{DIRECTORY}.", DIRECTORY) for key in keys if key.startswith(f"{DIRECTORY}.")]
         return Listing(committed, quarantined, _ids(level.directories, ""), tuple(_ids(hidden, _OURS)))
@@ -186,7 +187,7 @@ class RemoteCheckpoints(Checkpoints):
         return manifest
 
     def delete(self, id: str, elsewhere: Sequence[str] = ()) -> None:
-        """Or what is left of one. ``elsewhere`` are its files that its user had put into the run's storage."""
+        """Or the rest of one. ``elsewhere`` are its files that the user had put into the run's storage."""
         self._objects.delete([_key(id, _MANIFEST)])
         files = [info.key for info in self._objects.list(_key(id, "/"))]
         marks = [] if _is_our_name(id) else [_mark(id)]
@@ -198,7 +199,7 @@ class RemoteCheckpoints(Checkpoints):
         except ObjectMissingError:
             with contextlib.suppress(ObjectExistsError):
                 self._objects.create(_key(id, _MARKER), b"")
-            with contextlib.suppress(StorageError):  # a first reason stays: that the manifest is gone says less
+            with contextlib.suppress(StorageError):  # keep the first reason: a missing manifest says less
                 self._objects.create(_key(id, _REASON), f"{why}\n".encode(errors="replace"))
             return
         with contextlib.suppress(StorageError):
@@ -206,11 +207,12 @@ class RemoteCheckpoints(Checkpoints):
         self._objects.delete([_key(id, _MANIFEST)])
 
     def collect(self, listing: Listing, keep: Collection[str]) -> list[str]:
-        """Remove what was listed and is neither to be kept nor quarantined, and say what it was: files of checkpoints
-        that never came to be, and what a relieved driver committed too late. Only for the holder of the lease.
+        """Remove listed objects that are neither kept nor quarantined, and say what they were: files of checkpoints
+        that were never committed, and checkpoints that a driver committed after it had lost the run. Only for the
+        holder of the lease.
 
-        What has a damaged manifest may have been worth keeping: it is quarantined. Files without a manifest, a mark or
-        a name of ours were put there by somebody else, and stay.
+        A checkpoint with a damaged manifest may have been worth keeping: it is quarantined. Files without a manifest, a
+        mark or a name of ours were put there by a user, and stay.
         """
         spared = {*keep, *listing.quarantined}
         unfinished = {*listing.marked, *filter(_is_our_name, listing.directories)}
@@ -221,7 +223,7 @@ class RemoteCheckpoints(Checkpoints):
         ]
 
     def _collect_one(self, id: str, was_committed: bool) -> bool:
-        """False if its manifest went since it was listed: it is quarantined, or whoever deletes it is at it."""
+        """False if its manifest was removed since the listing: it is quarantined, or being deleted."""
         key = _key(id, _MANIFEST)
         try:
             if was_committed:
@@ -264,7 +266,7 @@ class RemoteCheckpoints(Checkpoints):
 
 
 def _digests(objects: ObjectStore, id: str, entries: list[FileEntry]) -> Iterator[tuple[FileEntry, str | None]]:
-    """Each file's digest, None if it is gone. Ranges are read ahead over all files, and hashed in order."""
+    """Each file's digest, None if it is missing. Ranges are read ahead over all files, and hashed in order."""
     todo = ((entry, start) for entry in entries for start in range(0, max(1, entry.size), _RANGE))
     ahead: deque[tuple[FileEntry, int, Future[bytes]]] = deque()
     hasher, gone = xxhash.xxh3_128(), False
@@ -291,7 +293,7 @@ def _read_range(objects: ObjectStore, key: str, start: int, length: int) -> byte
 
 
 def begin_upload(objects: ObjectStore, id: str) -> None:
-    """Before the first file: what is under this name is known to be ours until it is deleted, committed or not."""
+    """Before the first file: objects under this name are known to be ours until they are deleted, committed or not."""
     if not _is_our_name(id):
         objects.put(_mark(id), b"")
 
@@ -312,6 +314,6 @@ def _key(id: str, suffix: str) -> str:
 
 
 def _ids(keys: Iterable[str], suffix: str) -> list[str]:
-    """The checkpoints that these are keys of; what is named like none was put there by somebody else."""
+    """The checkpoints to which these keys belong; other names were put there by a user."""
     names = [key.removeprefix(DIRECTORY).removesuffix(suffix) for key in keys if key.endswith(suffix)]
     return [name for name in names if is_stored_name(name)]

@@ -1,8 +1,8 @@
 """The run's history on an object store. Two drivers cannot both write it: each position can be taken only once.
 
-A driver begins its epoch by taking the next position with a claim. Whoever drove the run before meets that claim with
-its next append, and is out. Claims are never removed, and neither is what lies right before one, so a driver that is
-out finds its next position taken for ever. The reasoning is in docs/decisions/0008-runs-on-object-stores.md.
+A driver begins its epoch by taking the next position with a claim. The previous driver meets that claim with its next
+append, and has lost the run. Claims are never removed, and neither is the object right before one, so a driver that has
+lost the run finds its next position taken forever. The reasoning is in docs/decisions/0008-runs-on-object-stores.md.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from holdfast.store.remote.turns import PATIENCE_S, SETTLE_S, PoliteTurns, SafeT
 from holdfast.store.sealed import Damage
 
 _MERGE_AT = 16  # objects: fewer make appending dearer, more make opening dearer
-_SMALL = 256 << 10  # bytes: what is not larger is merged each time
+_SMALL = 256 << 10  # bytes: smaller objects are merged each time
 _TOMBSTONE_ABOVE = 4 << 10  # bytes
 _TRIES = 100
 
 
 def read(objects: ObjectStore) -> tuple[list[Record], list[Damage]]:
-    """Every intact record in order, and what is wrong with the rest."""
+    """Every intact record in order, and the problems of the rest."""
     past = sequence.read(objects)
     return past.records, past.damage
 
 
 class RemoteJournal(JournalWriter):
-    """The journal in the hands of the driver of one epoch. Not for several threads at once."""
+    """The journal, open for the driver of one epoch. Not thread-safe."""
 
     def __init__(self, objects: ObjectStore, turns: SafeTurns | PoliteTurns, past: StoredPast, claim: Header) -> None:
         self.epoch = claim.epoch
@@ -46,7 +46,7 @@ class RemoteJournal(JournalWriter):
         self._entries = past.entries
         self._claims = past.claims | {claim.position}
         self._next_seq = max((record.seq for record in past.records), default=0) + 1
-        # What a damaged journal has is left for people to look at; and what is damaged may have been a claim.
+        # A damaged journal is kept for people to inspect; and the damaged part may have been a claim.
         self._removable_from = claim.position if past.damage else 1
         self._out: RunInUseError | None = None
         turns.next_position = claim.position
@@ -82,10 +82,12 @@ class RemoteJournal(JournalWriter):
         except TakenError as taken:
             who = taken.header.who if taken.header else "another process"
             raise RunInUseError(
-                f"The run in {objects.url} was begun by {who} at the same moment. "
-                "Wait until that ends or stop it, or give this run another name (RunConfig(name=...))."
+                f"The run in {objects.url} was started by {who} at the same moment. Wait until it ends or stop it, "
+                f"or give this run another name (RunConfig(name=...))."
             ) from None
-        raise RunInUseError(f"The driver of the run in {objects.url} keeps writing: stop it, and run again.")
+        raise RunInUseError(
+            f"The driver of the run in {objects.url} keeps writing. Stop it, then run the same command again."
+        )
 
     def append(self, entries: Entries, time: float, sync: bool = True) -> None:
         """Make all entries durable with one object. After an error none of them counts as written."""
@@ -119,7 +121,7 @@ class RemoteJournal(JournalWriter):
         """What is written is durable."""
 
     def close(self) -> None:
-        """Nothing is held open. What an append that failed may have left is decided by whoever opens the run next."""
+        """Nothing is held open. The next driver decides about the leftovers of a failed append."""
 
     def _begin(self, time: float) -> None:
         claim = self._claim
@@ -147,9 +149,10 @@ class RemoteJournal(JournalWriter):
         return msgspec.structs.replace(self._claim, position=position, first=first, claim=claim)
 
     def _to_merge(self, size: int) -> list[Entry]:
-        """The newest objects that the next one should stand for: none, or enough of those that are small beside them.
+        """The newest objects that the next one should replace: none, or enough of those that are small compared with
+        it.
 
-        What is merged at least doubles each time beyond the first, so a record is rewritten a few times in all.
+        The merged size at least doubles each time after the first, so a record is rewritten only a few times in total.
         """
         count = 0
         for entry in reversed(self._entries):
@@ -160,10 +163,10 @@ class RemoteJournal(JournalWriter):
         return self._entries[-count:] if count >= _MERGE_AT - 1 else []
 
     def _remove(self, merged: list[Entry], into: Entry) -> None:
-        """Delete what another object stands for now. If it cannot be done, it is not read any more all the same.
+        """Delete objects that another object replaces now. If that fails, they are no longer read anyway.
 
-        First that object must be seen to be whole, and then nobody else to have taken over: where the store does not
-        create safely, it may have landed too late to count.
+        Before that, check that the new object is complete, and that no other driver has taken over: if the store does
+        not create safely, the object may have arrived too late to count.
         """
         old = [entry for entry in merged if entry.position >= self._removable_from]
         kept = self._claims | {position - 1 for position in self._claims}
@@ -181,8 +184,8 @@ class RemoteJournal(JournalWriter):
         who = by.who if by else "another process"
         return RunInUseError(
             f"The run in {self._objects.url} has been taken over by {who}; this driver (process {self._claim.pid} on "
-            f"{self._claim.host}, epoch {self.epoch}) writes no more. If it was cut off for a while, that is what is "
-            "meant to happen: the other one resumes from what is stored."
+            f"{self._claim.host}, epoch {self.epoch}) has stopped writing. This is expected if this driver was cut "
+            f"off for a while: the other driver resumes from storage."
         )
 
 

@@ -1,8 +1,8 @@
-"""Who drives a run on an object store, as far as can be told: a note that is renewed as long as its writer lives.
+"""Who drives a run on an object store, as far as can be known: a note that is renewed as long as its writer lives.
 
-The lease keeps nobody from writing; the journal's claim does. It spares a living driver from being relieved by mistake,
-and a new one from waiting for a dead driver longer than it must. No time that another clock wrote decides anything:
-whether a driver lives is seen by its process, on this machine, or by its renewals, while this one watches.
+The lease prevents nobody from writing; the journal's claim does. It protects a living driver from being replaced by
+mistake, and a new one from waiting too long for a dead driver. No time of another clock decides anything: whether a
+driver lives is seen from its process, on this machine, or from its renewals, while this one watches.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class RemoteLease(DriverLease):
         now: Callable[[], float] = time.time,
         wait: Callable[[float], None] = time.sleep,
     ) -> RemoteLease:
-        """Take the run when nobody drives it, or raise RunInUseError that says who does. ``claim`` is called with a new
-        token, and opens the journal with it. ``on_lost`` is called in another thread, once."""
+        """Take the run if it has no driver, or raise a RunInUseError that names the driver. ``claim`` is called with a
+        new token, and opens the journal with it. ``on_lost`` is called in another thread, once."""
         _await_turn(objects, duration_s, wait)
         token = uuid.uuid4().hex
         lease = cls(objects, this_process(token, now()), claim(token), on_lost, renew_s, duration_s, now)
@@ -103,23 +103,38 @@ class RemoteLease(DriverLease):
         return lease
 
     def renew(self) -> bool:
-        """Say that this driver lives; False if another one has begun. A store that does not answer changes nothing."""
+        """Renew the lease; False if another driver has started. A store that does not answer changes nothing."""
         with contextlib.suppress(StorageError):
-            found = _parse(_content(self._objects))
-            if found is not None and found.epoch > self.epoch:
+            lost = self._loss()
+            if lost is not None:
                 self._over.set()
-                self._lost = _taken_over(self._objects, found.holder)
-                self._on_lost(self._lost)
+                self._lost = lost
+                self._on_lost(lost)
                 return False
             self._write()
         return True
+
+    def _loss(self) -> RunInUseError | None:
+        """Asks the store."""
+        found = _parse(_content(self._objects))
+        if found is None or found.epoch <= self.epoch:
+            return None
+        return _taken_over(self._objects, found.holder)
+
+    def cause_of(self, error: Exception) -> Exception:
+        """Whatever a driver that has lost the run meets, that is the reason: its files on this machine go to the other
+        driver."""
+        try:
+            return self._lost or self._loss() or error
+        except StorageError:
+            return error
 
     def open_journal(self) -> Opened:
         """It was opened with the claim, which is its last record."""
         return self._journal, [*self._records, self._journal.began], self._damage
 
     def check(self) -> None:
-        """By what is known here. The journal refuses what a relieved driver writes all the same."""
+        """As far as is known here. The journal refuses writes of a driver that has lost the run in any case."""
         if self._lost is not None:
             raise self._lost
 
@@ -129,13 +144,12 @@ class RemoteLease(DriverLease):
         if self._journal.is_out:
             return True
         try:
-            found = _parse(_content(self._objects))
+            return self._loss() is not None
         except StorageError:
             return True
-        return found is not None and found.epoch > self.epoch
 
     def release(self) -> None:
-        """Let another driver in at once. In a forked child this changes nothing."""
+        """Let another driver start immediately. In a forked child this changes nothing."""
         if self._holder.pid != os.getpid():
             return
         _held.discard(self.token)
@@ -161,7 +175,7 @@ class RemoteLease(DriverLease):
 
 
 def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) -> Holder | None:
-    """Who drives the run, as far as its note tells; only to be shown to people."""
+    """Who drives the run, according to its note; only to be shown to people."""
     note = _parse(_content(objects))
     if note is None or _is_free(note) or (not note.holder.is_alive and now() > note.expires + _CLOCKS_DIFFER_S):
         return None
@@ -210,13 +224,13 @@ def _parse(content: bytes | None) -> _Note | None:
 
 def _in_use(objects: ObjectStore, holder: Holder | None) -> RunInUseError:
     return RunInUseError(
-        f"The run in {objects.url} is being driven by {holder or 'another process'}. "
-        "Wait until that ends or stop it, or give this run another name (RunConfig(name=...))."
+        f"The run in {objects.url} is being driven by {holder or 'another process'}. Wait until it ends or stop "
+        f"it, or give this run another name (RunConfig(name=...))."
     )
 
 
 def _taken_over(objects: ObjectStore, holder: Holder) -> RunInUseError:
     return RunInUseError(
-        f"The run in {objects.url} has been taken over by {holder}: this driver was silent. The other one continues "
-        "from what is stored; nothing that was committed is lost."
+        f"The run in {objects.url} has been taken over by {holder}: this driver did not renew its lease. The other "
+        f"driver continues from storage; committed checkpoints are safe."
     )

@@ -1,8 +1,8 @@
-"""The journal's objects: numbered positions, each taken at most once, of which later ones may stand for earlier ones.
+"""The journal's objects: numbered positions, each taken at most once; later objects may replace earlier ones.
 
-An object at position n whose header says ``first`` stands for all positions from ``first`` to n: it repeats the records
-there that count, and what lies at those positions is not read any more. So one rule serves a plain append (``first`` is
-n itself), a merge, and an append that follows one whose fate was unknown.
+An object at position n whose header says ``first`` replaces all positions from ``first`` to n: it repeats their records
+that count, and the objects at those positions are no longer read. So one rule covers a plain append (``first`` is n
+itself), a merge, and an append after one whose result is unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEY = re.compile(r"journal/(\d{8,})(?:\.(\d{6,})\.([^./]+))?\.jsonl")
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The first line of each object: who wrote it, and what it stands for."""
+    """The first line of each object: its writer, and the positions that it replaces."""
 
     position: int
     first: int
@@ -129,7 +129,7 @@ def _places(infos: Iterable[ObjectInfo]) -> dict[int, str]:
 
 
 def _read_once(objects: ObjectStore, places: dict[int, str]) -> StoredPast | None:
-    """None if an object that counts is gone: it was merged into another one since the listing."""
+    """None if an object that counts is missing: it was merged into another one since the listing."""
     past = StoredPast(last=max(places, default=0))
     found: list[tuple[Entry, bytes, Header | None]] = []
     ahead = sorted(places, reverse=True)
@@ -157,7 +157,7 @@ def _take_in(past: StoredPast, entry: Entry, data: bytes, header: Header | None)
     if header is None:
         past.damage.append(Damage(entry.key, "line 1", "it does not say what this object is"))
         past.epoch += 1  # an epoch may have begun here
-        if b'{"seq":' in head:  # the newline behind the header is what is damaged
+        if b'{"seq":' in head:  # the newline after the header is damaged
             lines, first_line = data, 1
     else:
         past.epoch = max(past.epoch, header.epoch)
@@ -183,7 +183,7 @@ def _note_epoch(past: StoredPast, record: Record) -> None:
 
 
 def _check_order(past: StoredPast) -> None:
-    """Sort, drop what is there twice (the later object's counts), and name what is missing."""
+    """Sort, drop duplicates (the later object wins), and name missing records."""
     by_seq = {record.seq: record for record in past.records}
     past.records = [by_seq[seq] for seq in sorted(by_seq)]
     expected = 1

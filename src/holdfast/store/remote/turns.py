@@ -19,7 +19,7 @@ Compose = Callable[[int], bytes]  # the object's content, by the position that i
 
 
 class TakenError(Exception):
-    """Somebody else has the position, or the run. The header says who, if it can be read."""
+    """Another driver has the position, or the run. The header names it, if it can be read."""
 
     def __init__(self, header: Header | None) -> None:
         super().__init__(header)
@@ -27,7 +27,7 @@ class TakenError(Exception):
 
 
 class SafeTurns:
-    """The store decides: a position belongs to whoever creates it."""
+    """The store decides: a position belongs to the driver that creates it."""
 
     def __init__(self, objects: ObjectStore, token: str) -> None:
         self.epoch = 0
@@ -41,7 +41,7 @@ class SafeTurns:
         return False
 
     def look(self) -> None:
-        """Raise TakenError if somebody else has announced to take the run over."""
+        """Raise TakenError if another driver has announced that it takes the run over."""
 
     def key(self, position: int) -> str:
         return key_of(position)
@@ -56,7 +56,7 @@ class SafeTurns:
                 found = self._header(position)
                 if found is None or found.token != self._token:
                     raise TakenError(found) from None
-                self.next_position += 1  # an append of ours that seemed to fail is there: the next one stands for both
+                self.next_position += 1  # an append of ours that seemed to fail exists: the next one replaces both
             else:
                 self.next_position += 1
                 return position
@@ -88,9 +88,9 @@ class PoliteTurns:
         self._wait = wait
 
     def announce(self, newest_epoch: int) -> bool:
-        """Claim an epoch, and give everybody time to see that and to finish what they were writing.
+        """Claim an epoch, and give other drivers time to see that and to finish their writes.
 
-        If meanwhile somebody else has begun that epoch after all, the next one is claimed: what was begun stays.
+        If another driver has begun that epoch meanwhile, claim the next one: the existing claim stays.
         """
         if newest_epoch < self.epoch:
             return False

@@ -1,5 +1,5 @@
-"""Where the workers of a Horovod job leave their addresses for each other: a store of values over HTTP, which rank 0
-serves. An attempt has a store of its own, so it cannot meet the workers of an earlier one.
+"""Where the workers of a Horovod job exchange their addresses: a key-value store over HTTP, which rank 0 serves. Each
+attempt has its own store, so it cannot meet the workers of an earlier one.
 
 Horovod's own server listens on all interfaces, and needs packages that training does not.
 """

@@ -1,6 +1,6 @@
 """``jax.distributed`` around a train function: initialized before it, shut down after it, left alone after a failure.
 
-Rank 0 runs the coordinator, on a port that is held until it listens there; an attempt has a coordinator of its own.
+Rank 0 runs the coordinator, on a port that is held until it listens there; each attempt has its own coordinator.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from holdfast.train import rendezvous
-from holdfast.train.boosting import ran_out_of_memory
 from holdfast.train.config import BackendConfig
 
 _network: dict[str, Any] = {}
@@ -19,9 +18,6 @@ class LightGBMConfig(BackendConfig):
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         return _InNetwork(train_fn)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return ran_out_of_memory(error)
 
 
 class _InNetwork:

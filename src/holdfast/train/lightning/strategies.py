@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
+from holdfast.data.batch_iterables import Repeatable
 from holdfast.train.api import get_context
+from holdfast.train.data import is_shard
 from holdfast.train.lightning.lightning_modules import LightningEnvironment, pl
+from holdfast.train.lightning.shard_loader import ShardLoader
 from holdfast.train.torch.elastic import ElasticLoader
 from holdfast.train.torch.loop import get_device
-from holdfast.train.torch.resumable import make_resumable
+from holdfast.train.torch.resumable import is_resumable, make_resumable
 
 
 class _WorkerStrategy:
@@ -45,17 +50,32 @@ class _WorkerStrategy:
         trainer = self.lightning_module.trainer  # type: ignore[attr-defined]
         if trainer.state.fn != "fit":
             return loader
-        loader = make_resumable(
-            loader, lambda: bool(trainer.fit_loop.epoch_loop.batch_progress.is_last_batch), self._take_random
-        )
+
+        def epoch_is_over() -> bool:
+            return bool(trainer.fit_loop.epoch_loop.batch_progress.is_last_batch)
+
+        # Such a step fetches its batches itself, after on_train_batch_start.
+        step = self.lightning_module.training_step  # type: ignore[attr-defined]
+        waits = "dataloader_iter" not in inspect.signature(step).parameters
+        if isinstance(loader, Repeatable) and is_shard(loader.shard):
+            loader = ShardLoader(loader, epoch_is_over, waits)
+        else:
+            loader = make_resumable(loader, epoch_is_over, self._take_random, waits)
         if self.resumed_loaders and hasattr(loader, "state_dict") and not trainer.sanity_checking:
             self._resume_early(loader, self.resumed_loaders.pop(0))
         return loader
 
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        for loader in tree_leaves(self.lightning_module.trainer.train_dataloader):  # type: ignore[attr-defined]
+            if isinstance(loader, ShardLoader) or is_resumable(loader):
+                loader.take()
+        super().on_train_batch_start(batch, batch_idx)  # type: ignore[misc]
+
     def _resume_early(self, loader: object, state: Any) -> None:
         """Lightning asks for the number of batches before it loads the loader's state. With another number of workers
-        that state says how large a batch is."""
-        if isinstance(loader, ElasticLoader):
+        that state says how large a batch is. And it does not load the state of a loader that has ended its epoch, where
+        a shard says which epoch is the next."""
+        if isinstance(loader, ElasticLoader | ShardLoader):
             loader.load_state_dict(state)
 
     def _take_random(self) -> Any:

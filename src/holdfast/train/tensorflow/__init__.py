@@ -1,4 +1,4 @@
-"""TensorFlow over the workers of a run: ``MultiWorkerMirroredStrategy`` finds them by itself."""
+"""TensorFlow over the workers of a run: ``MultiWorkerMirroredStrategy`` finds them automatically."""
 
 from __future__ import annotations
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import tempfile
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from holdfast.train.api import get_checkpoint, get_context, report
 from holdfast.train.boosting import Metrics, names_of
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.data import shards_of
 from holdfast.train.tensorflow.tensorflow_checkpoint import TensorflowCheckpoint
+from holdfast.worker.session import current
 
 _STAGES = ("epoch", "train_batch", "test_batch", "predict_batch", "train", "test", "predict")
 _EVENTS = tuple(f"{stage}_{end}" for stage in _STAGES for end in ("begin", "end"))
+_passed: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # how many epochs of a shard earlier calls of fit have read
 
 
 class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
@@ -22,7 +26,8 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     rank 0 on those of ``checkpoint_on``, as in ``"epoch_end"`` or ``["epoch_end", "train_batch_end"]``.
 
     ``metrics``: which to report, one name, a list, or a dict that renames them; None for all. ``epoch`` says how many
-    epochs are complete.
+    epochs are complete. A shard of ``holdfast.data`` is read in the epoch that Keras is in, also after a resume. Where
+    another call of ``fit`` counts from the start again, the shard's epochs go on after those that were read.
     """
 
     def __init__(
@@ -35,15 +40,19 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._checkpoint_on, self._report_on = _events(checkpoint_on), _events(report_metrics_on)
         self._names = names_of(metrics)
         self._epoch = 0
+        self._first: int | None = None  # the epoch that this call of fit began with
+        self._read: dict[Any, int] = {}  # the epoch of each shard in it
         for event in self._checkpoint_on | self._report_on:
             setattr(self, f"on_{event}", self._hook(event))
 
     def _hook(self, event: str) -> Any:
+        """Keras leaves out the events of batches that no callback has, so only the chosen ones get a hook. What the
+        class itself does on them comes first."""
         inherited = getattr(self, f"on_{event}")
 
         def hook(*args: Any, logs: Any = None) -> None:
-            inherited(*args, logs=logs) if event == "epoch_begin" else None
             given = logs if logs is not None else next((arg for arg in args if isinstance(arg, dict)), None)
+            inherited(*args) if logs is None else inherited(*args, logs=logs)
             if event == "epoch_end":
                 self._epoch = args[0] + 1
             self._report(given or {}, event in self._checkpoint_on)
@@ -51,7 +60,18 @@ class KerasReportCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         return hook
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Keras begins more iterations over a data set than it ends, so its shards are told the epoch."""
         self._epoch = epoch
+        self._first = epoch if self._first is None else self._first
+        for shard in shards_of(current().datasets).values():
+            self._read[shard] = epoch + max(0, _passed.get(shard, 0) - self._first)
+            shard.pin_epoch(self._read[shard])
+
+    def on_train_end(self, logs: Any = None) -> None:
+        for shard, epoch in self._read.items():
+            _passed[shard] = epoch + 1
+            shard.unpin_epoch()
+        self._first, self._read = None, {}
 
     def _report(self, logs: dict[str, Any], with_checkpoint: bool) -> None:
         found = {name: logs[metric] for name, metric in self._names.items()} if self._names else dict(logs)

@@ -1,9 +1,9 @@
-"""``model.fit`` of Keras 3 inside a ``MultiWorkerMirroredStrategy``, where Keras by itself raises
+"""``model.fit`` of Keras 3 inside a ``MultiWorkerMirroredStrategy``, where plain Keras raises an error
 (keras-team/keras#20585).
 
-Before the first epoch Keras builds the model from one batch, and for that reduces the batch over all replicas, a tuple
-of tensors at once, which this strategy cannot do. The batch of the own replica does as well: only its shapes count. And
-after each step it takes the mean of the metrics over their first axis, which they do not have.
+Before the first epoch Keras builds the model from one batch, and reduces that batch, a tuple of tensors, over all
+replicas, which this strategy cannot do. The batch of this replica is good enough, because only its shapes count. After
+each step, Keras takes the mean of the metrics over their first axis, which they do not have.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def let_keras_fit() -> None:
-    """Once, in a worker. Does nothing where Keras has no such functions (any more)."""
+    """Once, in a worker. Does nothing if Keras does not have these functions."""
     try:
         from keras.src.backend.tensorflow import trainer
     except ImportError:

@@ -1,6 +1,6 @@
-"""``TF_CONFIG`` around a train function: the addresses of all workers, of which each listens on its own.
+"""``TF_CONFIG`` around a train function: the addresses of all workers; each listens on its own.
 
-A worker holds its port until TensorFlow listens there, so nobody else is given it in between.
+A worker holds its port until TensorFlow listens there, so no other process can get it in between.
 """
 
 from __future__ import annotations

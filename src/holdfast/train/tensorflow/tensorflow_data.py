@@ -1,4 +1,4 @@
-"""What a train function does with its part of the data."""
+"""Functions for a train function and its part of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data loader whose batches are brought to a device ahead of their use."""
+"""A data loader whose batches are copied to a device in advance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from holdfast.data.tensors import apply_to_tensors, to_device
 
 
 class DeviceLoader:
-    """A data loader whose batches are on ``device``. With ``ahead`` the next batch is copied on a stream of its own
-    while the current one is used. Every other attribute is the data loader's."""
+    """A data loader whose batches are on ``device``. With ``ahead`` the next batch is copied on a separate stream while
+    the current one is used. Every other attribute is the data loader's."""
 
     def __init__(self, loader: Any, device: torch.device, ahead: bool) -> None:
         self._loader = loader

@@ -1,7 +1,7 @@
-"""How far training has come in its data: an epoch, and the samples of it that all ranks together have consumed.
+"""The position of training in its data: an epoch, and the samples of it that all ranks together have consumed.
 
-It counts what the training loop was given, never what was fetched ahead of it, and only whole global batches: the
-gradients of half a one are in no checkpoint. It is the same on all ranks.
+It counts what the training loop received, never what was prefetched, and only whole global batches: the gradients of
+half a batch are in no checkpoint. It is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Cursor:
             self._turn_to(epoch)
 
     def begin(self) -> None:
-        """A new iteration: of what was set or loaded, else of the next epoch."""
+        """Start an iteration: of the epoch that was set or loaded, otherwise of the next one."""
         if self.begun:
             self._turn_to(self.epoch + 1)
         self.begun = True

@@ -27,7 +27,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]
     def __init__(self, loader: Any, source: ElasticSampler | ElasticStream, original: Any, keep_batch: bool) -> None:
         self._loader = loader
         self._source = source
-        self._keep_batch = keep_batch  # the global batch size that a state was saved with is gone on with
+        self._keep_batch = keep_batch  # keep the global batch size of the saved state
         self.weight = 1.0
         self.ends_step = True
         self._before = (0, 0)  # where the cursor was before the current batch
@@ -74,7 +74,7 @@ class ElasticLoader(DataLoader):  # type: ignore[misc]
         return {**self.state_dict(), "epoch": epoch, "consumed": consumed}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on where the state was saved, with however many workers there are now."""
+        """Resume where the state was saved, with any number of workers."""
         missing = [key for key in _KEYS if key not in state_dict]
         if missing:
             raise ValueError(

@@ -1,9 +1,9 @@
-"""DDP on a ``LiveGroup``, with buckets that depend on the model alone.
+"""DDP on a ``LiveGroup``, with buckets that depend only on the model.
 
-DDP lays its buckets out again after the first step, by the order in which gradients came, and tells the other ranks. A
-rank that joins later would lay them out at another time than its peers, and add up other elements. So the layout is
-settled before the first step: gradients are expected in the reverse order of the parameters, as DDP itself expects
-them at first.
+DDP rebuilds its buckets after the first step, in the order in which gradients arrived, and tells the other ranks. A
+rank that joins later would rebuild them at another time than its peers, and add up other elements. So the layout is
+fixed before the first step: gradients are expected in the reverse order of the parameters, as DDP itself expects them
+at first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``LiveGroup``: a process group whose inner group can be replaced, so that DDP and the script keep theirs when a peer
 is lost.
 
-A failed collective never leaves DDP in a broken state: what DDP waits for (the future of the work) completes, with
-values that count for nothing, and ``is_lost`` says so; who waits for the work itself gets ``PeerLostError``. Before it
-has joined its peers, a group is alone: each collective completes at once, with this rank's own values.
+A failed collective never leaves DDP in a broken state: the future that DDP waits for completes, with meaningless
+values, and ``is_lost`` and ``is_spoiled`` say so; code that waits for the work itself gets ``PeerLostError``. Before it
+has joined its peers, a group is alone: each collective completes immediately, with this rank's own values.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from holdfast.worker.worker_place import WorkerPlace
 
 _NAME = "holdfast-live"
-_SMALL = 1 << 16  # bytes: a tensor of which a copy costs nothing beside a collective
+_SMALL = 1 << 16  # bytes: copying such a tensor costs nothing compared with a collective
 _FORM_WITHIN = timedelta(seconds=10)  # the new group; a peer that was lost again is noticed by then
 
 
 class _Finished(dist.Work):  # type: ignore[misc]
-    """Of a group that is alone, or has lost a peer."""
+    """The work of a group that has one member, or has lost a peer. ``spoil``: says that the value means nothing."""
 
-    def __init__(self, value: Any, why: str | None = None) -> None:
+    def __init__(self, value: Any, why: str | None = None, spoil: Callable[[], None] | None = None) -> None:
         super().__init__()
-        self._value, self._why = value, why
+        self._value, self._why, self._spoil = value, why, spoil
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         if self._why is not None:
@@ -44,6 +44,8 @@ class _Finished(dist.Work):  # type: ignore[misc]
         return True
 
     def get_future(self) -> Any:
+        if self._spoil is not None:
+            self._spoil()
         future: Any = torch.futures.Future()
         future.set_result(self._value)
         return future
@@ -55,6 +57,7 @@ class _Watched(dist.Work):  # type: ignore[misc]
     def __init__(self, work: Any, group: LiveGroup, value: Any, undo: Callable[[], None] | None) -> None:
         super().__init__()
         self._work, self._group, self._value, self._undo = work, group, value, undo
+        self._number = group.number
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         try:
@@ -76,7 +79,9 @@ class _Watched(dist.Work):  # type: ignore[misc]
         try:
             return future.value()
         except RuntimeError as error:
-            self._group.lose(str(error))
+            if self._number == self._group.number:  # else it is of a group that was replaced meanwhile
+                self._group.lose(str(error))
+                self._group.spoil()
             return self._value
 
 
@@ -87,6 +92,7 @@ class LiveGroup(dist.ProcessGroup):  # type: ignore[misc]
         super().__init__(rank, size)
         self.number = 0  # of the last regrouping
         self.has_updated = False  # all optimizers have made this step's update
+        self.is_spoiled = False  # code that cannot notice it, such as DDP, got values that mean nothing
         self.on_reduce: Callable[[], None] = _nothing  # called before each all-reduce
         self._inner = inner
         self._alone = 0
@@ -108,9 +114,12 @@ class LiveGroup(dist.ProcessGroup):  # type: ignore[misc]
     def lose(self, why: str) -> None:
         self._why = self._why or why
 
+    def spoil(self) -> None:
+        self.is_spoiled = True
+
     @contextlib.contextmanager
     def alone(self) -> Any:
-        """Every collective in here completes at once, with this rank's own values."""
+        """Every collective in here completes immediately, with this rank's own values."""
         self._alone += 1
         try:
             yield
@@ -161,16 +170,17 @@ class LiveGroup(dist.ProcessGroup):  # type: ignore[misc]
             alone()
             return _Finished(value)
         if self._why is not None:
-            return _Finished(value, None if self.has_updated else self._why)
+            return _Finished(value, None if self.has_updated else self._why, self.spoil)
         undo = self._undo_of(value) if self.has_updated else None
         try:
             return _Watched(getattr(self._inner, name)(*arguments), self, value, undo)
         except RuntimeError as error:
             self.lose(str(error))
-            return _Finished(value, None if self.has_updated else str(error))
+            return _Finished(value, None if self.has_updated else str(error), self.spoil)
 
     def _undo_of(self, value: Any) -> Callable[[], None]:
-        """The step is done, and is not done again: what is still to be shared, a loss to print, stays this rank's."""
+        """The step is done, and is not repeated: values that are still to be shared, such as a loss to print, stay this
+        rank's."""
         tensors = [tensor for tensor in _flat(value) if tensor.numel() * tensor.element_size() <= _SMALL]
         copies = [tensor.clone() for tensor in tensors]
 
@@ -243,7 +253,7 @@ class LiveGroup(dist.ProcessGroup):  # type: ignore[misc]
 
 
 class StandbyGroup(LiveGroup):
-    """Of a standby worker, which does not know its rank yet: the script waits where it asks for it."""
+    """The group of a standby worker, which has no rank yet: the script waits where it asks for one."""
 
     def __init__(self, size: int, place: WorkerPlace) -> None:
         super().__init__(0, size, None)

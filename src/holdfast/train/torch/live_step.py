@@ -1,8 +1,9 @@
-"""``TrainState.recoverable``: a step that is done again, with the same batch, when another rank was lost within it.
+"""``TrainState.recoverable``: a step that is repeated, with the same batch, if another rank is lost within it.
 
-Only collectives fail, and an optimizer refuses to step on what a failed one left. So a survivor is before its update,
-and then its step begins again as if nothing had happened, or behind it, and then nothing is done again. Survivors are
-at most one update apart: who is behind, and the replacement of the lost rank, get the state of who is ahead.
+Only collectives fail, and an optimizer refuses to step on the result of a failed one. So a survivor is before its
+update, and then its step starts over as if nothing had happened, or after it, and then nothing is repeated. Survivors
+are at most one update apart: those that are behind, and the replacement of the lost rank, get the state of one that is
+ahead.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class LiveSteps:
         self._timeout = timedelta(seconds=float(session.group_timeout_s))
         self._served: tuple[str, int, Any] | None = None  # of a standby: the store for its peers to meet at
         self._numbers: NumbersFile | None = None
-        self._first: Numbers | None = None  # what a replacement begins its first step with
-        self._last: tuple[int, Numbers] | None = None  # what was written down last, and for how many steps
+        self._first: Numbers | None = None  # the state with which a replacement starts its first step
+        self._last: tuple[int, Numbers] | None = None  # the last recorded state, and for how many steps
         self._has_reduced = False  # gradients, in this step
         self._running = False
         self._updates = 0  # that optimizers have made in this step
@@ -55,10 +56,10 @@ class LiveSteps:
         self._buffers = _Buffers()
 
     def _keep_numbers(self, steps: int) -> None:
-        """What this rank has drawn when so many steps are complete, if it is not written down yet."""
+        """The random state of this rank after this many steps, if it is not recorded yet."""
         if self._numbers is None:
             return
-        now = Numbers()
+        now = Numbers(self._last[1] if self._last is not None else None)
         if self._last is None or self._last[0] != steps or not now.equals(self._last[1]):
             self._last = steps, now
             self._numbers.write(steps, now, begins=False)
@@ -91,12 +92,12 @@ class LiveSteps:
         return counted
 
     def stand_by(self) -> None:
-        """Of a standby: have all ready that joining takes, and wait for a rank."""
+        """Run by a standby: prepare to join, and wait for a rank."""
         self._served = serve_store(self._session, _MEET_WITHIN)
         self._session.place.get()
 
     def join(self) -> None:
-        """Of a replacement: get the state of a survivor, and be one of them."""
+        """Run by a replacement: get the state of a survivor, and join the group."""
         group = live_group.current()
         assert group is not None, "a replacement begins in a group of its own"
         self._group = group
@@ -149,6 +150,8 @@ class LiveSteps:
         group = self._group
         if group is not None and self._running and group.is_lost and not group.is_alone:
             raise PeerLostError(group.why_lost)
+        if group is not None and not self._running:
+            _check_unspoiled(group)
         if self._running and not self._updates:
             self._keep_numbers(self._state.steps + 1)
 
@@ -161,11 +164,12 @@ class LiveSteps:
 
     def _run(self, group: LiveGroup, step: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
         assert self._numbers is not None
+        _check_unspoiled(group)
         self._check_whole()
         if self._first is not None:
             self._first.restore()
             self._first = None
-        entry = _Entry(self._state, self._buffers)
+        entry = _Entry(self._state, self._buffers, self._last[1] if self._last is not None else None)
         if self._last is None or self._last[0] != self._state.steps or not entry.numbers.equals(self._last[1]):
             self._numbers.write(self._state.steps, entry.numbers, begins=True)
         call = functools.partial(step, *arguments, **keywords)
@@ -180,6 +184,7 @@ class LiveSteps:
                     raise  # some gradients or updates are of an unfinished step: it cannot be done again
                 entry.restore(self._state)
                 ahead = self._meet(group, self._state.steps)
+                group.is_spoiled = False  # with the gradients that were, those that the old group left at its end too
                 if ahead is not None:
                     return self._catch_up(group, call, ahead)
 
@@ -196,7 +201,7 @@ class LiveSteps:
             self._running = group.has_updated = False
 
     def _catch_up(self, group: LiveGroup, call: Callable[[], Any], ahead: dict[str, Any]) -> Any:
-        """The others have done this step: do it for what it returns and draws, and take their state."""
+        """The others have done this step: do it for its return value and random numbers, and take their state."""
         with group.alone():
             result = call()
         parts = {name: p for name, p in self._state._parts.items() if not isinstance(p, ElasticLoader)}
@@ -213,7 +218,8 @@ class LiveSteps:
     # A new group
 
     def _meet(self, group: LiveGroup, steps: int) -> dict[str, Any] | None:
-        """Wait for all ranks, form the group, and bring the state to who needs it: returned if the others are ahead."""
+        """Wait for all ranks, form the group, and send the state to the ranks that need it: returned if the others are
+        ahead."""
         session, own = self._session, None
         if steps < 0:
             own = self._served or serve_store(session, _MEET_WITHIN)
@@ -223,9 +229,11 @@ class LiveSteps:
             try:
                 store = own[2] if own is not None and found["endpoint"] == own[:2] else _store_at(found["endpoint"])
                 group.join(found["number"], store, session.rank, self._timeout)
-                return self._share(group, found)
+                ahead = self._share(group, found)
+                self._state._regrouped(found["snapshot"])
+                return ahead
             except PeerLostError:
-                pass  # another one is lost
+                pass  # another rank is lost
 
     def _share(self, group: LiveGroup, found: dict[str, Any]) -> dict[str, Any] | None:
         session, source, steps = self._session, found["source"], found["steps"]
@@ -257,36 +265,46 @@ class LiveSteps:
         session.continue_behind(found["reports"], found["made"][session.rank])
         path = _numbers_path(session)
         self._first = NumbersFile(path).read(steps) if path.exists() else None
-        if self._first is None:  # it was lost with its machine: numbers of its own, the same each time
+        if self._first is None:  # it was lost with its machine: its own numbers, the same each time
             seed_rng(derive("torch", *numbers["torch"].tolist()), session.rank)
             self._first = Numbers()
 
 
 class _Buffers:
-    """Copies of the buffers of modules. Not every operation that changes one tells: all are copied, each time."""
+    """Copies of the buffers of modules. Not every operation that changes a buffer is visible: all are copied, each
+    time."""
 
     def __init__(self) -> None:
+        self._owners: list[dict[str, torch.Tensor | None]] | None = None  # as DDP, it looks for modules once
         self._buffers: list[torch.Tensor] = []
         self._copies: list[torch.Tensor] = []
 
     def take(self, modules: list[torch.nn.Module]) -> None:
-        buffers = [buffer.detach() for module in modules for buffer in module.buffers()]
-        if [(b.shape, b.dtype) for b in buffers] != [(c.shape, c.dtype) for c in self._copies]:
+        if self._owners is None:
+            unique = {id(one): one for module in modules for one in module.modules() if one._buffers}
+            self._owners = [one._buffers for one in unique.values()]
+        buffers = [buffer for owner in self._owners for buffer in owner.values() if buffer is not None]
+        known = self._buffers
+        if len(buffers) != len(known) or any(
+            b is not k or b.shape != c.shape for b, k, c in zip(buffers, known, self._copies, strict=True)
+        ):
             self._copies = [torch.empty_like(buffer) for buffer in buffers]
         self._buffers = buffers
-        if buffers:
-            torch._foreach_copy_(self._copies, buffers)
+        with torch.no_grad():
+            if buffers:
+                torch._foreach_copy_(self._copies, buffers)
 
     def restore(self) -> None:
-        if self._buffers:
-            torch._foreach_copy_(self._buffers, self._copies)
+        with torch.no_grad():
+            if self._buffers:
+                torch._foreach_copy_(self._buffers, self._copies)
 
 
 class _Entry:
     """What a step changes before its first collective fails: random numbers, buffers, gradients and plain values."""
 
-    def __init__(self, state: TrainState, buffers: _Buffers) -> None:
-        self.numbers = Numbers()
+    def __init__(self, state: TrainState, buffers: _Buffers, known: Numbers | None) -> None:
+        self.numbers = Numbers(known)
         self._values, self._buffers = dict(state._values), buffers
         self._modules = [part for part in state._parts.values() if isinstance(part, torch.nn.Module)]
         buffers.take(self._modules)
@@ -297,6 +315,16 @@ class _Entry:
         self._buffers.restore()
         for module in self._modules:
             module.zero_grad(set_to_none=True)
+
+
+def _check_unspoiled(group: LiveGroup) -> None:
+    """A model that is trained outside a recoverable step, too, has gradients of a collective that failed: its step
+    cannot be repeated."""
+    if group.is_spoiled:
+        raise PeerLostError(
+            "a peer was lost while gradients were reduced outside a recoverable step; make that training step "
+            "recoverable, too"
+        )
 
 
 def _numbers_path(session: Session) -> Path:

@@ -1,4 +1,4 @@
-"""What a torch train function calls so that the same code runs on one worker and on many, on CPU and on GPU."""
+"""Functions for a torch train function, so that the same code runs on one worker and on many, on CPU and on GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def get_device() -> torch.device:
 
 
 def get_devices() -> list[torch.device]:
-    """The devices of this worker: the GPUs that were given to it, else the CPU."""
+    """The devices of this worker: its GPUs, otherwise the CPU."""
     given = session_for("torch.get_devices").devices
     return [torch.device("cuda", index) for index in given] or [torch.device("cpu")]
 
@@ -68,14 +68,14 @@ def prepare_data_loader(
     move_to_device: bool = True,
     auto_transfer: bool = True,
 ) -> DataLoader[Any]:
-    """Give each worker its part of the data, and bring batches to its device.
+    """Give each worker its part of the data, and copy batches to its device.
 
-    The returned loader takes this worker's share of every global batch: ``batch_size`` from each worker, or what an
-    ``ElasticSampler`` or ``ElasticStream`` says. Put ``loader.state_dict()`` into the checkpoint, and
-    ``loader.load_state_dict(state)`` resumes after the last batch consumed, with the same global batch, whatever the
-    number of workers is then: no sample is skipped or repeated. Each epoch has an order of its own, by the number that
-    ``loader.set_epoch(epoch)`` (or ``loader.sampler.set_epoch``) is given; without, epochs count from 0. Every other
-    option of the loader stays. A loader with a DistributedSampler, or over an IterableDataset, stays as it is.
+    The returned loader yields this worker's share of every global batch: ``batch_size`` from each worker, or as an
+    ``ElasticSampler`` or ``ElasticStream`` defines. Save ``loader.state_dict()`` in the checkpoint.
+    ``loader.load_state_dict(state)`` then resumes after the last consumed batch, with the same global batch, whatever
+    the number of workers: no sample is skipped or repeated. Each epoch has a different order, determined by
+    ``loader.set_epoch(epoch)`` (or ``loader.sampler.set_epoch``); without it, epochs count from 0. Every other option
+    of the loader is kept. A loader with a DistributedSampler, or over an IterableDataset, is not changed.
     ``auto_transfer`` copies the next batch to the GPU while this one is used; it does nothing on a CPU.
     """
     session = session_for("torch.prepare_data_loader")
@@ -90,7 +90,7 @@ def prepare_data_loader(
 
 
 def enable_reproducibility(seed: int = 0) -> None:
-    """Seed torch, Python and NumPy, and let torch use deterministic algorithms only."""
+    """Seed torch, Python and NumPy, and make torch use only deterministic algorithms."""
     torch.manual_seed(seed)
     random.seed(seed)
     try:

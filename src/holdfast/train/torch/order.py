@@ -1,7 +1,7 @@
-"""The order of an epoch: a function of (size, seed, epoch, position) alone, so that any position can be looked up.
+"""The order of an epoch: a function of (size, seed, epoch, position), so that any position can be looked up.
 
-Nothing here depends on the world size, on what was looked up before, or on the version of torch or NumPy: the numbers
-are ours. Large epochs are permuted by a Feistel network, in no memory and without a walk to the position; small ones,
+Nothing here depends on the world size, on earlier lookups, or on the version of torch or NumPy: the random numbers are
+ours. Large epochs are permuted by a Feistel network, without memory and without iterating to the position; small ones,
 for which such a network mixes poorly and a table is cheap, by sorting keyed hashes.
 """
 

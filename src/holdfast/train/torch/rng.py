@@ -29,10 +29,12 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Go on with the random numbers from where ``rng_state()`` was called."""
+    """Continue with the random numbers from where ``rng_state()`` was called."""
     missing = sorted({"python", "numpy", "torch", "cuda"} - state.keys())
     if missing:
-        raise ValueError(f"set_rng_state(): no {', '.join(missing)} in it; pass what rng_state() returned")
+        raise ValueError(
+            f"set_rng_state(): the state has no {', '.join(missing)}. Pass the whole value that rng_state() returned"
+        )
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     _set_numpy_state(state["numpy"])
@@ -52,9 +54,9 @@ def seed_rng(*key: int | str) -> None:
 
 
 class SeededDataset(Dataset):  # type: ignore[misc]
-    """A map-style dataset each of whose samples is made with generators that are seeded by (seed, epoch, index). Random
-    augmentations then depend neither on the world size nor on the number of loader workers, nor on what was drawn
-    before. The epoch comes from the loader that ``prepare_data_loader`` returned."""
+    """A map-style dataset; each sample is made with generators that are seeded by (seed, epoch, index). Random
+    augmentations then do not depend on the world size, on the number of loader workers, or on earlier random numbers.
+    The epoch comes from the loader that ``prepare_data_loader`` returned."""
 
     def __init__(self, dataset: Any, seed: int = 0) -> None:
         self.dataset = dataset

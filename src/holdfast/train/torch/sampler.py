@@ -22,11 +22,10 @@ _LOOKED_UP_AT_ONCE = 4096
 
 class ElasticSampler(DistributedSampler):  # type: ignore[misc]
     """For ``DataLoader(dataset, batch_size, sampler=ElasticSampler(dataset, global_batch_size))``, which
-    ``prepare_data_loader`` then splits: one optimizer step is for ``global_batch_size`` samples whatever the world size
-    is, and a worker takes at most the loader's ``batch_size`` of them at once (see ``loader.ends_step``). None is as
-    without this sampler: ``batch_size`` from each worker that the run began with, and a worker takes its share at once.
-    ``num_replicas`` and ``rank`` are those of the training, unless given.
-    """
+    ``prepare_data_loader`` then splits: one optimizer step uses ``global_batch_size`` samples at any world size, and a
+    worker takes at most the loader's ``batch_size`` of them at a time (see ``loader.ends_step``). None means as without
+    this sampler: ``batch_size`` from each worker that the run started with, and a worker takes its whole share at a
+    time. ``num_replicas`` and ``rank`` are those of the training, unless given."""
 
     def __init__(
         self,
@@ -85,8 +84,8 @@ class ElasticSampler(DistributedSampler):  # type: ignore[misc]
         return (index for indices in self.batches() for index in indices)
 
     def batches(self) -> Iterator[list[int]]:
-        """This rank's indices from the cursor on, a list for each part. The epoch and the cursor are read at once, the
-        indices are looked up as they are taken."""
+        """This rank's indices from the cursor on, a list for each part. The epoch and the cursor are read immediately,
+        the indices are looked up on demand."""
         order = Order(self.samples, self.seed, self.epoch, self.shuffle)
         parts = self.cut.parts(self.samples, self.cursor.consumed)
         return _looked_up(order, (part.positions(self.rank, self.num_replicas) for part in parts))
@@ -97,13 +96,13 @@ class ElasticSampler(DistributedSampler):  # type: ignore[misc]
         return ((part, batch) for batch, part in zip(batches, parts, strict=True))
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """Raise if the state cannot be gone on from: the order would be another one."""
+        """Raise if the state cannot be resumed: the order would differ."""
         for name, now in (("samples", self.samples), ("shuffle", self.shuffle)):
             if state[name] != now:
                 raise ValueError(
-                    f"load_state_dict(): it was saved with {name}={state[name]!r}, and now it is {now!r}, so the order "
-                    "of the samples is another one: continue with the dataset and options of then, or do not load the "
-                    "loader's state and begin a new epoch with set_epoch()"
+                    f"load_state_dict(): it was saved with {name}={state[name]!r}, and now it is {now!r}, so the "
+                    f"samples are in another order. Use the same dataset and options, or start a new epoch with "
+                    f"set_epoch() instead of loading the loader's state"
                 )
 
 
@@ -130,8 +129,8 @@ def _lists(order: Order, ranges: list[range]) -> Iterator[list[int]]:
 
 
 class PartSampler(Sampler):  # type: ignore[misc]
-    """What the data loader draws from: what to fetch for each part. A ``SeededDataset`` is told the epoch with each
-    index, because workers that persist across epochs hear of nothing else."""
+    """What the data loader draws from: what to fetch for each part. A ``SeededDataset`` gets the epoch with each index,
+    because loader workers that persist across epochs learn it in no other way."""
 
     def __init__(self, sampler: ElasticSampler, batched: bool) -> None:
         self.sampler = sampler
@@ -155,7 +154,7 @@ def follow_rank(source: Any) -> None:
 
 
 def place() -> tuple[int, int]:
-    """Rank and world size of this process, in a Holdfast worker or in a process group of somebody else."""
+    """Rank and world size of this process, in a Holdfast worker or in another process group."""
     try:
         session = sessions.current()
     except RuntimeError:

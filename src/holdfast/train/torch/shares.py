@@ -39,15 +39,16 @@ class SharePart(NamedTuple):
         return range(self.start + slot, self.end, world_size * self.passes)
 
     def weight(self, rank: int, world_size: int) -> float:
-        """What the mean loss of this part is to be multiplied by, so that gradients that are summed over the passes and
-        averaged over the ranks are those of the mean over the global batch."""
+        """The factor for the mean loss of this part, so that gradients that are summed over the passes and averaged
+        over the ranks are those of the mean over the global batch."""
         if self.number * world_size + rank >= self.size:
             return 0.0
         return len(self.positions(rank, world_size)) * world_size / self.size
 
 
 class Cut(NamedTuple):
-    """How epochs are cut. ``most`` is the largest number of samples that a rank takes at once; None is its share."""
+    """How epochs are divided. ``most`` is the largest number of samples that a rank takes at a time; None is its
+    share."""
 
     batch: int
     drop_last: bool

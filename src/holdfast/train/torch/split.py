@@ -1,4 +1,4 @@
-"""A loader for one rank, made from a loader for all the data: what it can be split by, and what it is left as it is."""
+"""A loader for one rank, made from a loader for all the data: how it is split, and which loaders are not changed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 class Split(NamedTuple):
-    """A loader of a rank's parts, and where these come from. ``keep_batch``: the global batch size is not the user's
-    word but follows from the first world size, so a state that was saved under another one has it."""
+    """A loader of a rank's parts, and their source. ``keep_batch``: the global batch size was not set by the user but
+    follows from the first world size, so a state that was saved with another one overrides it."""
 
     loader: DataLoader[Any]
     source: ElasticSampler | ElasticStream
@@ -69,13 +69,14 @@ def _set_batches(loader: DataLoader[Any], source: ElasticSampler | ElasticStream
 
 
 def _is_kept(loader: DataLoader[Any], rank: int, world_size: int) -> bool:
-    """Whether the loader draws in a way of its own that one worker can keep. With more, it is replaced or refused."""
+    """Whether the loader draws in a custom way that one worker can keep. With more workers, it is replaced or
+    rejected."""
     if loader.batch_size is None and loader.batch_sampler is not None:
         if world_size == 1 or isinstance(getattr(loader.batch_sampler, "sampler", None), DistributedSampler):
             return True
         raise ValueError(
-            f"prepare_data_loader() cannot split a loader with a batch_sampler of its own "
-            f"({type(loader.batch_sampler).__name__}): let it draw from a DistributedSampler, or pass "
+            f"prepare_data_loader() cannot split a loader with a custom batch_sampler "
+            f"({type(loader.batch_sampler).__name__}). Base the batch_sampler on a DistributedSampler, or pass "
             "add_dist_sampler=False and split the batches by holdfast.train.get_context().get_world_rank()"
         )
     if _is_plain(loader.sampler):

@@ -74,7 +74,7 @@ def _is_module(part: Any) -> bool:
 
 
 def _check_divisible(directory: Path, first: Mapping[str, Any], was: int, world_size: int) -> None:
-    """What each rank had for itself can be given to another number of ranks only if it was the same on all of them."""
+    """State of each rank can be given to another number of ranks only if it was the same on all of them."""
     for rank in range(1, was):
         for name, state in _load(directory / rank_file(rank))["parts"].items():
             if not same(state, first.get(name)):

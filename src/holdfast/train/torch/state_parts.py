@@ -1,8 +1,8 @@
-"""What a training state is made of: each part's own ``state_dict``, under the names that it has outside of wrappers.
+"""The parts of a training state: each part's own ``state_dict``, under the names that it has without wrappers.
 
 A part is replicated (the same on all ranks: modules, optimizers, schedules), sharded (no rank has all of it: DTensors
-of FSDP2), or of a rank (all other objects with a ``state_dict``, such as data loaders). Everything in it can be read by
-``torch.load(weights_only=True)``: ``plain`` refuses the rest when it is captured, not when it is needed.
+of FSDP2), or per rank (all other objects with a ``state_dict``, such as data loaders). Everything in it can be read by
+``torch.load(weights_only=True)``: ``plain`` rejects the rest when it is captured, not when it is needed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def bare(thing: Any) -> Any:
 
 def sharded_names(parts: Mapping[str, Any]) -> list[str]:
     """Modules with DTensor parameters, and the optimizers of such parameters."""
-    tensors = sys.modules.get("torch.distributed.tensor")  # whoever has such a parameter has imported it
+    tensors = sys.modules.get("torch.distributed.tensor")  # code with such a parameter has imported it
     if tensors is None:
         return []
     return [name for name, part in parts.items() if any(isinstance(p, tensors.DTensor) for p in _parameters(part))]
@@ -133,7 +133,7 @@ def _filled(present: Any, shard: Any) -> Any:
 
 
 def buffers(part: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """What a module's state has beside its parameters: batch statistics differ from rank to rank."""
+    """The parts of a module's state that are not parameters: batch statistics differ from rank to rank."""
     if not isinstance(part, torch.nn.Module):
         return {}
     parameters = {name for name, _ in bare(part).named_parameters(remove_duplicate=False)}

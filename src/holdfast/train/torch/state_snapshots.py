@@ -1,19 +1,17 @@
 """A training state in memory that outlives the worker: written at the speed of a copy, read by the next attempt.
 
-Each rank writes a piece of its own, and the first rank of each node writes what is the same on all ranks. A piece is
-the tensors, one behind the other, and a description of all else. The description is read back by an unpickler that
-knows plain containers alone: it can create no other object and call nothing.
+Each rank writes its own piece, and the first rank of each node writes what is the same on all ranks. A piece consists
+of the tensors, one after the other, and a description of everything else. The description is read by an unpickler that
+knows only plain containers: it can create no other object and call nothing.
 """
 
 from __future__ import annotations
 
-import collections
-import io
 import math
 import mmap
-import pickle
 import time
-from collections.abc import Mapping
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +21,8 @@ import torch.distributed as dist
 from holdfast.train.checks import warn_once
 from holdfast.train.torch import state_parts
 from holdfast.train.torch.elastic import ElasticLoader
-from holdfast.worker.snapshot_buffers import DATA_AT, PieceBuffers, SnapshotFile, header_of
+from holdfast.train.torch.plain_pickle import describe_tree, read_tree
+from holdfast.worker.snapshot_buffers import DATA_AT, PieceBuffers, SnapshotFile, header_in, header_of
 
 if TYPE_CHECKING:
     from holdfast.wire.worker_messages import Memory
@@ -32,52 +31,27 @@ if TYPE_CHECKING:
 _ALIGN = 64
 _KEPT_WITHIN_S = 10.0  # how long a snapshot waits for the one before it to be complete on all ranks
 _SHARED = "shared"
-_KNOWN: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): collections.OrderedDict,
-    ("collections", "Counter"): collections.Counter,
-    ("builtins", "complex"): complex,
-    ("torch", "Size"): torch.Size,
-    ("torch", "device"): torch.device,
-}
+_IN_WORDS = ("python", "numpy")  # generators whose state is a list of words
 
 
 def _piece(rank: int) -> str:
     return f"rank-{rank}"
 
 
-class _Describer(pickle.Pickler):
-    """Describes a tree; its tensors are replaced by where they will be."""
+class _Places:
+    """Where each tensor of a tree will be, one after the other."""
 
-    def __init__(self, into: io.BytesIO) -> None:
-        super().__init__(into, protocol=5)
+    def __init__(self) -> None:
         self.tensors: list[torch.Tensor] = []
         self.places: list[tuple[int, str, tuple[int, ...]]] = []
         self.size = 0
 
-    def persistent_id(self, thing: Any) -> Any:
-        if not isinstance(thing, torch.Tensor):
-            return None
-        place = (self.size, str(thing.dtype).removeprefix("torch."), tuple(thing.shape))
-        self.tensors.append(thing)
+    def add(self, tensor: torch.Tensor) -> tuple[int, str, tuple[int, ...]]:
+        place = (self.size, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+        self.tensors.append(tensor)
         self.places.append(place)
-        self.size += -(-thing.numel() * thing.element_size() // _ALIGN) * _ALIGN
+        self.size += -(-tensor.numel() * tensor.element_size() // _ALIGN) * _ALIGN
         return place
-
-
-class _Reader(pickle.Unpickler):
-    def __init__(self, description: bytes, content: mmap.mmap) -> None:
-        super().__init__(io.BytesIO(description))
-        self._content = content
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
-            return getattr(torch, name)
-        if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(f"{module}.{name} is not a plain value")
-        return _KNOWN[module, name]
-
-    def persistent_load(self, place: Any) -> torch.Tensor:
-        return _view(self._content, place)
 
 
 def _view(content: mmap.mmap, place: tuple[int, str, tuple[int, ...]]) -> torch.Tensor:
@@ -94,39 +68,39 @@ class _Piece:
         self._buffers = buffers
         self._views: dict[Path, tuple[mmap.mmap, list[Any], list[torch.Tensor]]] = {}
 
-    def write(self, tree: Any, attempt_number: int, step: int) -> str:
-        description = io.BytesIO()
-        describer = _Describer(description)
-        describer.dump(tree)
-        file = self._buffers.next()
-        meta = description.getvalue()
-        content = file.begin(describer.size, len(meta))
-        self._copy(file, content, describer)
-        file.commit(attempt_number, step, describer.size, meta)
+    def write(self, tree: Any, attempt_number: int, step: int, keep: tuple[int, int] | None) -> str:
+        places = _Places()
+        meta = describe_tree(tree, places.add)
+        file = self._buffers.next(keep)
+        content = file.begin(places.size, len(meta))
+        self._copy(file, content, places)
+        file.commit(attempt_number, step, places.size, meta)
         return str(file.path)
 
-    def _copy(self, file: SnapshotFile, content: mmap.mmap, describer: _Describer) -> None:
+    def _copy(self, file: SnapshotFile, content: mmap.mmap, wanted: _Places) -> None:
         known = self._views.get(file.path)
-        if known is None or known[0] is not content or known[1] != describer.places:
-            views = [_view(content, place) for place in describer.places]
-            known = self._views[file.path] = (content, describer.places, views)
+        if known is None or known[0] is not content or known[1] != wanted.places:
+            views = [_view(content, place) for place in wanted.places]
+            known = self._views[file.path] = (content, wanted.places, views)
         if known[2]:
-            torch._foreach_copy_(known[2], describer.tensors)
+            torch._foreach_copy_(known[2], wanted.tensors)
 
 
 class SnapshotWriter:
     """Takes the snapshots of a rank. All ranks take them after the same steps."""
 
-    def __init__(self, session: Session, memory: Memory) -> None:
-        self._session = session
+    def __init__(self, session: Session, memory: Memory, keep: tuple[int, int] | None = None) -> None:
+        """``keep``: the newest snapshot that is complete on all ranks, by attempt and step, if that is known."""
+        self._session, self._keep = session, keep or _resumed_from(memory)
         self._pieces: dict[str, _Piece] = {}
         self._memory = memory
         self._last = -1  # the step that was written last
         self._is_on = True
         self._pace = _Pace()
 
-    def is_due(self, step: int, every: int, share: float | None) -> bool:
-        return self._is_on and self._pace.is_due(step, every, share)
+    def count_step(self, step: int, every: int, share: float | None) -> bool:
+        """Whether a snapshot is due after it."""
+        return self._is_on and self._pace.count_step(step, every, share)
 
     def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
         session, step = self._session, captured["steps"]
@@ -137,15 +111,20 @@ class SnapshotWriter:
             return
         trees = split(captured, parts, session.rank, session.local_rank)
         try:
-            files = {
-                piece: self._piece(piece).write(tree, session.attempt_number, step) for piece, tree in trees.items()
-            }
+            where = (session.attempt_number, step, self._keep)
+            files = {piece: self._piece(piece).write(tree, *where) for piece, tree in trees.items()}
         except OSError as error:
             self._stop(str(error))
             return
-        self._last = step
-        session.tell_snapshot(step, moves(parts), files)
+        session.tell_snapshot(step, moves(parts), files, self._keep)
+        self._last, self._keep = step, None
         self._pace.took(session.world_size)
+
+    def regrouped(self, complete: tuple[int, int] | None) -> None:
+        """Ranks were replaced. A snapshot that was not complete then never will be: it is not waited for, and its
+        memory is reused, not that of the one before."""
+        if complete is None or complete[1] < self._last:
+            self._last, self._keep = -1, complete
 
     def _stop(self, why: str) -> None:
         self._is_on = False
@@ -156,6 +135,14 @@ class SnapshotWriter:
             keep = self._memory.pieces.get(piece, "")
             self._pieces[piece] = _Piece(PieceBuffers(Path(self._memory.directory), piece, keep))
         return self._pieces[piece]
+
+
+def _resumed_from(memory: Memory) -> tuple[int, int] | None:
+    """The snapshot that the worker resumed from, by attempt and step; None if from something else."""
+    if _SHARED not in memory.pieces:
+        return None
+    header = header_in(Path(memory.pieces[_SHARED]))
+    return (header.attempt_number, header.step) if header.step >= 0 else None
 
 
 class _Pace:
@@ -169,7 +156,8 @@ class _Pace:
         self._step_s = 0.0
         self._share: float | None = None
 
-    def is_due(self, step: int, every: int, share: float | None) -> bool:
+    def count_step(self, step: int, every: int, share: float | None) -> bool:
+        """Whether a snapshot is due after it."""
         now = time.perf_counter()
         self._step_s, self._begun, self._share = now - self._called, now, share
         self._called = now
@@ -201,7 +189,7 @@ def split(captured: Mapping[str, Any], parts: Mapping[str, Any], rank: int, loca
     states, sharded = captured["parts"], state_parts.sharded_names(parts)
     replicated = [name for name in states if state_parts.is_replicated(parts[name]) and name not in sharded]
     own: dict[str, Any] = {
-        "rng": captured["rng"],
+        "rng": _packed(captured["rng"]),
         "parts": {name: state for name, state in states.items() if name not in replicated and name not in sharded},
         "sharded": {name: state_parts.local(states[name]) for name in sharded},
     }
@@ -223,8 +211,22 @@ def read(memory: Memory, parts: Mapping[str, Any], rank: int) -> dict[str, Any]:
         states[name] = {**states[name], **buffers}
     if own["sharded"]:
         states |= state_parts.filled(parts, own["sharded"])
-    rng = own["rng"] if rank < memory.world_size else None
-    return {**shared, "parts": states, "rng": rng, "first_rng": first["rng"]}
+    rng = _unpacked(own["rng"]) if rank < memory.world_size else None
+    return {**shared, "parts": states, "rng": rng, "first_rng": _unpacked(first["rng"])}
+
+
+def _packed(rng: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of the generators as bytes: the pickler takes as long for a list of them as for a small model."""
+    return {**rng, **{name: _with_words(rng[name], lambda words: array("I", words).tobytes()) for name in _IN_WORDS}}
+
+
+def _unpacked(rng: Mapping[str, Any]) -> dict[str, Any]:
+    return {**rng, **{name: _with_words(rng[name], lambda words: array("I", words).tolist()) for name in _IN_WORDS}}
+
+
+def _with_words(state: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
+    first, words, *rest = state
+    return [first, change(words), *rest]
 
 
 def _load(path: str) -> Any:
@@ -232,4 +234,4 @@ def _load(path: str) -> Any:
         content = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
     header = header_of(content)
     at = DATA_AT + header.data_size
-    return _Reader(content[at : at + header.meta_size], content).load()
+    return read_tree(content[at : at + header.meta_size], lambda place: _view(content, place))

@@ -1,8 +1,8 @@
 """``ElasticStream``: an iterable dataset, split among ranks by position.
 
 A stream can be split exactly only by reading it: every process that loads data reads all of it, keeps a global batch at
-a time, and takes its own samples. To resume within an epoch, what was consumed is skipped by the dataset's own ``skip``
-if it has one, and read over if not.
+a time, and takes its own samples. To resume within an epoch, consumed samples are skipped by the dataset's own ``skip``
+if it has one, and read again if not.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class ElasticStream(IterableDataset):  # type: ignore[misc]
 
 
 class PartReader(IterableDataset):  # type: ignore[misc]
-    """What the data loader iterates: this rank's samples of each part. Loader workers take the parts in turn, which is
-    the order in which the loader asks them."""
+    """What the data loader iterates: this rank's samples of each part. Loader workers take the parts in turn, in the
+    order in which the loader asks them."""
 
     def __init__(self, stream: ElasticStream) -> None:
         self.stream = stream

@@ -22,13 +22,13 @@ class TorchCheckpoint(Checkpoint):
 
     @classmethod
     def from_state_dict(cls: type[T], state_dict: dict[str, Any]) -> T:
-        """Save it into a new temporary directory, under the names that it has outside of DDP."""
+        """Save it into a new temporary directory, under the names that it has without DDP."""
         bare = {name.removeprefix(_DDP): value for name, value in state_dict.items()}
         return cls._saved(bare)
 
     @classmethod
     def from_model(cls: type[T], model: torch.nn.Module) -> T:
-        """Save the whole model, as a pickle. Prefer ``from_state_dict``, which anybody can load safely."""
+        """Save the whole model as a pickle. Prefer ``from_state_dict``, which can be loaded safely."""
         return cls._saved(model)
 
     @classmethod
@@ -39,7 +39,7 @@ class TorchCheckpoint(Checkpoint):
 
     def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
         """The model with the weights of the checkpoint. A whole model is unpickled only if no ``model`` is passed: that
-        runs code, so the checkpoint must be of somebody you trust."""
+        runs code, so the checkpoint must come from someone you trust."""
         with self.as_directory() as directory:
             file = Path(directory, self.MODEL_FILENAME)
             if not file.exists():

@@ -1,7 +1,7 @@
 """The process group around a train function: formed before it, ended after it, never waited for after a failure.
 
-Rank 0 listens on a port that the system picks and tells the others through the session, so no port can be taken by
-somebody else in between, and a new attempt cannot meet an old one.
+Rank 0 listens on a port that the system picks and tells the others through the session, so no other process can take
+the port in between, and a new attempt cannot meet an old one.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def _stay_alone(session: Session) -> None:
 
 
 def _await_all_formed(session: Session, store: Any) -> None:
-    """A function may return at once; what a peer that still forms its side of the group connects to must not go away.
-    Rank 0, which serves the store, stays until all have seen that (see ``_InProcessGroup``)."""
+    """A function may return immediately; the store to which a slower peer still connects must not disappear. Rank 0,
+    which serves the store, stays until all have seen that (see ``_InProcessGroup``)."""
     if store.add("formed", 1) == session.world_size:
         store.set(_ALL_FORMED, "")
     store.wait([_ALL_FORMED])
@@ -169,7 +169,7 @@ def _await_all_formed(session: Session, store: Any) -> None:
 
 
 def serve_store(session: Session, timeout: timedelta) -> tuple[str, int, Any]:
-    """A store on a socket of our own: bound to loopback on one machine, which the store by itself would not do."""
+    """A store on our own socket: bound to loopback on one machine, which the store itself would not do."""
     import torch.distributed as dist
 
     host = session.address

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.train.checkpoint import Checkpoint
-from holdfast.train.config import DataConfig, RunConfig
+from holdfast.train.config import RunConfig
+from holdfast.train.data_config import DataConfig
 from holdfast.train.scaling_config import ScalingConfig
 from holdfast.train.torch.torch_config import TorchConfig
 from holdfast.train.trainer import DataParallelTrainer

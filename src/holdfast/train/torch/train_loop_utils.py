@@ -1,4 +1,4 @@
-"""What a torch loop calls, under the path that scripts from Ray import them from."""
+"""Functions for a torch loop, under the path from which scripts from Ray import them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``TrainState``: all that a training script must save to resume, in one object.
+"""``TrainState``: everything that a training script must save to resume, in one object.
 
-It holds the script's own objects and reads and writes their ``state_dict``s; ``report`` and ``get_checkpoint`` stay
-what they are. A state is captured between two steps, never within one.
+It holds the script's own objects and reads and writes their ``state_dict``s; ``report`` and ``get_checkpoint`` are
+unchanged. A state is captured between two steps, never within one.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class TrainState:
         self.__dict__.update(
             _parts=parts, _values=values, _in_epoch=False, _writer=None, _resumed=False, _counted=False, steps=0
         )
+        self.__dict__["_complete"] = None  # the newest snapshot that was complete when this process joined its peers
 
     def __getattr__(self, name: str) -> Any:
         for known in (self.__dict__.get("_values", {}), self.__dict__.get("_parts", {})):
@@ -111,7 +112,7 @@ class TrainState:
     def _take_up(self, found: dict[str, Any], rank: int) -> None:
         self.apply(found)
         if found["rng"] is None:
-            # A rank that there was none of when the state was saved: numbers of its own, the same at each resume.
+            # A rank that did not exist when the state was saved: its own numbers, the same at each resume.
             seed_rng(derive("torch", *found["first_rng"]["torch"].tolist()), rank)
 
     def epochs(self, total: int) -> Iterator[int]:
@@ -137,9 +138,15 @@ class TrainState:
         if not self._counted:  # by ``recoverable``
             self.steps += 1
         if self._writer is None and session.memory is not None:
-            self._writer = state_snapshots.SnapshotWriter(session, session.memory)
-        if self._writer is not None and self._writer.is_due(self.steps, every, share):
+            self._writer = state_snapshots.SnapshotWriter(session, session.memory, self._complete)
+        if self._writer is not None and self._writer.count_step(self.steps, every, share):
             self._writer.take(self.capture(), self._parts)
+
+    def _regrouped(self, complete: tuple[int, int] | None) -> None:
+        """Ranks were replaced; this is the newest snapshot that is complete, by attempt and step."""
+        self.__dict__["_complete"] = complete
+        if self._writer is not None:
+            self._writer.regrouped(complete)
 
     def report(self, metrics: dict[str, Any], checkpoint: bool = True, **options: Any) -> None:
         """``train.report`` with a checkpoint of this state. Every rank must call it, after the same step.
@@ -168,8 +175,8 @@ class TrainState:
         return {"steps": self.steps, "values": values, "parts": state_parts.collect(self._parts), "rng": rng_state()}
 
     def apply(self, captured: dict[str, Any]) -> None:
-        """Become what was captured, here or in another process. Its tensors are copied. Random numbers last: loading a
-        state must not draw any."""
+        """Load a captured state, from here or from another process. Its tensors are copied. Random numbers come last:
+        loading a state must not draw any."""
         unknown = sorted(
             (captured["values"].keys() | captured["parts"].keys()) - self._values.keys() - self._parts.keys()
         )

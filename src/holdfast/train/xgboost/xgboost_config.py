@@ -1,5 +1,5 @@
-"""XGBoost's collective around a train function. Rank 0 runs the tracker, on a port that the system picks; an attempt
-has a tracker of its own, so it cannot meet the workers of an earlier one."""
+"""XGBoost's collective around a train function. Rank 0 runs the tracker, on a port that the system picks; each attempt
+has its own tracker, so it cannot meet the workers of an earlier one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from holdfast.train import rendezvous
-from holdfast.train.boosting import ran_out_of_memory
 from holdfast.train.config import BackendConfig
 
 
@@ -26,9 +25,6 @@ class XGBoostConfig(BackendConfig):
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
         return _InCollective(train_fn)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return ran_out_of_memory(error)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

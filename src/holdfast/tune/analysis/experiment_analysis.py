@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 class ExperimentAnalysis:
     """The trials of an experiment, from its directory or URL; it may be running, finished, moved or copied.
 
-    ``default_metric`` and ``default_mode`` say what is best where a method is not told; by default they are those that
-    the experiment was started with. Objects in configs are not stored: what ``tune.run`` returns has them.
+    ``default_metric`` and ``default_mode`` define the best trial if a method is not given them; by default they are
+    those that the experiment was started with. Objects in configs are not stored: the return value of ``tune.run`` has
+    them.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class ExperimentAnalysis:
 
     @classmethod
     def of_results(cls, results: TrialResults, location: Location, metric: str | None, mode: str | None) -> Any:
-        """Of an experiment that has just ended in this process."""
+        """The analysis of an experiment that has just ended in this process."""
         return cls(
             str(location),
             storage_filesystem=location.filesystem,
@@ -183,7 +184,7 @@ class ExperimentAnalysis:
     # All of them
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """Of each trial by its id; with ``prefix`` by flat names such as "config/lr"."""
+        """The config of each trial by its id; with ``prefix``, parameters have flat names such as "config/lr"."""
         return {t.trial_id: dict(flat_items(t.config, "config/")) if prefix else dict(t.config) for t in self.trials}
 
     @property

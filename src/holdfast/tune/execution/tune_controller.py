@@ -1,4 +1,4 @@
-"""``TuneController``, for the hints of scripts from Ray: what a scheduler and its functions see of the experiment."""
+"""``TuneController``, for type hints in scripts from Ray: what a scheduler and its functions see of the experiment."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Artifacts:
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="holdfast-artifacts")
 
     def ended(self, directory: str) -> None:
-        """A trial will write no more."""
+        """A trial will write nothing more."""
         self._pool.submit(self._save, directory, True)
 
     def close(self) -> None:
@@ -33,7 +33,7 @@ class Artifacts:
         self._objects.close()
 
     def _upload(self, path: Path) -> None:
-        """Of the experiment itself."""
+        """Upload the files of the experiment itself."""
         try:
             self._objects.upload(path, path.name)
         except (StorageError, OSError) as error:

@@ -1,7 +1,7 @@
-"""What callbacks and loggers hear of results and ends, in the order of the journal, and how far they have heard it.
+"""Delivers results and ends to callbacks and loggers, in the order of the journal, and keeps track of the progress.
 
-The journal notes that with the next thing that is written. What a driver that was killed had journalled and not told is
-told by the next one, and some of what it had told is told once more.
+The journal records the progress with its next write. Events that a killed driver had journalled and not delivered are
+delivered by the next one, and some that it had delivered are delivered again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Untold(NamedTuple):
 
 
 class Backlog:
-    """What an earlier driver may not have told, as its journal is replayed."""
+    """Events that an earlier driver may not have delivered, collected as its journal is replayed."""
 
     def __init__(self) -> None:
         self.untold: deque[Untold] = deque()
-        self._is_marked = False  # whether the driver notes what it has told; those of earlier versions did not
+        self._is_marked = False  # whether the driver records its deliveries; drivers of earlier versions did not
         self._told = 0
 
     def begins(self, is_marked: bool) -> None:
-        """A driver: it tells first what is left from those before it."""
+        """A driver starts: it first delivers the rest of earlier drivers."""
         if not is_marked:
             self.untold.clear()
         self._is_marked, self._told = is_marked, 0
@@ -41,7 +41,7 @@ class Backlog:
         if self._is_marked:
             self.untold.append(Untold(trial, trial.life, result))
 
-    def is_told(self, count: int) -> None:
+    def mark_told(self, count: int) -> None:
         while self._told < count and self.untold:
             self.untold.popleft()
             self._told += 1
@@ -53,7 +53,7 @@ class CallbackDelivery:
         self._told = 0  # by this driver
 
     def catch_up(self, untold: deque[Untold]) -> None:
-        """With what an earlier driver may not have told."""
+        """Deliver the events that an earlier driver may not have delivered."""
         for one in untold:
             self._batch.note((), partial(self._tell_again, one))
 
@@ -72,7 +72,7 @@ class CallbackDelivery:
         self._listeners.ended(trial)
 
     def turned(self) -> None:
-        """A turn of the loop is over, and loggers have written down what they have heard."""
+        """A turn of the loop has ended, and loggers have written what they received."""
         if self._told:
             self._batch.mark = entry_of(CallbacksTold(self._told))
 

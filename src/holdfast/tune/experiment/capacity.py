@@ -1,7 +1,7 @@
-"""What is free on the nodes of an experiment, and what a trial is given of it.
+"""The free resources on the nodes of an experiment, and how they are given to trials.
 
-Nodes that are there for the experiment alone are shared out here, by what each of them has. A cluster that others use
-too grants room when it is asked: see ``granted``.
+Nodes that only the experiment uses are shared out here, according to their resources. A cluster that others use too
+grants resources on request: see ``granted``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BundlePlacement:
 
     strategy: str = "PACK"
     labels: tuple[Mapping[str, str], ...] = ()  # selectors, one for each bundle; none if any node will do
-    besides: Mapping[str, float] = field(default_factory=dict)  # what each bundle asks for that only a cluster knows
+    besides: Mapping[str, float] = field(default_factory=dict)  # requests of each bundle that only a cluster knows
 
 
 PLAIN = BundlePlacement()
@@ -33,7 +33,7 @@ PLAIN = BundlePlacement()
 
 @dataclass
 class Share:
-    """What a trial has of one node: a seat for each of its bundles there."""
+    """A trial's share of one node: a seat for each of its bundles there."""
 
     taken: dict[str, float] = field(default_factory=dict)
     seats: list[Seat] = field(default_factory=list)
@@ -56,7 +56,7 @@ class TrialCapacity(Protocol):
         """Whether no node is on its way for the first time."""
 
     def place(self, bundles: Bundles, placement: BundlePlacement = PLAIN) -> Shares | None:
-        """Where the bundles fit now, taken out of what is free; None if they do not."""
+        """Where the bundles fit now, subtracted from the free resources; None if they do not fit."""
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
         """So many more like these may be placed soon."""
@@ -67,7 +67,7 @@ class TrialCapacity(Protocol):
         """Those of the bundles that the shares, without those on nodes that will go away, do not hold."""
 
     def can_ever(self, bundles: Bundles) -> bool:
-        """Whether the nodes that are there could hold them if nothing else ran."""
+        """Whether the existing nodes could hold them if nothing else ran."""
 
     def total(self) -> dict[str, float]: ...
     def settle(self) -> None:
@@ -85,7 +85,7 @@ class NodeResources:
     id: str
     free: dict[str, float]
     total: dict[str, float]
-    gpus: list[float]  # what is free of each
+    gpus: list[float]  # the free resources of each
     draining: bool = False
 
 
@@ -95,7 +95,7 @@ class NodeCapacity:
     is_granted = False
 
     def __init__(self, of_this_machine: Mapping[str, float] | None = None) -> None:
-        """``of_this_machine``: what a node has that does not say itself how much it is."""
+        """``of_this_machine``: the resources of a node that does not report them itself."""
         self._of_this_machine = of_this_machine or {}
         self._nodes: dict[str, NodeResources] = {}
         self._joining: set[str] = set()
@@ -115,7 +115,7 @@ class NodeCapacity:
         return shares
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
-        """What is there is there."""
+        """The existing resources do not change."""
 
     def settle(self) -> None:
         pass
@@ -142,11 +142,9 @@ class NodeCapacity:
 
     def can_ever(self, bundles: Bundles) -> bool:
         fresh = {n.id: NodeResources(n.id, dict(n.total), n.total, [1.0] * len(n.gpus)) for n in self._nodes.values()}
-        nodes, self._nodes = self._nodes, fresh
-        try:
-            return self.place(bundles) is not None
-        finally:
-            self._nodes = nodes
+        unused = NodeCapacity()
+        unused._nodes = fresh
+        return unused.place(bundles) is not None
 
     def total(self) -> dict[str, float]:
         return total(node.total for node in self._nodes.values())
@@ -164,7 +162,7 @@ class NodeCapacity:
         self._nodes[message.node_id] = NodeResources(message.node_id, dict(has), has, [1.0] * math.ceil(has["GPU"]))
 
     def seat(self, node: str, seats: Sequence[Any]) -> None:
-        """Nobody else shares these nodes out."""
+        """These nodes are not shared with anyone else."""
 
     def drain(self, node: str) -> None:
         if node in self._nodes:

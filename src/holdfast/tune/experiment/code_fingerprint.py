@@ -1,7 +1,7 @@
 """A fingerprint of a trainable's code: whether a later script means the same function, not only the same name.
 
-It covers the bytecode of the function or class and of what it calls in its own module. Line numbers, comments and
-values do not count. Another Python compiles differently, so its version is a part of the fingerprint.
+It covers the bytecode of the function or class and of the functions that it calls in its own module. Line numbers,
+comments and values do not count. Another Python compiles differently, so its version is a part of the fingerprint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def fingerprint(trainable: Any) -> str:
-    """Empty if there is no Python code to look at."""
+    """Empty if there is no Python code to inspect."""
     found: list[str] = []
     _visit(_innermost(trainable), found, set())
     if not found:
@@ -25,7 +25,7 @@ def fingerprint(trainable: Any) -> str:
 
 
 def is_other_code(before: str, now: str) -> bool:
-    """Only what the same Python compiled can be compared."""
+    """Only code that the same Python compiled can be compared."""
     return bool(before and now) and before.partition(":")[0] == now.partition(":")[0] and before != now
 
 

@@ -1,7 +1,8 @@
-"""What an experiment is, as a script defined it: stored in its record, and made again from that for a restore."""
+"""The definition of an experiment by its script: stored in its record, and rebuilt from that for a restore."""
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import socket
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from holdfast.store.location import Location
+from holdfast.train import ray_variables
 from holdfast.train.checkpoint import Checkpoint
 from holdfast.train.config import CheckpointConfig, FailureConfig, RunConfig
 from holdfast.train.scaling_config import ScalingConfig
@@ -30,7 +32,7 @@ _STORED = ("metric", "mode", "num_samples", "max_concurrent_trials")
 
 @dataclass(frozen=True)
 class Definition:
-    """``prefix`` begins the ids of all trials, ``seed`` governs what has no seed of its own; both are drawn once.
+    """``prefix`` starts the ids of all trials, ``seed`` is for objects without a seed; both are drawn once.
     ``start_from`` is a checkpoint for every trial's first start; it is not stored."""
 
     trainable_name: str
@@ -85,9 +87,15 @@ class Definition:
         return float("inf") if samples < 0 else samples
 
     @property
+    def _total_trials(self) -> int | None:
+        """For readers, who have no searcher to ask; None without a limit."""
+        total = self.total_samples
+        return int(total) if math.isfinite(total) else None
+
+    @property
     def has_own_directories(self) -> bool:
-        """Whether each trial runs in a working directory of its own."""
-        return self.tune_config.chdir_to_trial_dir and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0"
+        """Whether each trial runs in a separate working directory."""
+        return self.tune_config.chdir_to_trial_dir and os.environ.get(ray_variables.CHDIR_TO_TRIAL_DIR, "1") != "0"
 
     @property
     def host(self) -> dict[str, Any]:
@@ -120,11 +128,13 @@ class Definition:
             "prefix": self.prefix,
             "seed": self.seed,
             **{name: getattr(config, name) for name in _STORED},
+            "total_trials": self._total_trials,
             "time_budget_s": config.budget_s,
             "chdir_to_trial_dir": config.chdir_to_trial_dir,
             "failure": asdict(run.failure_config),
             "checkpoint": asdict(run.checkpoint_config),
             "verbose": run.verbose,
+            "engine": run.engine if isinstance(run.engine, str) else None,
             "callbacks": [type(callback).__name__ for callback in run.callbacks],
             "stored": stored,
             "lacking": lacking,
@@ -138,7 +148,7 @@ def restored(
     tune_config: TuneConfig | None,
     run_config: RunConfig | None,
 ) -> Definition:
-    """What the record says, with what is passed again in its place. ValueError names what must be."""
+    """The stored definition, with the objects that are passed again. ValueError names what must be passed."""
     stored, lacking = identity["stored"], identity["lacking"]
     if param_space is None:
         if "param_space" in lacking:
@@ -167,8 +177,8 @@ def restored(
             )
         if identity.get("callbacks"):
             warnings.warn(
-                f"Tuner.restore: {', '.join(identity['callbacks'])} cannot be stored, and hear of nothing from now on "
-                "unless they are passed again with run_config=RunConfig(callbacks=[...])",
+                f"Tuner.restore: {', '.join(identity['callbacks'])} are not stored, and are not called unless you "
+                f"pass them again with run_config=RunConfig(callbacks=[...])",
                 UserWarning,
                 stacklevel=4,
             )
@@ -178,6 +188,8 @@ def restored(
             checkpoint_config=CheckpointConfig(**identity["checkpoint"]),
             stop=made(stored["stop"]),
         )
+    if run_config.engine is None:
+        run_config.engine = identity.get("engine")
     run_config.move_to(location)
     return Definition(identity["trainable"], param_space, tune_config, run_config, identity["prefix"], identity["seed"])
 
@@ -186,7 +198,7 @@ def _drawn_seed() -> int:
     """From the script's generators, which it may have seeded: numpy's if it has seeded that one, else Python's."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None and hasattr(numpy, "get_bit_generator") and numpy.get_bit_generator().seed_seq is None:
-        return int(numpy.randint(1 << 31))  # what was seeded by hand has no sequence of its own
+        return int(numpy.randint(1 << 31))  # a generator that was seeded by hand has no seed sequence
     return random.randrange(1 << 31)
 
 
@@ -199,4 +211,4 @@ def scaling_of(bundles: list[dict[str, float]]) -> ScalingConfig:
 
 
 def is_local_logging_wanted() -> bool:
-    return os.environ.get("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "0") != "1"
+    return not ray_variables.is_on(ray_variables.NO_DEFAULT_LOGGERS)

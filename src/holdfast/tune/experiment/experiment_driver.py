@@ -1,8 +1,7 @@
-"""The experiment's loop: hear trials, let the core decide, journal what must survive, carry it out.
+"""The experiment's loop: receive events of trials, let the core decide, journal what must survive, carry it out.
 
-One thread drives all trials. What comes in, from agents, storage and signals, comes through one inbox. In each turn
-all that happened is journalled with one write, and only then acted on. What is decided is decided in
-``core/experiment``.
+One thread drives all trials. Events from agents, storage and signals arrive through one inbox. In each turn, all events
+are journalled with one write, and only then acted on. All decisions are made in ``core/experiment``.
 """
 
 from __future__ import annotations
@@ -54,6 +53,7 @@ class ExperimentDriver:
         self._nodes, self._listeners, self._clock = shared.nodes, shared.listeners, shared.clock
         self._space = experiment.policy.space
         self._delivery = CallbackDelivery(self._listeners, self._batch)
+        self._listeners.save_asked = self._save
         self._starter = TrialStarter(experiment, shared, runtime, self._happen, expected)
         self._runs = self._starter.runs
         self._began_at = self._clock.monotonic()
@@ -66,7 +66,7 @@ class ExperimentDriver:
     # From start to end
 
     def run(self) -> str:
-        """To the end: "finished", or "stopped" if somebody asked for that. The lease is taken already."""
+        """Run to the end: "finished", or "stopped" if a stop was requested. The lease has been taken already."""
         outcome, text = "failed", ""
         try:
             with interrupt.handled(self.ask_to_stop):
@@ -88,11 +88,12 @@ class ExperimentDriver:
                 self._close(lambda: self._batch.sync_if_due(math.inf), lambda: self._storage.close(True))
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Bring the experiment to where an earlier driver left it."""
+        """Restore the experiment to the state of an earlier driver."""
         self._kept, self._backlog = replay(self._experiment, records)
 
     def begin(self, epoch: int) -> None:
-        """This driver's first words, behind what was replayed, and what the one before it was about to write."""
+        """This driver's first records after the replayed ones, and those that the previous driver was about to
+        write."""
         state, spec = self._experiment.state, self._experiment.spec
         self._delivery.catch_up(self._backlog.untold)
         for trial_id, records in self._kept.items():
@@ -127,7 +128,8 @@ class ExperimentDriver:
         self.turn([])
 
     def _nothing_is_left(self) -> bool:
-        """Whether all trials have ended and the searcher has no more: a restore of what had finished needs no nodes."""
+        """Whether all trials have ended and the searcher has no further one: restoring a finished experiment needs no
+        nodes."""
         state = self._experiment.state
         if state.live:
             return False
@@ -211,7 +213,7 @@ class ExperimentDriver:
                 self._nodes.hear(*item)
 
     def _settle(self) -> None:
-        """Take in what the trials have said and how they ended; then do what is to be done next."""
+        """Process what the trials have reported and how they ended; then take the next actions."""
         for run in list(self._runs.values()):
             self._hear_reports(run)
             if run.is_over and run.is_gone and not run.said:
@@ -287,6 +289,10 @@ class ExperimentDriver:
                     run.stop(at_once)
             case do.Finish():
                 self._is_over = True
+
+    def _save(self, trial: Trial) -> None:
+        if trial.trial_id in self._runs:
+            self._runs[trial.trial_id].save()
 
     def _trial(self, trial_id: str) -> Trial:
         return self._experiment.trial(trial_id)

@@ -29,6 +29,7 @@ from holdfast.store.location import Location
 from holdfast.store.runfile import id_of
 from holdfast.trackers.trial_callback import Callback
 from holdfast.train.config import RunConfig
+from holdfast.train.ray_variables import TUNE_CALLBACKS, callbacks_in
 from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.definition import (
     KIND,
@@ -130,7 +131,7 @@ class ExperimentSession:
             stop.take_state_of(policy.stopper)
 
     def demand(self) -> Demand:
-        """What is asked of a cluster: room for trials, as they need it."""
+        """The request to a cluster: resources for trials, as they need them."""
         env, idle_s = self._definition.run_config.worker_runtime_env, self._settings.idle_node_s
         return Demand(0, 0, runtime_env=env, by_request=True, idle_s=idle_s)
 
@@ -250,7 +251,7 @@ class ExperimentSession:
             print(f"holdfast: {printable_lines(text)}", file=sys.stderr, flush=True)
 
     def _check_configs(self) -> None:
-        """What was not stored must be passed again before a trial that has it can continue."""
+        """Objects that were not stored must be passed again before their trial can continue."""
         for trial in self._experiment.get_live_trials():
             missing = missing_in(trial.config)
             if missing:
@@ -261,7 +262,8 @@ class ExperimentSession:
 
 
 def _callbacks(run: RunConfig) -> list[Callback]:
-    return [callback for callback in run.callbacks if isinstance(callback, Callback)]
+    given = [callback for callback in run.callbacks if isinstance(callback, Callback)]
+    return [*given, *callbacks_in(TUNE_CALLBACKS, Callback)]
 
 
 def _default_loggers(run: RunConfig) -> list[Callback]:
@@ -273,7 +275,7 @@ def _default_loggers(run: RunConfig) -> list[Callback]:
 
 
 def _display(run: RunConfig, in_force: settings.Settings) -> TrialsDisplay | None:
-    """None where the script has a reporter of its own, or wants silence."""
+    """None if the script has its own reporter, or wants no output."""
     if run.progress_reporter is not None or run.verbose == 0:
         return None
     return make_display(in_force.display)

@@ -1,7 +1,7 @@
-"""Capacity on a cluster, which grants it when it is asked: one reservation for all bundles of a trial, had as a whole.
+"""Capacity on a cluster, which grants it on request: one reservation for all bundles of a trial, granted as a whole.
 
-What a trial leaves is free for the next one like it. What nobody has wanted for a while goes back to the cluster; at
-once, if a trial of another kind waits.
+Resources of a finished trial are reused by the next trial with the same request. Resources that are not needed for a
+while are returned to the cluster; immediately, if a trial with another request waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.tune.experiment.capacity import PLAIN, BundlePlacement, Bundles, S
 from holdfast.tune.resources import total
 from holdfast.wire.messages import NodeReady, Seat
 
-_KEPT_S = 1.0  # what is free and not wanted: the next trial may be on its way
+_KEPT_S = 1.0  # free and not needed: the next trial may be about to start
 _LOOK_EVERY_S = 0.25
 
 
@@ -42,10 +42,10 @@ class Grant:
 
     key: str
     kind: GrantKind
-    seats: dict[int, tuple[str, GrantedSeat]] = field(default_factory=dict)  # by bundle: the node, and what is there
+    seats: dict[int, tuple[str, GrantedSeat]] = field(default_factory=dict)  # by bundle: the node, and its share
     used: set[int] = field(default_factory=set)  # bundles that a trial has
     is_broken: bool = False  # it was whole, and has lost a part
-    kept_since: float = math.inf  # when it was last seen free, or waited for, in vain
+    kept_since: float = math.inf  # when it was last seen free, or was needed and not available
 
     @property
     def is_whole(self) -> bool:
@@ -79,7 +79,7 @@ class GrantedCapacity:
         return None
 
     def expect(self, bundles: Bundles, placement: BundlePlacement, count: int) -> None:
-        """Where trials differ in what they need, the next one may be of another kind."""
+        """If trials have different requests, the next one may need something else."""
         kind = GrantKind.of(bundles, placement)
         self._kinds.add(kind)
         if len(self._kinds) == 1:
@@ -110,7 +110,8 @@ class GrantedCapacity:
         return any(node in self._leaving for node, _ in grant.seats.values())
 
     def _loose(self, kind: GrantKind) -> list[tuple[Grant, int]] | None:
-        """What the cluster has granted once more of broken reservations, for those who lost a part of them."""
+        """Resources that the cluster has granted again for broken reservations, for the trials that lost a part of
+        them."""
         found: list[tuple[Grant, int]] = []
         for wanted in kind.bundles:
             seat = next((seat for seat in self._loose_seats(wanted) if seat not in found), None)
@@ -136,7 +137,7 @@ class GrantedCapacity:
     # The cluster
 
     def settle(self) -> None:
-        """Ask for what was wanted in vain, and let go of what nobody wants."""
+        """Request what was needed and not available, and return what is not needed."""
         now = self._clock()
         wanted, self._wanted = self._wanted, Counter()
         if wanted == self._settled and now < self._settle_at:
@@ -153,7 +154,7 @@ class GrantedCapacity:
                 self._reserve(kind)
 
     def _keep(self, grants: list[Grant], wanted: int, now: float, since: float) -> None:
-        """Those that are granted first. What is too much goes back, if it has been so all the time since then."""
+        """Those that are granted first. Excess is returned, if it was not needed during all that time."""
         in_order = sorted(grants, key=lambda grant: not self._is_free(grant))
         for grant in in_order[:wanted]:
             grant.kept_since = math.inf
@@ -173,7 +174,7 @@ class GrantedCapacity:
         self._session.give_back(grant.key)
 
     def _let_go_if_broken(self, grant: Grant) -> None:
-        """Not while a trial has a part of it: the cluster would give that to somebody else."""
+        """Not while a trial uses a part of it: the cluster would give that to another job."""
         if (grant.is_broken or self._is_leaving(grant)) and not grant.used and grant.key in self._grants:
             self._let_go(grant)
 

@@ -16,24 +16,27 @@ from holdfast.core.experiment.trial import Trial
 from holdfast.errors import message_of
 from holdfast.printable import printable, printable_lines
 from holdfast.store import values
+from holdfast.store.disk import replace_file
 from holdfast.trackers.trial_callback import Callback
 from holdfast.trackers.trial_files import TrialFileLogger
 from holdfast.tune.experiment.artifacts import Artifacts
 from holdfast.tune.experiment.callback_trial import TrialForCallbacks
 from holdfast.tune.experiment.live_experiment import LiveExperiment
+from holdfast.tune.experiment.metric_summary import MetricSummary
 from holdfast.tune.experiment.pbt_files import PbtFiles
 from holdfast.tune.experiment.trial_tally import row_of
 from holdfast.tune.experiment.trials_display import TrialsDisplay
 from holdfast.tune.experiment.trials_picture import failure_text
 from holdfast.tune.progress_reporter import ProgressReporter
+from holdfast.tune.result import EXPR_ERROR_FILE, SHOULD_CHECKPOINT
 from holdfast.tune.schedulers.decision import Exploit
 from holdfast.tune.schedulers.trial_scheduler import ERROR
 from holdfast.ui.display_picture import clean
 
 
 class Listeners:
-    """Told of nothing that is not journalled. A callback that raises ends the experiment with an error that names it:
-    what it does may matter. A reporter that does is not asked again."""
+    """Receives only events that are journalled. A callback that raises ends the experiment with an error that names it,
+    because its work may matter. A reporter that raises is not called again."""
 
     def __init__(
         self,
@@ -63,12 +66,14 @@ class Listeners:
         self._after_steps = [c for c in self._callbacks if _overrides(c, "on_step_end")]
         self._before_steps = [c for c in self._callbacks if _overrides(c, "on_step_begin")]
         self._artifacts = artifacts
-        self._is_over = False  # no trial runs any more
+        self._summarizes = any(not type(c).__module__.startswith("holdfast.") for c in self._callbacks)
+        self._is_over = False  # no trial is running
+        self.save_asked: Callable[[Trial], None] = lambda _trial: None  # a callback wants a trial to be saved
 
     def began(self, experiment: LiveExperiment, check_lease: Callable[[], None]) -> None:
         if self._artifacts is not None:
             self._artifacts.open()
-        self._experiment = experiment
+        self._experiment, self._check_lease = experiment, check_lease
         total = None if self._total_samples in (None, math.inf) else int(self._total_samples or 0)
         for callback in self._callbacks:
             if isinstance(callback, TrialFileLogger):
@@ -99,19 +104,32 @@ class Listeners:
 
     def reported(self, trial: Trial, result: dict[str, Any]) -> None:
         if self._display is not None:
-            self._display.reported(trial)
-        self._tell("on_trial_result", trial, result=dict(result))
+            self._display.reported(trial, result)
+        if self._summarizes:
+            self._summarize(trial, result)
+        told = dict(result)
+        self._tell("on_trial_result", trial, result=told)
+        if told.get(SHOULD_CHECKPOINT) and not result.get(SHOULD_CHECKPOINT):
+            self.save_asked(trial)
         checkpoint = self._view(trial).checkpoint if result.get("checkpoint_dir_name") else None
         if checkpoint is not None:
             self._tell("on_trial_save", trial)
             self._tell("on_checkpoint", trial, checkpoint=checkpoint)
 
     def exploited(self, trial: Trial) -> None:
-        """It resumes from another one's checkpoint."""
+        """It resumes from the checkpoint of another trial."""
         if self._experiment is not None:
             self._policies.add(_changes(self._experiment), trial.trial_id)
 
+    def _summarize(self, trial: Trial, result: dict[str, Any]) -> None:
+        view = self._view(trial)
+        if view.summary is None:
+            view.summary = MetricSummary()
+        view.summary.add(result)
+
     def ended(self, trial: Trial) -> None:
+        if trial.status == ERROR:
+            self._failed(trial)
         self._tell("on_trial_error" if trial.status == ERROR else "on_trial_complete", trial)
         self._views.pop(trial.trial_id, None)
         self._started.discard(trial.trial_id)
@@ -121,6 +139,17 @@ class Listeners:
             self._display.ended(trial)
         elif trial.status == ERROR:
             self.warn(failure_text(row_of(trial)))
+
+    def _failed(self, trial: Trial) -> None:
+        """Its error goes into a file, as scripts from Ray expect it."""
+        known = self._views.get(trial.trial_id)
+        if known is not None:
+            known.num_failures += 1
+        path = Path(self._view(trial).local_path, EXPR_ERROR_FILE)
+        with contextlib.suppress(Exception):  # if another driver has the experiment, this one notices elsewhere, too
+            self._check_lease()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, (trial.error or "it failed").encode(errors="backslashreplace"))
 
     def stopping(self, text: str) -> None:
         """All that runs is stopped."""
@@ -148,6 +177,7 @@ class Listeners:
 
     def recovers(self, trial: Trial) -> None:
         """It has failed and is tried again."""
+        self._view(trial).num_failures += 1
         self._tell("on_trial_recover", trial)
 
     def turned(self) -> list[CallbackChanged]:
@@ -169,14 +199,14 @@ class Listeners:
             with _named(callback, "get_state"):
                 state = callback.get_state()
                 if state is not None and state != known.get((place, name)):
-                    values.encode(state, "the state")  # else the error would name nobody
+                    values.encode(state, "the state")  # checked here, so that an error names the callback
                     yield CallbackChanged(place, name, copy.deepcopy(state))
 
     def finished(self, outcome: str, text: str) -> None:
         if self._experiment is None:
             return
         self._is_over = True
-        with contextlib.ExitStack() as closing:  # all of it, whoever fails
+        with contextlib.ExitStack() as closing:  # all of it, whichever fails
             if self._display is not None:
                 closing.callback(self._display.finish, outcome, text)
             closing.callback(self._report, done=True)
@@ -225,7 +255,7 @@ class Listeners:
 
 
 class _Lazy(Sequence[TrialForCallbacks]):
-    """All trials, gathered when somebody looks: most callbacks never do, and there may be many."""
+    """All trials, collected on access: most callbacks never look, and there may be many."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners

@@ -15,6 +15,7 @@ from holdfast.store.location import Location
 from holdfast.tune.schedulers.trial_scheduler import TrialScheduler
 from holdfast.tune.stopper import Stopper
 
+from .trial_tally import BestResult
 from .user_policy import UserPolicy
 
 
@@ -36,6 +37,7 @@ class LiveExperiment:
         limits = ExperimentLimits(counted, spec.max_concurrent, spec.fail_fast)
         self.state = ExperimentState(limits, spec.total_resources)
         self.failures: dict[str, Exception] = {}  # of trials that failed under this driver
+        self.best = BestResult(spec.metric, spec.mode)
 
     def apply(self, event: ev.Event, now: float) -> list[do.Command]:
         self.state, commands, _reason = step(self.state, event, now, self.policy)

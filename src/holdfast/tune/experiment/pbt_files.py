@@ -1,7 +1,7 @@
-"""The schedules that population-based training comes to, in files as Ray Tune writes them: ``pbt_global.txt`` with all
-changes of configurations, and ``pbt_policy_<trial>.txt``, which ``PopulationBasedTrainingReplay`` reads.
+"""The schedules of population-based training, in files as Ray Tune writes them: ``pbt_global.txt`` with all changes of
+configurations, and ``pbt_policy_<trial>.txt``, which ``PopulationBasedTrainingReplay`` reads.
 
-They are a copy of what the scheduler knows, and are written again where they may not be whole.
+They are a copy of the scheduler's state, and are rewritten if they may be incomplete.
 """
 
 from __future__ import annotations

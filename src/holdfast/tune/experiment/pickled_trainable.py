@@ -1,4 +1,4 @@
-"""What all trials of an experiment run, pickled once for all of them."""
+"""The trainable of an experiment, pickled once for all trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of an experiment, taken in by the next driver; and what the earlier one was about to write into it."""
+"""Replays the journal of an experiment for the next driver, and finds what the earlier one was about to write."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _from_store(request: AnyRequest, space: Mapping[str, Any]) -> AnyRequest:
 
 
 def replay(experiment: LiveExperiment, records: Iterable[Record]) -> tuple[Kept, Backlog]:
-    """Bring the experiment, its scheduler and its searcher to where an earlier driver left them. What is given back are
-    the histories of the trials that may continue, and what callbacks may not have heard."""
+    """Restore the experiment, its scheduler and its searcher to the state of an earlier driver. Returns the histories
+    of the trials that may continue, and the events that callbacks may not have received."""
     kept: Kept = {}
     backlog = Backlog()
     results: dict[str, int] = {}
@@ -91,11 +91,12 @@ def replay(experiment: LiveExperiment, records: Iterable[Record]) -> tuple[Kept,
                 trial = state.trials[trial_id]
                 if trial.results > results.get(trial_id, 0):
                     backlog.add(trial, trial.last_result)
+                    experiment.best.note(trial, trial.last_result)
                 results[trial_id] = trial.results
             case ev.Began():
                 backlog.begins(event.marks)
             case ev.CallbacksTold(count=count):
-                backlog.is_told(count)
+                backlog.mark_told(count)
             case ev.Ended(trial=trial_id) | ev.Skipped(trial=trial_id) if trial_id in state.trials:
                 backlog.add(state.trials[trial_id], None)
                 if not getattr(event, "error", ""):

@@ -1,7 +1,7 @@
-"""Whether the experiment that is stored under a name is the one that the script means.
+"""Whether the experiment stored under a name is the one that the script means.
 
-An interrupted experiment continues, unless the script searches something else; its trials keep the constants that they
-had. A finished one is not run again, and the script hears so. Nothing that differs is passed over in silence.
+An interrupted experiment continues, unless the script searches something else; its trials keep their constants. A
+finished one is not run again, and the script is told so. No difference is silently ignored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_same(
 
 
 def space_in_words(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """A search space for comparison: what is drawn or gone through, and what is constant, each by its flat name."""
+    """A search space for comparison: its domains and grids, and its constants, each by its flat name."""
     searched: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for path, leaf in leaves(dict(space)):
@@ -113,7 +113,7 @@ def _of_settings(known: Mapping[str, Any], given: Mapping[str, Any]) -> list[Set
 
 
 def _object(identity: Mapping[str, Any], name: str) -> Any:
-    """How it was made; of one that cannot be stored, what it is."""
+    """Its class and arguments; if it cannot be stored, its type."""
     return identity["stored"].get(name, identity["lacking"].get(name))
 
 

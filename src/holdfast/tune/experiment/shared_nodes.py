@@ -1,7 +1,7 @@
-"""The nodes of an experiment, and what of them each trial has. All trials share one agent on each node.
+"""The nodes of an experiment, and each trial's share of them. All trials share one agent on each node.
 
-To the driver of a trial this is an engine: it sees only the nodes on which the trial was given room, with just that
-room, and loses them or gets others as the experiment's nodes come and go.
+For the driver of a trial this is an engine: it sees only the nodes on which the trial has resources, with only those
+resources, and loses or gains nodes as the experiment does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SharedNodes:
         self._engine = engine
         self._session: EngineSession | None = None
         self.capacity: TrialCapacity = NodeCapacity(local_resources())
-        self._nodes: dict[str, str] = {}  # that are ready; their places, if nothing of an earlier driver is left there
+        self._nodes: dict[str, str] = {}  # ready nodes; their places, if no process of an earlier driver is left there
         self._parts: dict[int, TrialSession] = {}  # by the run's number
         self._shares: dict[int, Shares] = {}
         self._runs = 0
@@ -51,7 +51,7 @@ class SharedNodes:
             self._session.close()
 
     def lacking(self, run: int, bundles: Bundles) -> list[Mapping[str, float]]:
-        """Those of a trial's bundles that it has no room for, or will have none soon."""
+        """The bundles of a trial that have no resources, or will soon lose them."""
         return self.capacity.lacking(self._shares.get(run, {}), bundles)
 
     # Trials
@@ -62,7 +62,7 @@ class SharedNodes:
         return TrialEngine(self, self._runs, on_closed)
 
     def give_more(self, run: int, shares: Shares) -> None:
-        """Capacity for a trial that has lost some. One that closes needs none any more."""
+        """Capacity for a trial that has lost some. A trial that is closing needs none."""
         part = self._parts.get(run)
         if part is None or part.is_closing:
             self.capacity.give_back(shares)
@@ -75,21 +75,21 @@ class SharedNodes:
     def share(self, run: int, node: str) -> Share | None:
         return self._shares.get(run, {}).get(node)
 
-    def is_part(self, part: TrialSession) -> None:
+    def register(self, part: TrialSession) -> None:
         self._parts[part.run] = part
         shares = self._shares.get(part.run, {})
         for gone in [node for node in shares if node not in self._nodes]:  # since the trial was placed
             self.capacity.give_back({gone: shares.pop(gone)})
-            part.needs_capacity()
-        part.are_clear([place for place in self._nodes.values() if place])
+            part.ask_for_capacity()
+        part.note_clear([place for place in self._nodes.values() if place])
         part.join(shares)
 
     def send(self, node: str, message: wire.Message) -> None:
         assert self._session is not None
         self._session.send(node, message)
 
-    def is_closed(self, run: int, node: str | None = None) -> None:
-        """Nothing of the trial is left on that node, or on any."""
+    def run_left(self, run: int, node: str | None = None) -> None:
+        """No process of the trial is left on that node, or on any."""
         shares = self._shares.get(run, {})
         gone = {id: share for id, share in shares.items() if node in (None, id)}
         self._shares[run] = {id: share for id, share in shares.items() if id not in gone}
@@ -98,7 +98,7 @@ class SharedNodes:
             del self._shares[run]
             self._parts.pop(run, None)
 
-    # What the agents and the engine say
+    # Messages from the agents and the engine
 
     def hear(self, node: str, message: wire.Message) -> None:
         match message:
@@ -109,7 +109,7 @@ class SharedNodes:
             case wire.RunClosed(run):
                 part = self._parts.get(run)
                 if part is not None:
-                    part.has_left(node)
+                    part.node_left(node)
             case wire.NodeJoining():
                 self.capacity.joining(node)
             case wire.NodeReady():
@@ -117,7 +117,7 @@ class SharedNodes:
                 self._session.accept(node, message.pid)
                 clear = self._nodes[node] = place_of(message) if message.clear else ""
                 for part in self._parts.values() if clear else ():
-                    part.are_clear([clear])
+                    part.note_clear([clear])
                 self.capacity.ready(message)
             case wire.NodeSeats(_, seats):
                 self.capacity.seat(node, seats)
@@ -125,7 +125,7 @@ class SharedNodes:
                 self.capacity.drain(node)
                 for part in self._on(node):
                     part.put(node, wire.NodeDraining(node, deadline_s))
-                    part.needs_capacity()
+                    part.ask_for_capacity()
             case wire.NodeLost():
                 self._lost(node)
 
@@ -141,7 +141,7 @@ class SharedNodes:
 
 
 class TrialEngine:
-    """The room that one trial has, as an engine for its driver."""
+    """The resources of one trial, as an engine for its driver."""
 
     grows = True
 
@@ -158,12 +158,12 @@ class TrialEngine:
     def open(self, configure: wire.Configure, inbox: Inbox) -> TrialSession:
         self.is_open = True
         session = TrialSession(self._nodes, self.run, configure, inbox, self)
-        self._nodes.is_part(session)
+        self._nodes.register(session)
         return session
 
     def give_up(self) -> None:
         """The trial fails before it has asked for its nodes."""
-        self._nodes.is_closed(self.run)
+        self._nodes.run_left(self.run)
         self.closed()
 
     def host(self, run: Callable[[], T], ask_to_stop: Callable[[int, bool], None]) -> T:
@@ -190,7 +190,7 @@ class TrialSession:
             self.put(node, wire.NodeJoining(node))
             self._nodes.send(node, wire.OpenRun(self.run, structs.replace(self._configure, node_id=node)))
 
-    def are_clear(self, places: list[str]) -> None:
+    def note_clear(self, places: list[str]) -> None:
         """Before it was placed where it is now, the trial may have had a part of these."""
         if places:
             self.put("", wire.PlacesClear(places))
@@ -210,21 +210,21 @@ class TrialSession:
         return [] if share is None else list(share.seats)
 
     def close(self) -> None:
-        """Its processes are told to end; when they have, the experiment hears of it."""
+        """Its processes are told to exit; when they have, the experiment is told."""
         self.is_closing = True
         for node in self._there:
             self._nodes.send(node, wire.CloseRun(self.run, over=True))
         if not self._there:
             self._closed()
 
-    def has_left(self, node: str) -> None:
+    def node_left(self, node: str) -> None:
         self._there.discard(node)
-        self._nodes.is_closed(self.run, node)
+        self._nodes.run_left(self.run, node)
         if self.is_closing and not self._there:
             self._closed()
 
     def _closed(self) -> None:
-        self._nodes.is_closed(self.run)
+        self._nodes.run_left(self.run)
         self._engine.closed()
 
     def lost(self, node: str) -> None:
@@ -232,9 +232,9 @@ class TrialSession:
         self.put(node, wire.NodeLost(node))
         if self.is_closing and not self._there:
             self._closed()
-        self.needs_capacity()
+        self.ask_for_capacity()
 
-    def needs_capacity(self) -> None:
+    def ask_for_capacity(self) -> None:
         if not self.is_closing:
             self._engine.wants_capacity = True
 

@@ -123,7 +123,7 @@ def _to_store(value: Any, node: Any) -> Any:
 
 
 def _of_choices(value: Any, choices: list[Any]) -> dict[str, Any]:
-    """The place of what was chosen; of a choice with more to draw in it, what was drawn there."""
+    """The index of the chosen option; for a choice that contains domains, the values drawn there."""
     for number, choice in enumerate(choices):
         if is_same(value, choice):
             return {_OF_SPACE: "choice", "number": number}
@@ -136,7 +136,7 @@ def _of_choices(value: Any, choices: list[Any]) -> dict[str, Any]:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Trees are built again with each config; what is in them is not."""
+    """Containers are rebuilt with each config; their leaves are not."""
     if value is other:
         return True
     if type(value) is not type(other):
@@ -152,7 +152,7 @@ def is_same(value: Any, other: Any) -> bool:
 
 
 def config_from_store(config: Mapping[str, Any], space: Any, path: str = "") -> dict[str, Any]:
-    """The config again. What the space does not have becomes ``Missing``."""
+    """The config again. Values that are not in the space become ``Missing``."""
     return {key: _from_store(value, _below(space, key), f"{path}{key}") for key, value in config.items()}
 
 

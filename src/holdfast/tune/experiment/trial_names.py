@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.store.layout import check_name
+from holdfast.train.ray_variables import LONGEST_NAME, number_in
 
 _OWN = ("checkpoints", "journal", "logs", "metrics", "trials")  # of the experiment itself
-_LONGEST = 120  # characters of a directory's name
+_LONGEST, _LIMIT = 120, 200  # characters of a directory's name
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
 
 Creator = Callable[[Any], str]
@@ -18,7 +19,7 @@ Creator = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class NewTrial:
-    """What the functions that make names are given."""
+    """The argument of functions that make names."""
 
     trial_id: str
     trainable_name: str
@@ -53,7 +54,8 @@ class TrialNames:
         name = str(trial) if self.name_creator is None else str(self.name_creator(trial))
         if self.directory_creator is None:
             wanted = _UNSAFE.sub("-", f"{self.trainable}_{trial_id}_{tag}").replace(".json", "-json")
-            directory = wanted[:_LONGEST].strip(".")
+            longest = max(1, min(int(number_in(LONGEST_NAME, _LONGEST)), _LIMIT))
+            directory = wanted[:longest].strip(".")
         else:
             directory = str(self.directory_creator(trial))
         check_name(directory, "trial_dirname_creator")
@@ -63,7 +65,7 @@ class TrialNames:
 
 
 def tag_of(trial_id: str, params: Mapping[str, Any]) -> str:
-    """The number of the trial and what was searched, as in its directory's name."""
+    """The number of the trial and its searched parameters, as in its directory's name."""
     return _tag(int(trial_id.rpartition("_")[2]), params)
 
 

@@ -29,7 +29,7 @@ class TrialsOfExperiment(Protocol):
 
 
 class StoredTrials:
-    """Those of a stored experiment, which nobody drives here."""
+    """Trials of a stored experiment that has no driver in this process."""
 
     def __init__(self, location: Location, experiment: ExperimentRecord) -> None:
         self._location, self._experiment = location, experiment
@@ -85,7 +85,7 @@ class TrialResults(Sequence[Result]):
         )
 
     def _kept(self, trial: Trial) -> tuple[list[Manifest], Past]:
-        """Its checkpoints, the newest last, and what its journal says of them."""
+        """Its checkpoints, the newest last, and their records in the journal."""
         if trial.has_ended and trial.checkpoint_number is None:
             return [], Past()
         past = read_past(self._own_records.get(trial.trial_id, ()))
@@ -102,7 +102,7 @@ class TrialResults(Sequence[Result]):
 
 
 def _error(trial: Trial, failure: Exception | None) -> TrainingFailedError | None:
-    """``failure``: what this driver has seen. Of what happened before it, the journal has the words."""
+    """``failure``: the exception that this driver has seen. For earlier failures, the journal has the text."""
     if trial.status != "ERROR":
         return None
     text = trial.error or "it failed"

@@ -1,4 +1,4 @@
-"""A trial while it runs: a run like any other, with a driver of its own, which the experiment's loop drives."""
+"""A running trial: a run like any other, with its own driver, which the experiment's loop drives."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Said(NamedTuple):
 
 
 class _Inbox(queue.SimpleQueue[Any]):
-    """What is put in here comes out of the experiment's inbox, marked as the trial's; before the driver has started,
-    out of this one, which it looks into first."""
+    """Messages put in here come out of the experiment's inbox, marked with the trial; before the driver has started,
+    out of this one, which the driver reads first."""
 
     shared: Inbox
     run: TrialRun
@@ -53,7 +53,7 @@ class _Inbox(queue.SimpleQueue[Any]):
 
 
 class _Display(OffDisplay):
-    """What a person should know of a trial goes to the experiment's display."""
+    """Messages about a trial for a person go to the experiment's display."""
 
     def __init__(
         self, name: str, listeners: Listeners, attempt: Callable[[int], None], retry: Callable[[], None] | None
@@ -65,7 +65,7 @@ class _Display(OffDisplay):
     ) -> None:
         self._attempt(attempt_number)
 
-    def failure(self, text: str, action: str) -> None:
+    def failure(self, text: str, action: str, rank: int = -1) -> None:
         if not action.startswith("no retry"):  # else the trial has failed, which is told with all that is known of it
             self._listeners.warn(f"{self._name}: {text}{f'; {action}' if action else ''}")
             if self._retry is not None:
@@ -79,8 +79,8 @@ class _Display(OffDisplay):
 
 
 class TrialRun:
-    """``said`` fills with reports as they become safe. ``ending`` is there when the run is over; ``is_gone`` when none
-    of its processes is left and its room is free."""
+    """``said`` collects reports when they are safe. ``ending`` is set when the run has ended; ``is_gone`` when all its
+    processes have exited and its resources are free."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class TrialRun:
         self.said: list[Said] = []
         self._attempt_number = 0
         self._told: tuple[int, int] | None = None  # in which attempt, how far it may go
-        self._remote, self._lockstep = plan.location.takes_uploads, plan.lockstep
+        self._uploads, self._lockstep = plan.spec.nodes_hold_files, plan.lockstep
         inbox = _Inbox()
         inbox.shared, inbox.run = shared.inbox, self
         self._inbox = inbox
         self.engine = shared.nodes.engine_for(shares, self._session_is_closed)
         plan = replace(plan, on_report=self._reported)
-        display = _Display(trial.name, shared.listeners, self._has_begun, retry)
+        display = _Display(trial.name, shared.listeners, self._begin_attempt, retry)
         self._driver = runtime.driver_of(plan, self.engine, inbox, history, display)
 
     @property
@@ -162,14 +162,19 @@ class TrialRun:
         self._inbox.put(ev.StopAsked(at_once, 0.0))
 
     def go_on(self, until: int) -> None:
-        """In lockstep: its workers may continue behind all reports up to this one."""
+        """In lockstep: its workers may continue after all reports up to this one."""
         if not self._lockstep or (self._attempt_number, until) == self._told:
             return
         self._driver.let_go_on(until)
         if self._driver.state.attempt_number == self._attempt_number:  # else its workers are yet to be started
             self._told = self._attempt_number, until
 
-    def _has_begun(self, attempt_number: int) -> None:
+    def save(self) -> None:
+        """Its next report is to have a checkpoint, if it is of a class."""
+        if not self.is_over:
+            self._driver.let_go_on(0, save=True)
+
+    def _begin_attempt(self, attempt_number: int) -> None:
         """An attempt, which has been told nothing yet."""
         self._attempt_number = attempt_number
 
@@ -186,15 +191,15 @@ class TrialRun:
             self.engine.give_up()
 
     def _close(self) -> None:
-        if self._remote:
-            self._driver.close_session()  # first alone: nodes still bring their last log lines into storage
+        if self._uploads:
+            self._driver.close_session()  # not immediately: nodes are still uploading their last log lines
         else:
             self._driver.close()
             self._driver.release()
 
     def _session_is_closed(self) -> None:
-        if self._remote:
-            # What is left to save, far away, must not hold up the others
+        if self._uploads:
+            # Slow uploads must not delay the other trials
             threading.Thread(target=self._finish, name=f"holdfast-close-{self.trial_id}", daemon=True).start()
         else:
             self._left()

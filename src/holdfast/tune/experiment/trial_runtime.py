@@ -50,7 +50,7 @@ class ExperimentClock(Protocol):
 
 @dataclass(frozen=True)
 class SharedByTrials:
-    """What all trials of an experiment have in common while they run."""
+    """What all running trials of an experiment share."""
 
     nodes: SharedNodes
     batch: JournalBatch
@@ -61,20 +61,21 @@ class SharedByTrials:
 
 
 class TrialRuntime:
-    """What of a trial's running the experiment's loop leaves to others; a simulation has one of its own."""
+    """The parts of running a trial that the loop leaves to others; the simulator has its own implementation."""
 
     def __init__(self, trainable: Any, definition: Definition, location: Location, settings: Settings) -> None:
         self._trainable, self._definition = trainable, definition
         self._location, self._settings = location, settings
         self._entry: PickledTrainable | None = None
-        self.configure: Any = None  # what the agents are told first
+        self.configure: Any = None  # the first message to the agents
 
     def prepare(self) -> None:
         """What trials run, if it is the same for all, is pickled once."""
         if not isinstance(self._trainable, DataParallelTrainer):
             run, scheduler = self._definition.run_config, self._definition.tune_config.scheduler
             may_pause = scheduler is not None and type(scheduler) not in _NEVER_PAUSE
-            entry = entry_of(self._trainable, run.checkpoint_config, run.stop, may_pause=may_pause)
+            decides = {"may_pause": may_pause, "may_stop": not self._never_decides}
+            entry = entry_of(self._trainable, run.checkpoint_config, run.stop, **decides)
             self._entry = PickledTrainable(entry)
 
     def open(self, storage: Any) -> None:
@@ -130,10 +131,13 @@ class TrialRuntime:
         )
 
     @cached_property
-    def _lockstep(self) -> bool:
+    def _never_decides(self) -> bool:
         scheduler = self._definition.tune_config.scheduler
-        never_decides = scheduler is None or type(scheduler) is FIFOScheduler
-        return not (never_decides and isinstance(self._definition.stopper, NoopStopper))
+        return scheduler is None or type(scheduler) is FIFOScheduler
+
+    @cached_property
+    def _lockstep(self) -> bool:
+        return not (self._never_decides and isinstance(self._definition.stopper, NoopStopper))
 
     def _trainer(self, trial: Trial) -> DataParallelTrainer:
         run = self._definition.run_config

@@ -11,7 +11,9 @@ from typing import Any
 from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.trial import PENDING, Trial
 from holdfast.core.run import events as run_events
+from holdfast.driver.plan import Plan
 from holdfast.errors import StorageError
+from holdfast.train.context import FREE_UNTIL, TRIAL
 
 from .capacity import PLAIN, BundlePlacement, Bundles, Shares
 from .live_experiment import LiveExperiment
@@ -20,7 +22,7 @@ from .trial_runtime import SharedByTrials, TrialRuntime
 from .trial_storage import TrialHistory
 
 _MOST_AT_ONCE = 256  # trials that a cluster is asked for, if nothing else limits them
-_GRANTED_WITHIN_S = 10.0  # by a cluster that has capacity; then a person is told what is waited for
+_GRANTED_WITHIN_S = 10.0  # by a cluster with capacity; after that, a person is told what the trial waits for
 
 
 class TrialStarter:
@@ -80,7 +82,7 @@ class TrialStarter:
         return shares
 
     def _ahead(self) -> int:
-        """How many trials may be started soon. What a searcher will say nobody knows: as many as there are now."""
+        """How many trials may start soon. A searcher's next suggestion is unknown: assume as many as there are now."""
         state = self._experiment.state
         busy = len(state.driver.active)
         most = (state.limits.max_concurrent or _MOST_AT_ONCE) - busy
@@ -90,7 +92,7 @@ class TrialStarter:
 
     def _say_what_is_waited_for(self, trial: Trial) -> None:
         if self.runs or not self._nodes.grows:
-            return  # it is its turn when another one has ended
+            return  # it starts when another one has ended
         now, granted = self._shared.clock.monotonic(), self._nodes.capacity.is_granted
         since = self._waited_for.setdefault(trial.trial_id, now)
         if since == -math.inf or (granted and now < since + _GRANTED_WITHIN_S):
@@ -98,7 +100,7 @@ class TrialStarter:
         self._waited_for[trial.trial_id] = -math.inf
         asked = " + ".join(str(dict(bundle)) for bundle in trial.resources)
         there = {name: amount for name, amount in self._nodes.capacity.total().items() if amount}
-        state = "the cluster was asked for it" if granted else f"the nodes have {there or 'nothing'} now"
+        state = "the cluster was asked for them" if granted else f"the nodes have {there or 'nothing'} now"
         self._shared.listeners.warn(f"{trial} waits for {asked}; {state}")
 
     # Their beginning
@@ -131,16 +133,23 @@ class TrialStarter:
             self._happen(ev.RunGone(trial.trial_id, was_stopped=True))
             return
         try:
-            plan = self._runtime.plan_of(trial)
+            plan = self._with_foresight(self._runtime.plan_of(trial), trial)
         except Exception as error:
             self._nodes.capacity.give_back(shares)
             self._happen(ev.RunGone(trial.trial_id, f"it could not be started: {error}"))
             return
-        retry = partial(self._shared.listeners.recovers, trial)
+        recovers = partial(self._shared.listeners.recovers, trial)
+        retry = partial(self._shared.batch.note, (), recovers)  # after the results that came before it
         run = TrialRun(trial, plan, shares, self.history(trial), self._shared, self._runtime, retry)
         self.runs[trial.trial_id] = run
         self._shared.listeners.started(trial)
         run.start()
+
+    def _with_foresight(self, plan: Plan, trial: Trial) -> Plan:
+        """Its process knows from the start up to which step nothing is decided."""
+        until = self._experiment.policy.free_until(trial.trial_id, trial.heard)
+        about = {**plan.metadata.get(TRIAL, {}), FREE_UNTIL: until}
+        return replace(plan, metadata={**plan.metadata, TRIAL: about})
 
     def find_capacity(self, run: TrialRun) -> None:
         """For a trial that lost a node, or will."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from holdfast.core.experiment.events import OfTrial
 from holdfast.core.experiment.records import entry_of
+from holdfast.driver.disk_storage import DiskStorage
 from holdfast.driver.remote_storage import RemoteStorage
-from holdfast.driver.storage import DiskStorage, Entries, Storage
+from holdfast.driver.storage import Entries, Storage
 from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import StorageError
 from holdfast.runs.past import IDENTITY
@@ -29,10 +30,10 @@ _SYNC_WITHIN_S = 0.1
 
 
 class JournalBatch:
-    """What is to be journalled in this turn of the loop, by the experiment and by all its trials: one write for all.
+    """The records of this turn of the loop, of the experiment and all its trials: one write for all.
 
-    On disk what is written is safe from the death of the driver at once, and from a power cut a moment later: many
-    short trials share a sync.
+    On disk, a written record survives the death of the driver immediately, and a power cut a moment later: many short
+    trials share a sync.
     """
 
     def __init__(self, storage: Storage, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +41,7 @@ class JournalBatch:
         self._entries: list[Entry] = []
         self._thens: list[Then] = []
         self._on_their_way = 0  # writes that are not done yet
-        self.mark: Entry | None = None  # goes before what is written next, and is no reason to write
+        self.mark: Entry | None = None  # is written before the next record, and does not cause a write
         self._last_mark: Entry | None = None
         self._sync_at = math.inf
 
@@ -54,11 +55,11 @@ class JournalBatch:
 
     @property
     def has_open(self) -> bool:
-        """Whether something is not yet durable, or what waits for that not yet done."""
+        """Whether a record is not durable yet, or an action that waits for one is not done yet."""
         return bool(self._entries or self._thens or self._on_their_way)
 
     def write(self) -> bool:
-        """Make it durable, and do what waits for that; whether there was anything."""
+        """Make the records durable, and run the actions that wait for them; returns whether there were any."""
         entries, thens, self._entries, self._thens = self._entries, self._thens, [], []
         if not entries and not thens:
             return False
@@ -77,7 +78,7 @@ class JournalBatch:
         return True
 
     def write_mark(self) -> None:
-        """By itself: nothing follows it."""
+        """On its own: no action follows it."""
         if self.mark is not None and self.mark != self._last_mark:
             self._entries.append(self.mark)
             self._last_mark = self.mark
@@ -129,7 +130,7 @@ class _Shared:
         return {}
 
     def write_identity(self, identity: dict[str, Any]) -> None:
-        """The experiment has said what its trials are."""
+        """The experiment has named its trials."""
 
     def records(self) -> list[Record]:
         return self._history.records

@@ -1,20 +1,20 @@
-"""What a person at the terminal sees of an experiment.
+"""The display of an experiment.
 
-As with a run's display, the loop only notes down what it tells, and a thread writes it out. What is shown of all trials
-is kept up by a tally; those that have not ended are looked at some times a second, and more seldom if that takes long.
+As in a run's display, the loop only records what to show, and a thread writes it. A tally counts the trials that have
+ended and sees every result; the other trials are sampled a few times a second, and less often if that takes long.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
 
 from holdfast.core.experiment.trial import Trial
 from holdfast.printable import printable
 from holdfast.tune.experiment.live_experiment import LiveExperiment
-from holdfast.tune.experiment.trial_tally import TrialTally, row_of
+from holdfast.tune.experiment.trial_tally import BestResult, TrialTally, row_of
 from holdfast.tune.experiment.trials_live_painter import MAX_ROWS, TrialsLivePainter
 from holdfast.tune.experiment.trials_notebook_painter import TrialsNotebookPainter
 from holdfast.tune.experiment.trials_picture import TrialsPicture, closing_text, failure_text
@@ -27,12 +27,12 @@ from holdfast.ui.run_display import BackgroundDisplay, Painter
 
 _LOOK_EVERY_S = 0.25
 _LOOK_SHARE = 0.02  # of the loop's time, at most
-_SHOWN_FAILURES = 20  # in lines of their own; all are counted
+_SHOWN_FAILURES = 20  # with a line each; all are counted
 _WIDTH_OF_FILES = 160
 
 
 def make(kind: str, stream: TextIO | None = None) -> TrialsDisplay | None:
-    """Of the kind that ``settings.display`` names: "auto", "live", "plain" or "off"."""
+    """A display of the kind that ``settings.display`` names: "auto", "live", "plain" or "off"."""
     out, err = (stream or sys.stdout), (stream or sys.stderr)
     if kind == "off" or out is None or err is None:
         return None
@@ -63,7 +63,8 @@ class TrialsDisplay(BackgroundDisplay):
         self._shown = TrialsPicture()
         self._picture = self._shown
         self._width = width
-        self._tally = TrialTally(None, None)
+        self._tally = TrialTally(BestResult(None, None))
+        self._counted: set[str] = set()  # trials that ended before; some of these ends are delivered again
         self._look_at = float("-inf")
         self._experiment: LiveExperiment | None = None
 
@@ -74,11 +75,12 @@ class TrialsDisplay(BackgroundDisplay):
     def begin(self, experiment: LiveExperiment, total: float | None, budget_s: float | None) -> None:
         self._experiment = experiment
         spec, shown = experiment.spec, self._shown
-        self._tally = TrialTally(spec.metric, spec.mode)
+        self._tally = TrialTally(experiment.best)
         earlier = experiment.get_trials()
         for trial in earlier:
             if trial.has_ended:
                 self._tally.add(trial)
+                self._counted.add(trial.trial_id)
         shown.metric, shown.total, shown.budget_s = spec.metric, total, budget_s
         shown.spent_s, shown.state = experiment.spent_s, "running"
         self._look()
@@ -88,6 +90,9 @@ class TrialsDisplay(BackgroundDisplay):
             self._tell("resumed", shown.resumed)
 
     def ended(self, trial: Trial) -> None:
+        if trial.trial_id in self._counted:
+            self._counted.discard(trial.trial_id)
+            return
         self._tally.add(trial)
         if trial.status != ERROR:
             return
@@ -99,12 +104,12 @@ class TrialsDisplay(BackgroundDisplay):
         if shown.failure_count == _SHOWN_FAILURES:
             self._tell("warning", "more trials have failed; they are counted and not listed here")
 
-    def reported(self, trial: Trial) -> None:
+    def reported(self, trial: Trial, result: Mapping[str, Any]) -> None:
         self._shown.reports += 1
-        self._tally.note(trial)
+        self._tally.best.note(trial, result)
 
     def turned(self) -> None:
-        """Of the loop; it must cost next to nothing."""
+        """Called after each turn of the loop, so it must cost next to nothing."""
         if self._clock() >= self._look_at:
             self._look()
 
@@ -115,7 +120,7 @@ class TrialsDisplay(BackgroundDisplay):
         if self._experiment is not None:
             self._look()
             counts = self._shown.counts
-            unfinished = counts.get(RUNNING, 0) + counts.get(PENDING, 0)  # nothing runs any more
+            unfinished = counts.get(RUNNING, 0) + counts.get(PENDING, 0)  # nothing is running
             self._shown.counts = {**counts, RUNNING: 0, PENDING: unfinished}
             self._shown.rows = ()
             self._shown.closing = closing_text(self._shown, self._tally.kept(), self._tally.failed, self._width)

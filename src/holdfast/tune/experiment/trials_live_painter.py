@@ -30,7 +30,7 @@ MAX_ROWS = 10
 STYLES = {"RUNNING": "green", "PAUSED": "cyan", "PENDING": "dim", "ERROR": "bold red", "TERMINATED": "default"}
 _FRAME, _LABELS = 4, 13  # columns of the panel's frame, and of the labels in it
 _ODD = ("nan", "inf", "-inf")
-_OTHER_LINES = 14  # that the panel may have without the table, and a terminal below it
+_OTHER_LINES = 15  # that the panel may have without the table, and a terminal below it
 
 
 class TrialsLivePainter(LivePainter):
@@ -57,7 +57,7 @@ class TrialsLivePainter(LivePainter):
 def draw_panel(
     picture: TrialsPicture, rates: tuple[float | None, float | None], now: float, width: int, room: int
 ) -> Panel:
-    """``rates``: results and ended trials a second. ``room``: lines for trials that run."""
+    """``rates``: results and ended trials per second. ``room``: lines for running trials."""
     from rich.console import Group
     from rich.panel import Panel
     from rich.table import Table
@@ -82,8 +82,12 @@ def draw_panel(
     if picture.failure_count:
         rows.add_row(*_failures(picture, now))
     shown = picture.rows[:room] if is_running else ()
+    more = picture.counts.get("RUNNING", 0) - len(shown)
+    table = [_table(shown, picture.metric, width)] if shown else []
+    if shown and more > 0:
+        table.append(Text(f"{more:,} more running", style="dim"))
     return Panel(
-        Group(rows, _table(shown, picture.metric, width)) if shown else rows,
+        Group(rows, *table),
         title=Text(printable(picture.name), style="bold", no_wrap=True, overflow="ellipsis"),
         title_align="left",
         subtitle=elapsed_text(picture, now),

@@ -1,4 +1,4 @@
-"""What the display of an experiment knows, and how it puts that in words."""
+"""The data of an experiment's display, and its texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TrialsPicture(Picture):
     rows: tuple[TrialRow, ...] = ()  # some of those that run
     spent_s: float = 0.0  # by earlier drivers
     budget_s: float | None = None
-    closing: str = ""  # what is to be read when all is over
+    closing: str = ""  # the text to read at the end
 
     @property
     def trials(self) -> int:

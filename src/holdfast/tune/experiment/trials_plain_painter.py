@@ -1,4 +1,4 @@
-"""The display of an experiment where there is no terminal: few lines, fewer as it takes longer, and a table last."""
+"""The display of an experiment without a terminal: few lines, fewer as it takes longer, and a table at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHARE = 0.05  # of the time so far
 
 
 class TrialsPlainPainter(PlainPainter):
-    """What trials print goes to ``out``, as does the table; what the experiment does to ``err``."""
+    """The output of trials and the table are written to ``out``, events of the experiment to ``err``."""
 
     def __init__(self, out: Sink, err: Sink) -> None:
         super().__init__(out, err)

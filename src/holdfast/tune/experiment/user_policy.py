@@ -15,6 +15,7 @@ from holdfast.core.experiment.state import ExperimentState
 from holdfast.core.experiment.trial import ERROR, Trial
 from holdfast.core.metric_names import flat_items, lookup
 from holdfast.errors import message_of
+from holdfast.train.ray_variables import NO_METRIC_CHECK, is_on
 from holdfast.tune.foresight import next_decision
 from holdfast.tune.result_metrics import reported_text
 from holdfast.tune.schedulers.decision import Decision, Request
@@ -34,7 +35,7 @@ _NEVER = 1 << 60
 
 @dataclass(frozen=True)
 class UserPolicy(Policy):
-    """``resources_of`` says what a trial with a config needs."""
+    """``resources_of`` returns the resources that a trial with a config needs."""
 
     searcher: Searcher
     scheduler: TrialScheduler
@@ -88,7 +89,7 @@ class UserPolicy(Policy):
         if is_replay:  # an earlier driver had asked for it
             given = event.config if event.suggested is None else event.suggested
             drawn = self.searcher.replay_suggestion(event.trial, given)
-            if isinstance(drawn, dict) and missing_in(trial.config):  # what a function of sample_from made, perhaps
+            if isinstance(drawn, dict) and missing_in(trial.config):  # a function of sample_from may have made it
                 self._fill(trial, drawn)
         return _known(self.scheduler.on_trial_add(state, trial))
 
@@ -123,7 +124,7 @@ class UserPolicy(Policy):
         except Exception as error:
             return ev.Answer("ERROR", f"the stop criterion raised {type(error).__name__}: {message_of(error)}")
         if stops:
-            return ev.Answer("STOP", "its stop criterion is met")
+            return ev.CRITERION_MET
         decision = Decision.of(self.scheduler.on_trial_result(state, trial, result))
         if decision.action == "CONTINUE" and not decision.requests:
             return ev.CONTINUE
@@ -153,7 +154,9 @@ class UserPolicy(Policy):
         return {who: metric for who, metric in wanted.items() if metric}
 
     def _missing_metric(self, result: Mapping[str, Any]) -> str:
-        """What is wrong, if a result lacks what it is to be judged by."""
+        """The problem, if a result lacks the metric by which it is judged."""
+        if is_on(NO_METRIC_CHECK):
+            return ""
         for who, metric in self._judged_by.items():
             if metric not in result and lookup(result, metric, _MISSING) is _MISSING:
                 return f"a result has no {metric!r}, which {who} names; {reported_text(result, metric)}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.train.integrations import require
@@ -30,9 +32,10 @@ class TuneCallback(pl.callbacks.Callback):  # type: ignore[misc]
         if unknown:
             raise ValueError(f"{type(self).__name__}(on={on!r}): Lightning has no hook {unknown[0]}")
         for hook in self._on:
-            setattr(self, hook, self._called)
+            setattr(self, hook, partial(self._called, getattr(self, hook)))
 
-    def _called(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
+    def _called(self, inherited: Callable[..., None], trainer: Any, *args: Any, **kwargs: Any) -> None:
+        inherited(trainer, *args, **kwargs)  # what a subclass does on this hook
         if not trainer.sanity_checking:
             self._handle(trainer, args[0] if args else kwargs.get("pl_module"))
 

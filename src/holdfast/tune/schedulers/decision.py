@@ -1,4 +1,4 @@
-"""What a scheduler answers: what becomes of the trial that reported, why, and what else is to be done.
+"""The answer of a scheduler: what happens to the trial that reported, why, and what else to do.
 
 These are values. The experiment carries them out and writes them to its journal; a scheduler changes nothing itself.
 """
@@ -16,7 +16,7 @@ ACTIONS = ("CONTINUE", "PAUSE", "STOP", "ERROR")
 
 
 def policy_rows(exploits: Iterable[Exploit], trial_id: str) -> list[list[Any]]:
-    """The lines of ``pbt_policy_<trial_id>.txt``: how the configuration that the trial has now came about."""
+    """The lines of ``pbt_policy_<trial_id>.txt``: the history of the trial's configuration."""
     rows: dict[str, list[list[Any]]] = {}
     for exploit in exploits:
         rows[exploit.trial_id] = [*rows.get(exploit.donor_id, []), exploit.policy_row()]
@@ -39,7 +39,7 @@ class Decision(str):
 
     @classmethod
     def of(cls, answer: Any) -> Decision:
-        """What a user's scheduler returned: a decision, or an action as plain text."""
+        """The return value of a user's scheduler: a decision, or an action as plain text."""
         if isinstance(answer, Decision):
             return answer
         if answer in ACTIONS:

@@ -20,7 +20,7 @@ Bundles = tuple[dict[str, float], ...]
 
 
 def bundles_of(resources: Any) -> Bundles:
-    """The bundles of a list of them, of a single one, or of anything with ``bundles``; what is zero is left out."""
+    """The bundles of a list, of a single one, or of anything with ``bundles``; zeros are left out."""
     bundles = getattr(resources, "bundles", resources)
     if isinstance(bundles, Mapping):
         bundles = (bundles,)
@@ -28,7 +28,7 @@ def bundles_of(resources: Any) -> Bundles:
 
 
 class DistributeResources:
-    """The same number of units for every trial, as far as they go.
+    """The same number of units for every trial, as far as possible.
 
     A unit is ``increase_by``, or one GPU for trials with GPUs, or one CPU; with ``add_bundles`` a whole bundle.
     ``increase_by_times`` is the most units for a trial, without limit below 1; ``reserve_resources`` are left free.
@@ -83,7 +83,7 @@ class DistributeResources:
         base: Bundles,
         unit: dict[str, float],
     ) -> int:
-        """How many units the trial should have: its share, but no more than are free beside what it has."""
+        """How many units the trial should have: its share, but not more than it has plus the free ones."""
         live = experiment.get_live_trials()
         spare = self._left(experiment, [base] * len(live))
         share = math.ceil(_times(spare, unit) / max(1, len(live)))
@@ -117,7 +117,7 @@ class DistributeResources:
 
 
 class DistributeResourcesToTopJob(DistributeResources):
-    """All that is free for the best trial that may still have more; the others keep what they have."""
+    """All free resources for the best trial that may have more; the others keep theirs."""
 
     def __init__(
         self,

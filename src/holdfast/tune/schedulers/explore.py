@@ -1,4 +1,4 @@
-"""How population-based training makes a new configuration out of a good one, and fills in what a first one lacks."""
+"""How population-based training makes a new configuration from a good one, and completes a first one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_mutations(mutations: Mutations, argument: str) -> None:
 
 
 def filled(config: Mapping[str, Any], mutations: Mutations, source: RandomSource) -> dict[str, Any]:
-    """The configuration with what it lacks of the parameters to mutate drawn from where they come from."""
+    """The configuration, with missing parameters to mutate drawn from their domains."""
     new: dict[str, Any] = substituted(dict(config), {})
     for key, values in mutations.items():
         if isinstance(values, dict):
@@ -42,7 +42,7 @@ def filled(config: Mapping[str, Any], mutations: Mutations, source: RandomSource
 
 
 class Explorer:
-    """Perturbs or resamples each parameter, and remembers what it did to which."""
+    """Perturbs or resamples each parameter, and remembers the operation."""
 
     def __init__(
         self, mutations: Mutations, resample_probability: float, factors: Sequence[float], source: RandomSource
@@ -53,7 +53,7 @@ class Explorer:
         self._source = source
 
     def explore(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The new configuration, and by parameter what was done to it."""
+        """The new configuration, and the operation for each parameter."""
         complete = filled(config, self._mutations, self._source)
         return self._explored(complete, self._mutations)
 

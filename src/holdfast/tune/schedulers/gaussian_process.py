@@ -60,9 +60,9 @@ def _kernel(a: Array, b: Array, hyper: Array) -> Array:
 
 
 def _fitted(points: Array, gains: Array, generator: Array) -> Array:
-    """The most probable hyper-parameters of the kernel, by looking widely and then closer around the best.
+    """The most probable hyperparameters of the kernel: a wide search, then a closer one around the best.
 
-    What is usual is likely before anything is seen; else few observations would often be taken for mere noise.
+    The prior favours usual values; otherwise few observations would often be mistaken for noise.
     """
 
     def plausibility(hyper: Array) -> float:
@@ -88,7 +88,7 @@ def _log_likelihood(points: Array, gains: Array, hyper: Array) -> float:
 
 
 class _Process:
-    """The mean comes from what was observed, the variance also from where trials are under way."""
+    """The mean comes from the observations, the variance also from the running trials."""
 
     def __init__(self, points: Array, gains: Array, blocked: Array, hyper: Array) -> None:
         self._hyper = hyper

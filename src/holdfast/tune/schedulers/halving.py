@@ -1,8 +1,8 @@
 """One bracket of HyperBand: successive halving of a fixed number of trials.
 
-The bracket ``s`` takes ``n = ceil((s_max + 1) / (s + 1) * eta ** s)`` trials. At stage ``i`` they train up to
-``max_t / eta ** (s - i)``, and the best ``n / eta ** (i + 1)`` of them continue to the next stage; the last one is at
-``max_t`` itself. Whoever has come to the end of a stage waits there for the others.
+The bracket ``s`` takes ``n = ceil((s_max + 1) / (s + 1) * eta ** s)`` trials. At stage ``i`` they train up to ``max_t /
+eta ** (s - i)``, and the best ``n / eta ** (i + 1)`` of them continue to the next stage; the last one is at ``max_t``
+itself. A trial at the end of a stage waits there for the others.
 
 See "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", algorithm 1.
 """
@@ -77,7 +77,8 @@ class HalvingBracket:
         return bool(self.trials) and all(map(self.waits, self.trials))
 
     def halve(self) -> list[str]:
-        """Go on to the next stage with the best; returns the others. Of equals those that came first stay."""
+        """Continue to the next stage with the best; returns the others. With equal scores, those that came first
+        stay."""
         self.stage += 1
         ranked = sorted(self.trials, key=lambda trial_id: -self.trials[trial_id].score)
         dropped = ranked[self.sizes[self.stage] :]

@@ -110,7 +110,7 @@ class HyperBandScheduler(ScoringScheduler):
         return self.on_trial_remove(experiment, trial)
 
     def on_trial_remove(self, experiment: ExperimentView, trial: TrialView) -> Requests:
-        """The others need not wait for it any more."""
+        """The others no longer wait for it."""
         bracket = self._bracket_of.pop(trial.trial_id, None)
         stops: list[StopTrial] = []
         if bracket is not None:
@@ -124,7 +124,7 @@ class HyperBandScheduler(ScoringScheduler):
         self._brackets = [bracket for bracket in self._brackets if bracket.trials or bracket is self._filling]
 
     def on_idle(self, experiment: ExperimentView) -> Requests:
-        """No more trials come to fill the brackets: the first that waits continues as it is."""
+        """No further trials will fill the brackets: the first one that waits continues as it is."""
         for bracket in self._in_order():
             if bracket.all_wait():
                 stops: list[Request] = [*self._go_on(bracket)]

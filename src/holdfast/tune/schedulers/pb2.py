@@ -25,7 +25,7 @@ _REMEMBERED = 200  # observations; the older ones say little about now, and the 
 
 
 class Observation(NamedTuple):
-    """What a trial gained for each unit of time when it trained with these parameters from this point on."""
+    """What a trial gained per unit of time when it trained with these parameters from this point on."""
 
     time: float
     score: float
@@ -69,7 +69,7 @@ class PB2(PopulationBasedTraining):
         self._ranges = dict(_ranges(self._mutations))
         self._observations: deque[Observation] = deque(maxlen=_REMEMBERED)
         self._since: dict[str, ScoreReading] = {}  # where each trial was when it was last ranked or took over
-        self._under_way: dict[str, tuple[float, ...]] = {}  # what the model chose, until the trial is ranked again
+        self._under_way: dict[str, tuple[float, ...]] = {}  # the choice of the model, until the trial is ranked again
 
     def _note(self, standing: Standing, trial: TrialView, reading: ScoreReading) -> None:
         super()._note(standing, trial, reading)
@@ -97,7 +97,7 @@ class PB2(PopulationBasedTraining):
         return tuple(scaled)
 
     def _new_config(self, trial: TrialView, donor: TrialView) -> tuple[dict[str, Any], dict[str, Any]]:
-        from .gaussian_process import suggest  # only here: it imports numpy, which is no dependency of Holdfast
+        from .gaussian_process import suggest  # only here: it imports numpy, which Holdfast does not depend on
 
         standing = self._standings[donor.trial_id]
         score = standing.score if standing.score is not None else 0.0

@@ -27,7 +27,7 @@ from .trial_scheduler import PAUSED, PENDING, ExperimentView, Requests, TrialVie
 
 @dataclass
 class Standing:
-    """What is known of a trial of the population that has not ended."""
+    """The state of a trial in the population that has not ended."""
 
     score: float | None = None
     trained_until: float = 0.0
@@ -161,7 +161,7 @@ class PopulationBasedTraining(ScoringScheduler):
             return [], ""
         donor = experiment.get_trial(picked(upper, self._source))
         if donor is None or donor.checkpoint is None:
-            return [], "among the worst, but the one to take over from has no checkpoint yet"
+            return [], "among the worst, but the trial to copy has no checkpoint yet"
         config, operations = self._new_config(trial, donor)
         exploit = Exploit(
             trial_id=trial.trial_id,
@@ -179,7 +179,7 @@ class PopulationBasedTraining(ScoringScheduler):
         if self._log_config:
             self.perturbations.append(exploit)
         changes = summary(donor.config, config, operations) or "the same configuration"
-        return [exploit], f"takes over from {donor.trial_id} with {changes}"
+        return [exploit], f"copies {donor.trial_id} with {changes}"
 
     def _new_config(self, trial: TrialView, donor: TrialView) -> tuple[dict[str, Any], dict[str, Any]]:
         explorer = Explorer(self._mutations, self._resample_probability, self._factors, self._source)
@@ -228,3 +228,12 @@ class PopulationBasedTraining(ScoringScheduler):
 
 def _step(trial: TrialView) -> int:
     return int(number(lookup(trial.last_result, TRAINING_ITERATION)) or 0)
+
+
+def __getattr__(name: str) -> Any:
+    """What scripts from Ray import from here, and has a module of its own."""
+    if name == "PopulationBasedTrainingReplay":
+        from .pbt_replay import PopulationBasedTrainingReplay
+
+        return PopulationBasedTrainingReplay
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Gives running trials more resources when some are free, around any other scheduler.
 
-When the other scheduler lets a trial continue, a function is asked what resources it should have. If they differ from
-what it has, the trial pauses and starts again with them.
+When the other scheduler lets a trial continue, a function returns the resources that it should have. If they differ
+from its current ones, the trial pauses and restarts with them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ResourceChangingScheduler(TrialScheduler):
 
     @property
     def base_trial_resources(self) -> Bundles | None:
-        """What every trial starts with."""
+        """The resources with which every trial starts."""
         return self._base_resources
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:

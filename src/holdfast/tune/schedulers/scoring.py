@@ -1,7 +1,7 @@
 """What all schedulers that compare trials by a metric have in common.
 
-A score is the metric with the sign that makes larger better. A value that is NaN or infinite is the worst score there
-is, whichever way is better: a trial that has diverged never wins. A metric that is missing is that trial's error.
+A score is the metric with the sign that makes larger better. NaN and infinities are the worst score in both modes: a
+trial that has diverged never wins. A missing metric is an error of that trial.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.core.metric_names import lookup, number
+from holdfast.train.ray_variables import NO_METRIC_CHECK, is_on
 from holdfast.tune.result_metrics import AUTO_KEYS, DEFAULT_METRIC
 
 from .decision import Decision
@@ -55,12 +56,14 @@ class ScoringScheduler(FIFOScheduler):
         """The time and the score of a result, or what to do with a trial whose result lacks them."""
         value, time = (lookup(result, name or "") for name in (self._metric, self._time_attr))
         metric, moment = number(value), number(time)
+        if metric is None and value is None and is_on(NO_METRIC_CHECK):
+            return Decision("CONTINUE", f"{type(self).__name__}: this result has no {self._metric!r}")
         if metric is None:
             return self._lacks(trial, result, "metric", self._metric, value)
         if moment is None or math.isnan(moment):
             if self._require_time:
                 return self._lacks(trial, result, "time_attr", self._time_attr, time)
-            return Decision("CONTINUE", f"{type(self).__name__}: no {self._time_attr!r} to go by in this result")
+            return Decision("CONTINUE", f"{type(self).__name__}: this result has no {self._time_attr!r}")
         return ScoreReading(moment, self._score(metric))
 
     def _lacks(

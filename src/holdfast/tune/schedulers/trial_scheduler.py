@@ -1,8 +1,8 @@
 """The base of all schedulers, and the simplest of them.
 
-A scheduler is pure: no I/O, no clock, and randomness only from its seed. Its state is rebuilt by feeding the same calls
-to a fresh one, so it is never stored. It sees trials through read-only views, keeps no view after a call, and asks for
-changes by what it returns.
+A scheduler is pure: no I/O, no clock, and randomness only from its seed. Its state is rebuilt by replaying the same
+calls to a fresh one, so it is never stored. It sees trials through read-only views, keeps no view after a call, and
+requests changes with its return value.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from holdfast.core.experiment.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+from holdfast.tune import saved_state
 from holdfast.tune.recorded import Recorded
 
 from .decision import Decision, Request
@@ -30,7 +31,7 @@ class TrialView(Protocol):
     def status(self) -> str: ...
     @property
     def last_result(self) -> Mapping[str, Any]:
-        """The newest result, with the one that is being looked at; empty before the first."""
+        """The newest result, including the current one; empty before the first."""
 
     @property
     def checkpoint(self) -> int | None:
@@ -46,7 +47,7 @@ class ExperimentView(Protocol):
 
     def get_trials(self) -> Sequence[TrialView]: ...
     def get_live_trials(self) -> Sequence[TrialView]:
-        """Those that have not ended; what schedulers go through, so that it costs nothing that many have ended."""
+        """Trials that have not ended. Schedulers iterate these, so that ended trials cost nothing."""
 
     def get_trial(self, trial_id: str) -> TrialView | None: ...
     @property
@@ -70,12 +71,13 @@ __all__ = [
 
 
 class TrialScheduler(Recorded):
-    """Extend this. Every method has a default that lets trials run in order, so override what matters.
+    """Extend this. Every method has a default that runs trials in order, so override only what matters.
 
     Each trial is added once (again if it is resumed after it had failed for good), and ends with exactly one of
-    ``on_trial_complete`` (by itself, by a stopper or by a STOP), ``on_trial_error`` (it failed for good; retries cause
+    ``on_trial_complete`` (on its own, by a stopper or by a STOP), ``on_trial_error`` (it failed for good; retries cause
     no call, but may repeat results since the last checkpoint) and ``on_trial_remove`` (it was ended while it was not
-    running). All but ``choose_trial_to_run`` and ``debug_string`` may change the state, and are repeated on restore.
+    running). All methods except ``choose_trial_to_run`` and ``debug_string`` may change the state, and are repeated on
+    restore.
     """
 
     CONTINUE: ClassVar[Decision] = Decision("CONTINUE")
@@ -99,9 +101,9 @@ class TrialScheduler(Recorded):
         return self._mode
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take over what ``TuneConfig`` says; False if the scheduler was told already.
+        """Use the settings of ``TuneConfig``; False if the scheduler has its own.
 
-        ``seed`` in ``spec`` is the experiment's, and is used if the scheduler was given none of its own.
+        ``seed`` in ``spec`` is the experiment's, and is used if the scheduler has no seed.
         """
         if (metric and self._metric) or (mode and self._mode):
             return False
@@ -112,7 +114,7 @@ class TrialScheduler(Recorded):
         return True
 
     def on_trial_add(self, experiment: ExperimentView, trial: TrialView) -> Requests:
-        """A trial is there and waits to run."""
+        """A trial exists and waits to run."""
         return ()
 
     def on_trial_result(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Decision:
@@ -120,16 +122,16 @@ class TrialScheduler(Recorded):
         return self.CONTINUE
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
-        """The first ``training_iteration`` behind this one with which the trial may get anything but CONTINUE. It goes
-        on up to there without waiting to be told; who overrides ``on_trial_result`` alone is asked about each."""
+        """The first later ``training_iteration`` for which the trial may get anything but CONTINUE. It continues up to
+        there without waiting; a class that overrides only ``on_trial_result`` is asked about each result."""
         return iteration + 1
 
     def on_trial_complete(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Requests:
-        """A trial has ended well, with its last result."""
+        """A trial has ended without an error, with its last result."""
         return ()
 
     def on_trial_error(self, experiment: ExperimentView, trial: TrialView) -> Requests:
-        """A trial has failed and is not tried again."""
+        """A trial has failed and will not be retried."""
         return ()
 
     def on_trial_remove(self, experiment: ExperimentView, trial: TrialView) -> Requests:
@@ -137,8 +139,8 @@ class TrialScheduler(Recorded):
         return ()
 
     def on_idle(self, experiment: ExperimentView) -> Requests:
-        """Nothing runs, ``choose_trial_to_run`` has nothing, and no trial can be added. Here those that wait for each
-        other are let go; if that changes nothing, the experiment ends what is paused."""
+        """Nothing runs, ``choose_trial_to_run`` has nothing, and no trial can be added. Release trials that wait for
+        each other here; if that changes nothing, the experiment ends the paused trials."""
         return ()
 
     def choose_trial_to_run(self, experiment: ExperimentView) -> TrialView | None:
@@ -146,26 +148,26 @@ class TrialScheduler(Recorded):
         return first_waiting(experiment.get_live_trials())
 
     def get_state(self) -> dict[str, Any]:
-        """What it knows, for ``set_state`` of an equal one in this process. Experiments restore it by replay."""
+        """Its state, for ``set_state`` of an equal one in this process."""
         return copy.deepcopy(self.__dict__)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(copy.deepcopy(dict(state)))
 
     def save(self, checkpoint_path: str) -> None:
-        """Refused: the journal has what it knows, and nothing that was stored is ever unpickled."""
-        raise NotImplementedError(f"{type(self).__name__} is restored from the journal: use Tuner.restore")
+        """Write its state to a JSON file. Experiments do not need such a file: the journal restores them."""
+        saved_state.save(self, checkpoint_path)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Refused, as ``save`` is."""
-        raise NotImplementedError(f"{type(self).__name__} is restored from the journal: use Tuner.restore")
+        """Load a saved state into a new one with the same arguments, which continues where the other one was."""
+        saved_state.restore(self, checkpoint_path)
 
     def debug_string(self) -> str:
         return type(self).__name__
 
     @property
     def _source(self) -> random.Random:
-        """All randomness comes from here, and by ``random()`` alone, whose sequence is the same for ever."""
+        """All randomness comes from here, and only through ``random()``, whose sequence never changes."""
         if self._generator is None:
             self._generator = random.Random(self._seed or 0)
         return self._generator
@@ -182,7 +184,7 @@ def first_waiting(trials: Sequence[TrialView]) -> TrialView | None:
 
 
 class FIFOScheduler(TrialScheduler):
-    """Runs trials in the order in which they come, each to its end."""
+    """Runs trials in order, each to its end."""
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
         return math.inf

@@ -1,4 +1,4 @@
-"""Searchers: what proposes the configs of trials. Those on libraries have modules of their own."""
+"""Searchers: they propose the configs of trials. Those on libraries have separate modules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMES = ("random", "variant_generator", *_MODULES)
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Searcher:
-    """A searcher by its name. What it takes no argument for is left out, so that names can be swapped."""
+    """A searcher by name. Arguments that it does not accept are dropped, so that names can be swapped."""
     if search_alg.lower() == "hebo":
         raise ValueError("create_searcher(search_alg='hebo'): HEBO needs an old numpy, so it is left out; use optuna")
     if search_alg.lower() not in _NAMES:

@@ -17,7 +17,7 @@ from holdfast.tune.search.library_searcher import LATER, LibrarySearcher, Params
 
 
 class AxSearch(LibrarySearcher):
-    """Suggests what Ax' client does. ``parameter_constraints`` ("x1 + x2 <= 2") and ``outcome_constraints``
+    """Suggests with Ax. ``parameter_constraints`` ("x1 + x2 <= 2") and ``outcome_constraints``
     ("cost <= 5") are Ax' own texts, of flat names. More keywords go to ``AxClient``, ``random_seed`` among them, which
     is by default the experiment's.
     """
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Ax logs and warns of what it does by itself."""
+    """Ax logs and warns about its own work."""
     handler = importlib.import_module("ax.utils.common.logger").ROOT_STREAM_HANDLER
     level = handler.level
     handler.setLevel(logging.ERROR)

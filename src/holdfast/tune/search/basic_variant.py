@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from holdfast.store import values
 from holdfast.train.checks import check_int
 from holdfast.tune.search.searcher import Searcher
 from holdfast.tune.search_space import RandomSource, RandomState, Variant, count_variants, generate, source_of
 
 
 class BasicVariantGenerator(Searcher):
-    """What searches if nothing else is given. Variants are made when they are asked for, so a grid may be of any size.
+    """The default search. Variants are created on demand, so a grid may have any size.
 
-    points_to_evaluate: configs, or parts of them, to try first; each takes the place of one sample.
-    max_concurrent: how many trials may run at once, 0 for any number.
+    points_to_evaluate: configs, or parts of them, to try first; each replaces one sample.
+
+    max_concurrent: how many trials may run in parallel, 0 for any number.
+
     constant_grid_search: draw the random values once for each sample, not once for each point of the grid.
+
     random_state: a seed, or a generator with a ``random()``, for the same configs in every run.
     """
 
@@ -39,6 +44,8 @@ class BasicVariantGenerator(Searcher):
         self._num_samples = 1
         self._variants: Iterator[Variant] | None = None
         self._live: set[str] = set()
+        self._given = 0
+        self._given_before = 0  # by the one whose state it has taken over
 
     @property
     def total_samples(self) -> float:
@@ -83,8 +90,25 @@ class BasicVariantGenerator(Searcher):
                 constant_grid_search=self._constant_grid_search,
                 random_state=self._source,
             )
+            for _ in range(self._given_before):
+                next(self._variants, None)
         variant = next(self._variants, None)
         if variant is None:
             return self.FINISHED
         self._live.add(trial_id)
+        self._given += 1
         return variant.config
+
+    def get_state(self) -> dict[str, Any]:
+        """How many variants it has returned, and which trials have not ended."""
+        return {"given": self._given_before + self._given, "live": sorted(self._live)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """For a fresh one with the same arguments and seed: it continues with the next variant."""
+        self._given_before, self._live = int(state["given"]), set(state["live"])
+
+    def save(self, checkpoint_path: str) -> None:
+        Path(checkpoint_path).write_bytes(values.encode(self.get_state()))
+
+    def restore(self, checkpoint_path: str) -> None:
+        self.set_state(values.decode(Path(checkpoint_path).read_bytes()))

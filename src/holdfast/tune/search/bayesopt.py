@@ -54,7 +54,7 @@ class BayesOptSearch(LibrarySearcher):
         self._analysis = analysis
         self._seen: Counter[tuple[float, ...]] = Counter()
         self._proposed = self._ended = 0
-        self._held: list[tuple[dict[str, float], float]] = []  # what the random trials came to
+        self._held: list[tuple[dict[str, float], float]] = []  # the results of the random trials
 
     def _open(self, space: FlatSpace) -> None:
         self._bounds = {name: _bounds(name, parameter.theirs) for name, parameter in space.parameters.items()}
@@ -133,7 +133,7 @@ def _bounds(name: str, drawn: Range | Choices) -> tuple[float, float]:
 
 
 def _acquisition(module: Any, given: Mapping[str, Any], seed: int | None) -> Any:
-    """Of version 2 and later. ``seed``: version 3 takes it with the optimizer alone."""
+    """The acquisition function, for version 2 and later. ``seed``: version 3 takes it with the optimizer alone."""
     kinds = {"ucb": "UpperConfidenceBound", "ei": "ExpectedImprovement", "poi": "ProbabilityOfImprovement"}
     if given["kind"] not in kinds:
         raise ValueError(f"BayesOptSearch(utility_kwargs): kind={given['kind']!r}; use one of {', '.join(kinds)}")

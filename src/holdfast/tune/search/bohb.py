@@ -16,12 +16,12 @@ _OPTIONS = {"min_points_in_model": "n_startup_trials", "num_samples": "n_ei_cand
 
 
 class TuneBOHB(OptunaSearch):
-    """Suggests by multivariate kernel density estimators, as BOHB does, of the trials with the largest budgets: a trial
-    that was stopped early counts with the iteration that it came to. Use it with ``HyperBandForBOHB``.
+    """Suggests with multivariate kernel density estimators, as BOHB does, of the trials with the largest budgets: a
+    trial that was stopped early counts with its last iteration. Use it with ``HyperBandForBOHB``.
 
     space: a dict of ``holdfast.tune`` domains, or a ``ConfigSpace.ConfigurationSpace`` without conditions; by default
     ``param_space``. bohb_config: ``min_points_in_model`` random trials come first, ``num_samples`` are compared for
-    each suggestion. max_concurrent: how many may run at once, 0 for any number; paused ones do not count.
+    each suggestion. max_concurrent: how many may run in parallel, 0 for any number; paused ones do not count.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TuneBOHB(OptunaSearch):
         return suggestion
 
     def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> None:
-        most, self._most = self._most, 0  # the trial is there, whatever the limit is now
+        most, self._most = self._most, 0  # the trial exists, whatever the limit is now
         super().replay_suggestion(trial_id, config)
         self._most = most
 

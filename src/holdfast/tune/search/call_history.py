@@ -1,6 +1,6 @@
-"""What a searcher was asked and told, so that an equal one can be brought to the same state: by replay, as everywhere.
+"""The calls of a searcher, so that an equal one can be brought to the same state by replay.
 
-It is plain data: a file of it can be read without running anything that is in it.
+It is plain data: a file of it can be read without running anything in it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RestorableSearcher(Searcher):
     _history: CallHistory
 
     def get_state(self) -> dict[str, Any]:
-        """What it was asked and told, as plain data."""
+        """The calls, as plain data."""
         return self._history.state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Limits how many of a searcher's suggestions are tried at once."""
+"""Limits how many of a searcher's suggestions are tried in parallel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.tune.search.wrapped import WrappedSearcher
 
 
 class ConcurrencyLimiter(WrappedSearcher):
-    """At most ``max_concurrent`` suggestions are out at any time.
+    """At most ``max_concurrent`` suggestions are in progress at any time.
 
-    With ``batch`` the searcher hears of the ends of a batch of trials only when all of it have ended, and the next
-    batch begins then. A searcher that limits itself gets the number and is left to do so.
+    With ``batch``, the searcher is told of the ends of a batch of trials only when all of them have ended, and the next
+    batch begins then. A searcher that can limit itself gets the number and does so.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:

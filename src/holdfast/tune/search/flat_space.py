@@ -27,7 +27,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """The numbers from 0 to below ``count``, of which none is nearer to another."""
+    """The numbers from 0 to below ``count``, without an order between them."""
 
     count: int
 
@@ -37,7 +37,7 @@ class Parameter:
     """One value that a library samples: where it is in the config, and how the two see it."""
 
     path: Path
-    theirs: Any  # a Range, Choices, or what the library has for them
+    theirs: Any  # a Range, Choices, or the library's own types
     unit: float | int | None = None  # the library's number is how many of these
     choices: tuple[Any, ...] | None = None  # the library's number is a position in these
 
@@ -53,7 +53,7 @@ class Parameter:
         return sampled if self.unit is None else sampled * self.unit
 
     def sampled(self, value: Any) -> Any:
-        """What the library would have sampled for this value."""
+        """The library's sample for this value."""
         if self.choices is not None:
             for position, choice in enumerate(self.choices):
                 if _equal(choice, value):
@@ -67,7 +67,7 @@ class Parameter:
 
 
 class FlatSpace:
-    """A tree of constants and of what is sampled; ``parameter_of`` says of a leaf how, or None for a constant."""
+    """A tree of constants and parameters; ``parameter_of`` returns the parameter of a leaf, or None for a constant."""
 
     def __init__(self, tree: Mapping[str, Any], parameter_of: Callable[[Path, Any], Parameter | None]) -> None:
         self._tree = dict(tree)
@@ -75,13 +75,13 @@ class FlatSpace:
         self.parameters = {parameter.name: parameter for parameter in found if parameter is not None}
 
     def config(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The tree with what the library sampled in it. Functions of ``sample_from`` are still to be called."""
+        """The tree with the library's samples in it. Functions of ``sample_from`` are called later."""
         values = {self.parameters[name].path: self.parameters[name].ours(value) for name, value in params.items()}
         tree: dict[str, Any] = substituted(self._tree, values)
         return tree
 
     def params(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """What the library calls the values of a config, nested or by flat names; others are passed over."""
+        """The library's names for the values of a config, nested or by flat names; others are ignored."""
         params = {}
         for name, parameter in self.parameters.items():
             value = _at(config, parameter.path, config.get(name, _MISSING))
@@ -114,7 +114,7 @@ def numeric(who: str, path: Path, leaf: Any) -> Parameter | None:
     if is_grid(leaf):
         raise ValueError(f"{who}: {slashed(path)!r} is a grid_search; use choice")
     if isinstance(leaf, Domain) and not isinstance(leaf, Function):
-        raise ValueError(f"{who}: {slashed(path)!r} is {leaf.domain_str}, which it cannot sample; use uniform")
+        raise ValueError(f"{who}: {slashed(path)!r} is {leaf!r}, which it cannot sample; use uniform")
     return None
 
 

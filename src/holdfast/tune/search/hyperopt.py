@@ -12,11 +12,11 @@ from holdfast.tune.search.library_searcher import LibrarySearcher, Params
 
 
 class HyperOptSearch(LibrarySearcher):
-    """Suggests what HyperOpt's TPE does after ``n_initial_points`` random trials.
+    """Suggests with HyperOpt's TPE after ``n_initial_points`` random trials.
 
     space: a dict of ``holdfast.tune`` domains; by default ``param_space``. Or HyperOpt's own, with ``hp.choice`` and
-    conditional parameters; ``points_to_evaluate`` then have the names and values that HyperOpt gives them, and a trial
-    that is restored counts as what is suggested in its place. gamma: the part of the trials that counts as good.
+    conditional parameters; ``points_to_evaluate`` then use HyperOpt's names and values, and a restored trial counts as
+    the suggestion that replaces it. gamma: the share of the trials that counts as good.
     """
 
     package, extra = "hyperopt", "hyperopt"
@@ -36,7 +36,7 @@ class HyperOptSearch(LibrarySearcher):
 
     def _own_space(self, space: Any) -> FlatSpace | None:
         if isinstance(space, Mapping) and _has_nodes(space, self._library.pyll.base.Apply):
-            return _NativeSpace(space, self._library)
+            return _NativeSpace(space)
         return super()._own_space(space)
 
     def _completed(self, params: Params) -> Params:
@@ -88,16 +88,16 @@ class HyperOptSearch(LibrarySearcher):
 
 
 class _NativeSpace(FlatSpace):
-    """HyperOpt's own expressions: it says itself what a sample comes to."""
+    """HyperOpt's own expressions: HyperOpt evaluates a sample itself."""
 
-    def __init__(self, nodes: Mapping[str, Any], library: Any) -> None:
+    def __init__(self, nodes: Mapping[str, Any]) -> None:
         super().__init__({}, lambda _path, _leaf: None)
-        self.nodes, self._library = dict(nodes), library
-        labels = library.base.Domain(lambda sampled: sampled, self.nodes).params
+        self.nodes = dict(nodes)
+        labels = importlib.import_module("hyperopt.base").Domain(lambda sampled: sampled, self.nodes).params
         self.parameters = {label: Parameter((label,), None) for label in labels}
 
     def config(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        found = self._library.space_eval(self.nodes, dict(params))
+        found = importlib.import_module("hyperopt").space_eval(self.nodes, dict(params))
         return {key: _without_tuples(value) for key, value in found.items()}
 
     def check_point(self, point: Mapping[str, Any], argument: str) -> None:

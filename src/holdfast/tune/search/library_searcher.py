@@ -80,7 +80,7 @@ class LibrarySearcher(RestorableSearcher):
     def _give_up(self, handle: Any) -> None:
         """Nothing that could be learned came of a proposal."""
 
-    # What the experiment calls
+    # Called by the experiment
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
@@ -119,7 +119,7 @@ class LibrarySearcher(RestorableSearcher):
         self._history.replayed(trial_id, config)
         try:
             given, own = space.params(config), space.params(self._live[trial_id][1])
-        except ValueError:  # a choice that did not come back from the journal as what it was
+        except ValueError:  # a choice that the journal did not restore to its original type
             return
         if given != own:
             with self._own_random():

@@ -10,10 +10,9 @@ from holdfast.tune.search.library_searcher import LibrarySearcher, Params
 
 
 class NevergradSearch(LibrarySearcher):
-    """Suggests what an optimizer of Nevergrad asks for: a class such as ``ng.optimizers.OnePlusOne``, one that was
-    configured, or its name; ``NGOpt`` by default. ``optimizer_kwargs``: for the class, such as ``budget``, which is
-    ``num_samples`` by default. ``seed``: by default the experiment's.
-    """
+    """Suggests with an optimizer of Nevergrad: a class such as ``ng.optimizers.OnePlusOne``, a configured one, or its
+    name; ``NGOpt`` by default. ``optimizer_kwargs``: for the class, such as ``budget``, which is ``num_samples`` by
+    default. ``seed``: by default the experiment's."""
 
     package, extra = "nevergrad", "nevergrad"
 

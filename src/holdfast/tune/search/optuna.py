@@ -1,6 +1,6 @@
-"""Search by Optuna's samplers (TPE, CMA-ES, GP, NSGA-II, ...), through ask and tell.
+"""Search with Optuna's samplers (TPE, CMA-ES, GP, NSGA-II, ...), through ask and tell.
 
-The study is kept in memory and rebuilt by replay. Optuna is imported when a search is made, not before.
+The study is kept in memory and rebuilt by replay. Optuna is imported when a search is created, not before.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ TRIAL_ID = "holdfast_trial_id"  # by which a trial is found again in a storage o
 
 
 class OptunaSearch(RestorableSearcher):
-    """Suggests what a sampler of Optuna samples, and tells it what came of it.
+    """Suggests with a sampler of Optuna, and tells it the results.
 
     space: a dict of ``holdfast.tune`` domains or Optuna's distributions, nested or not, or a function of an
-    ``optuna.Trial`` that calls its ``suggest_`` methods and may return constants. By default: ``param_space``.
-    metric, mode: lists of each for several objectives. seed: of the default sampler, TPE; give your own sampler its
-    own seed, or a restored experiment keeps its trials but draws new ones differently.
-    points_to_evaluate: what to try first. evaluated_rewards: what is known to come of it, so that it is not tried.
-    storage: a storage of Optuna's to keep the study in as well, for its dashboard or for a study that continues. Trials
-    that a restored experiment finds there are taken as they are.
+    ``optuna.Trial`` that calls its ``suggest_`` methods and may return constants. By default: ``param_space``. metric,
+    mode: lists of each for several objectives. seed: of the default sampler, TPE; give your own sampler a seed, or a
+    restored experiment keeps its trials but draws new ones differently. points_to_evaluate: configurations to try
+    first. evaluated_rewards: their known results, so that they are not tried. storage: an Optuna storage to keep the
+    study in as well, for its dashboard or for a study that continues. A restored experiment uses the trials that it
+    finds there.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class OptunaSearch(RestorableSearcher):
         live = self._live[trial_id]
         try:
             params = self._params(config)
-        except ValueError:  # a choice that did not come back from the journal as what it was
+        except ValueError:  # a choice that the journal did not restore to its original type
             return live.config
         if live.trial is None or all(live.trial.params.get(name, value) == value for name, value in params.items()):
             return live.config
@@ -208,7 +208,7 @@ class OptunaSearch(RestorableSearcher):
         modes = self.mode if isinstance(self.mode, list) else [self.mode]
         sampler = self._sampler or self._make_sampler()
         level = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(max(level, optuna.logging.WARNING))  # a study in memory is no news to anyone
+        optuna.logging.set_verbosity(max(level, optuna.logging.WARNING))  # a study in memory needs no log message
         try:
             return optuna.create_study(
                 storage=self._storage,
@@ -252,7 +252,7 @@ class OptunaSearch(RestorableSearcher):
 
     @staticmethod
     def _value(result: Mapping[str, Any], metric: str, latest: float | None) -> float:
-        """Of the last result; what was reported before it if it has none. NaN if there is neither."""
+        """The value of the last result that has one; NaN if none has."""
         value = number(lookup(result, metric))
         if value is None:
             value = latest

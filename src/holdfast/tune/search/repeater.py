@@ -16,12 +16,12 @@ TRIAL_INDEX = "__trial_index__"
 
 
 class Repeater(WrappedSearcher):
-    """Each suggestion is given to ``repeat`` trials. The searcher knows the first of them, and hears of its end when
-    all have ended, with the mean of what they reached. Trials without a number for a metric do not count in it, nor
-    does what a trial reaches that had failed and is resumed.
+    """Each suggestion is given to ``repeat`` trials. The searcher knows the first of them, and is told of its end when
+    all have ended, with the mean of their results. Trials without a number for a metric do not count, and neither do
+    results of a trial that had failed and is resumed.
 
     ``num_samples`` counts the repetitions too: make it a multiple of ``repeat``. With ``set_index`` the config has the
-    number of the repetition as ``"__trial_index__"``, to seed by.
+    number of the repetition as ``"__trial_index__"``, to derive a seed from.
     """
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:

@@ -1,13 +1,14 @@
-"""What proposes the configs of trials.
+"""The base of searchers, which propose the configs of trials.
 
-A searcher does no I/O and reads no clock, and its randomness comes from a seed. So it is restored by replay: a fresh
-one that hears the same calls in the same order proposes the same, and resumes where the other one was.
+A searcher does no I/O and reads no clock, and its randomness comes from a seed. It is therefore restored by replay: a
+fresh one that receives the same calls in the same order proposes the same, and resumes where the other one was.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from holdfast.core.metric_names import metric_number
@@ -41,15 +42,15 @@ class Searcher(Recorded):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec: Any
     ) -> bool:
-        """Take the metric, the mode and the search space of the experiment, before the first suggestion.
+        """Set the metric, the mode and the search space of the experiment, before the first suggestion.
 
-        ``spec`` has ``num_samples`` and ``seed``: the experiment's, the same after every restore, to be used by who has
-        none of its own. False says that the searcher does not take all this, as it has its own space.
+        ``spec`` has ``num_samples`` and ``seed``: the experiment's, the same after every restore, for searchers without
+        a seed. False means that the searcher ignores them because it has its own space.
         """
         return False
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Take the number of trials that may run at once. True says that the searcher sees to it by itself."""
+        """Set the number of trials that may run in parallel. True means that the searcher enforces it itself."""
         return False
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -57,11 +58,12 @@ class Searcher(Recorded):
         raise NotImplementedError
 
     def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> Any:
-        """This trial was given this config, by an earlier driver. May return what it would suggest now, from which
-        objects that could not be stored are taken.
+        """This trial was given this config by an earlier driver. May return the suggestion that it would make now, from
+        which objects that could not be stored are taken.
 
-        It stands even if ``suggest`` would say something else now, because the searcher had no seed or its limits were
-        changed for the restore. Override it if that would spoil what the searcher learns from the trial's results.
+        The config is kept even if ``suggest`` would return something else now, because the searcher had no seed or its
+        limits were changed for the restore. Override it if that would spoil what the searcher learns from the trial's
+        results.
         """
         return self.suggest(trial_id)
 
@@ -69,7 +71,7 @@ class Searcher(Recorded):
         """A trial has reported. The result may lack the metric, or have NaN for it."""
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """A trial has ended. ``result`` is its last one, None if there was none."""
+        """A trial has ended. ``result`` is its last result, or None."""
         raise NotImplementedError
 
     def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
@@ -90,9 +92,12 @@ class Searcher(Recorded):
         """Learn from a config that was tried elsewhere."""
         raise NotImplementedError(f"{type(self).__name__} cannot learn from points that it did not suggest")
 
-    def add_evaluated_trials(self, trials_or_analysis: Iterable[Any], metric: str) -> None:
-        """Learn from the results of an earlier experiment: a ResultGrid, or a list of Result."""
-        for result in trials_or_analysis:
+    def add_evaluated_trials(self, trials_or_analysis: Any, metric: str) -> None:
+        """Learn from the results of an earlier experiment: an ExperimentAnalysis, a ResultGrid, a list of trials or of
+        results, or one of them."""
+        given = getattr(trials_or_analysis, "trials", trials_or_analysis)
+        for trial in given if isinstance(given, Iterable) else [given]:
+            result: Any = getattr(trial, "result", trial)
             value = metric_number(result.metrics or {}, metric)
             if value is not None and result.config is not None:
                 self.add_evaluated_point(result.config, value, error=result.error is not None)
@@ -115,6 +120,20 @@ class Searcher(Recorded):
             f"{type(self).__name__} has no restore; experiments restore it by replaying the journal"
         )
 
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """``save`` to a file in a directory. Experiments do not need it: the journal restores their searcher."""
+        self.save(str(Path(checkpoint_dir, f"searcher-state-{session_str}.json")))
+
+    def restore_from_dir(self, checkpoint_dir: str) -> None:
+        """``restore`` from the last file, by its name, that ``save_to_dir`` left in the directory."""
+        files = sorted(Path(checkpoint_dir).glob("searcher-state-*.json"))
+        if not files:
+            raise RuntimeError(
+                f"no searcher state in {checkpoint_dir}. To continue an experiment, use Tuner.restore(); to learn "
+                "from its results use add_evaluated_trials(tune.ExperimentAnalysis(path), metric)"
+            )
+        self.restore(str(files[-1]))
+
 
 def check_objective(name: str, metric: Any, mode: Any) -> None:
     """One metric with one mode, or a list of each of the same length."""
@@ -128,8 +147,17 @@ def check_objective(name: str, metric: Any, mode: Any) -> None:
 
 
 def taken_by(method: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Searchers of scripts may not take what was added later."""
+    """Searchers of scripts may not accept arguments that were added later."""
     parameters = inspect.signature(method).parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     names = {parameter.name for parameter in parameters}
     return {name: value for name, value in arguments.items() if takes_all or name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """``ConcurrencyLimiter``, which scripts from Ray import from here. Late, because its module imports this one."""
+    if name == "ConcurrencyLimiter":
+        from holdfast.tune.search.concurrency_limiter import ConcurrencyLimiter
+
+        return ConcurrencyLimiter
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

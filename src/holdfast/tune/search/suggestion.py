@@ -1,4 +1,4 @@
-"""From what a searcher suggests to the config of a trial."""
+"""From a searcher's suggestion to the config of a trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.tune.space.tree import Path, slashed, substituted, unresolved
 
 
 def complete(param_space: Mapping[str, Any], suggestion: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole config: what was suggested, and the constants of ``param_space`` around it."""
+    """The whole config: the suggestion, and the constants of ``param_space`` around it."""
     config: dict[str, Any] = substituted(_merged(param_space, suggestion), {})
     left = unresolved(config)
     if left:

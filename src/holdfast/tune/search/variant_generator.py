@@ -24,7 +24,7 @@ __all__ = [
 def generate_variants(
     unresolved_spec: dict[str, Any], constant_grid_search: bool = False, random_state: RandomState = None
 ) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
-    """Each combination of the grids: what was drawn for it, by its path, and the whole configuration."""
+    """Each combination of the grids: the values drawn for it, by path, and the whole configuration."""
     for variant in generate(unresolved_spec, constant_grid_search=constant_grid_search, random_state=random_state):
         yield variant.resolved, variant.config
 

@@ -1,4 +1,4 @@
-"""A searcher around another one: it passes on what it does not change."""
+"""A searcher around another one: it forwards everything that it does not change."""
 
 from __future__ import annotations
 

@@ -15,10 +15,9 @@ _TRIES = 20  # it says that it has finished, if 100 samples near the best ones a
 
 
 class ZOOptSearch(LibrarySearcher):
-    """Suggests what ZOOpt's sequential RACOS samples. ``budget``: how many trials there will be. ``dim_dict``: the
-    space, as ``holdfast.tune`` domains. ``parallel_num``: how many trials may run at once after its first, random ones.
-    More keywords are for ZOOpt's ``Parameter``. ``seed``: by default the experiment's.
-    """
+    """Suggests with ZOOpt's sequential RACOS. ``budget``: how many trials there will be. ``dim_dict``: the space, as
+    ``holdfast.tune`` domains. ``parallel_num``: how many trials may run in parallel after the first, random ones. More
+    keywords are for ZOOpt's ``Parameter``. ``seed``: by default the experiment's."""
 
     package, extra = "zoopt", "zoopt"
 

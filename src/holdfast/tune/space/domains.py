@@ -47,7 +47,7 @@ _GLOBAL = _Global()
 
 
 class Domain:
-    """What a value can be drawn from. Each subclass says how one is drawn, and which values are its own."""
+    """A source of values. Each subclass defines how one is drawn, and which values belong to it."""
 
     kind = "domain"
 
@@ -69,7 +69,7 @@ class Domain:
         return BaseSampler()
 
     def is_grid(self) -> bool:
-        return False  # a grid is no domain: ``grid_search``
+        return False  # a grid is not a domain: ``grid_search``
 
     def is_function(self) -> bool:
         return False
@@ -80,7 +80,12 @@ class Domain:
 
     @property
     def domain_str(self) -> str:
-        return repr(self)
+        """What it holds, as Ray writes it: "(0, 1)" or "['a', 'b']"."""
+        if isinstance(self, Float | Integer):
+            return f"({self.lower}, {self.upper})"
+        if isinstance(self, Categorical):
+            return str(list(self.categories))
+        return f"{self.func}()" if isinstance(self, Function) else "(unknown)"
 
 
 @dataclass(frozen=True)
@@ -228,7 +233,7 @@ class Categorical(Domain):
 
 @dataclass(frozen=True)
 class Function(Domain):
-    """What the user's function returns: of nothing, or of the configuration as far as it asks for it."""
+    """The return value of the user's function: of nothing, or of the configuration as far as it reads it."""
 
     func: Callable[..., Any]
     kind = "function"

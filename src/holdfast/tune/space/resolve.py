@@ -1,7 +1,7 @@
-"""Draws one configuration: every domain once, each after what it depends on.
+"""Draws one configuration: every domain once, each after its dependencies.
 
-A function reads the configuration through a view that draws what is read and not drawn yet. So the order is always
-right, each function is called once, and a cycle is found where it closes.
+A function reads the configuration through a view that draws values on access. So the order is always right, each
+function is called once, and a cycle is found where it closes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Drawing:
             raise
         except Exception as error:
             raise ValueError(f"param_space: {slashed(path)!r} could not be drawn: {error!r}") from error
-        return substituted(value, {})  # what a view showed becomes the caller's own
+        return substituted(value, {})  # values shown by a view now belong to the caller
 
     def look(self, path: Path, node: Any) -> Any:
         """A node as a function sees it."""
@@ -86,7 +86,7 @@ class Drawing:
 
 
 class ConfigView(dict[str, Any]):
-    """A dict that draws what is read. The root of it also answers to ``spec.config``, an older way to write it."""
+    """A dict that draws values on access. Its root also answers to ``spec.config``, an older way to write it."""
 
     def __init__(self, drawing: Drawing, path: Path, node: dict[str, Any], is_root: bool = False) -> None:
         super().__init__(node)
@@ -145,7 +145,7 @@ class ConfigView(dict[str, Any]):
 
 
 class ListView(list[Any]):
-    """A list, or a tuple, that draws what is read."""
+    """A list, or a tuple, that draws values on access."""
 
     def __init__(self, drawing: Drawing, path: Path, node: Iterable[Any]) -> None:
         super().__init__(node)

@@ -10,7 +10,7 @@ class Sampler:
 
 
 class BaseSampler(Sampler):
-    """Neither uniform nor anything else that has a name: a function's."""
+    """Neither uniform nor anything else with a name: a function's."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,9 @@ class Uniform(Sampler):
 
 @dataclass(frozen=True)
 class LogUniform(Sampler):
-    """All orders of magnitude are equally likely."""
+    """All orders of magnitude are equally likely. ``base`` makes no difference to that."""
+
+    base: float = 10
 
 
 @dataclass(frozen=True)

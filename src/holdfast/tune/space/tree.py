@@ -1,6 +1,6 @@
-"""A search space is a tree of dicts, lists and tuples. What is in it is addressed by paths: ("model", "layers", 0).
+"""A search space is a tree of dicts, lists and tuples. Its parts are addressed by paths: ("model", "layers", 0).
 
-Trees are never changed: what is to be different is built again, and shares nothing but leaves with what it came from.
+Trees are never changed: a changed tree is built new, and shares only leaves with the original.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def children(node: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """What has nothing below it, in the order of the tree. An empty dict or list is a leaf too."""
+    """Everything without children, in the order of the tree. An empty dict or list is a leaf too."""
     below = False
     for key, child in children(node):
         below = True

@@ -21,7 +21,7 @@ _NOT_FOR_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 class Variant(NamedTuple):
     config: dict[str, Any]
-    resolved: dict[Path, Any]  # what was drawn or taken from a grid, by its path
+    resolved: dict[Path, Any]  # drawn values and grid values, by path
 
 
 def generate(
@@ -32,9 +32,9 @@ def generate(
     constant_grid_search: bool = False,
     random_state: RandomState = None,
 ) -> Iterator[Variant]:
-    """All variants; without end for ``num_samples=-1``. Each point takes the place of one sample.
+    """All variants; endless for ``num_samples=-1``. Each point replaces one sample.
 
-    With ``constant_grid_search`` what is drawn, and depends on no grid, stays the same throughout one sample's grid.
+    With ``constant_grid_search``, drawn values that depend on no grid stay the same throughout one sample's grid.
     """
     checked, source = _checked(space), source_of(random_state)
     points = [_with_point(checked, point, number) for number, point in enumerate(points_to_evaluate)]
@@ -121,19 +121,18 @@ def _overlaid(node: Any, value: Any, path: Path, argument: str) -> Iterator[tupl
     domain = Categorical(grid_values(node)) if is_grid(node) else node
     fits = domain.is_valid(value) if isinstance(domain, Domain) else Categorical((domain,)).is_valid(value)
     if not fits:
-        asked = domain.domain_str if isinstance(domain, Domain) else repr(domain)
-        warnings.warn(f"{argument}: {slashed(path)!r} is {value!r}, and param_space says {asked}", stacklevel=3)
+        warnings.warn(f"{argument}: {slashed(path)!r} is {value!r}, and param_space says {domain!r}", stacklevel=3)
     yield path, value
 
 
 def flatten(resolved: Mapping[Path, Any]) -> dict[str, Any]:
-    """What was resolved by names such as "model/lr"."""
+    """The resolved values by names such as "model/lr"."""
     return {slashed(path): value for path, value in resolved.items()}
 
 
-def format_vars(resolved: Mapping[Path, Any]) -> str:
+def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
     """A tag for a trial that is fit for the name of a directory: ``lr=0.0100,layers=2``."""
-    ordered = sorted(resolved.items(), key=lambda item: sort_key(item[0]))
+    ordered = sorted(resolved_vars.items(), key=lambda item: sort_key(item[0]))
     return ",".join(f"{_clean(path[-1])}={_clean(value)}" for path, value in ordered)
 
 

@@ -1,4 +1,4 @@
-"""What a trial runs: functions, classes and trainers, and what they are given."""
+"""What a trial runs: functions, classes and trainers, and their arguments."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A trial's process imports this package, and has no use for the driver that trainers bring along."""
+    """A trial's process imports this package, and does not need the driver that trainers import."""
     if name in ("trainer_resources", "trial_trainer", "with_scaling_fields"):
         from . import trainers
 

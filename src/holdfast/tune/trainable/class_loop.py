@@ -1,9 +1,10 @@
 """A class trainable in its trial's process: restore, then step, report, step, report, until a result says ``done``.
 
-A checkpoint goes with the report of the step after which it was due: every so many steps, at the end, when the result
-asks for one, or when the driver does. The end is a result that says so, or that reaches a criterion of ``stop``: it is
-the driver who stops the trial then, but what it had done must be saved by that time. Where a scheduler may pause the
-trial, or its end is to be saved whoever decides on it, each report that a decision may follow has a checkpoint.
+A checkpoint is saved with the report of the step after which it was due: every so many steps, at the end, when the
+result requests one, or when the driver does. The end is a result that says so, or that reaches a criterion of ``stop``:
+the driver stops the trial then, but its work must be saved by that time. If a scheduler may pause the trial, or its end
+is to be saved and only the driver knows which step is the last, each report that a decision may follow has a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from holdfast.core.metric_names import lookup, number
+from holdfast.core.metric_names import flat_items, lookup, number
 from holdfast.train.api import checkpoint_requested, get_checkpoint, report
+from holdfast.train.context import FREE_UNTIL, TRIAL
 from holdfast.worker.session import current
 
 from .trainable import DONE, SHOULD_CHECKPOINT, Trainable
@@ -33,11 +35,12 @@ def class_entry(
     checkpoint_at_end: bool | None = None,
     stop: Any = None,
     may_pause: bool = False,
+    may_stop: bool = False,
 ) -> ClassEntry:
-    """What a trial's process calls with the trial's config. ``checkpoint_frequency`` is in steps, 0 for never;
+    """A trial's process calls this with the trial's config. ``checkpoint_frequency`` is in steps, 0 for never;
     ``checkpoint_at_end`` None means: if the class can save, and knows itself that it ends. ``stop`` are the criteria of
-    ``RunConfig(stop=...)``; other than a dict they are for the driver alone. ``may_pause``: its scheduler may want it,
-    or another trial, to resume where a decision was taken."""
+    ``RunConfig(stop=...)``; anything but a dict is for the driver only. ``may_pause``: its scheduler may let it, or
+    another trial, resume where a decision was made. ``may_stop``: its scheduler may end it."""
     if not (isinstance(cls, type) and issubclass(cls, Trainable)):
         raise TypeError(f"trainable={cls!r}: pass a subclass of holdfast.tune.Trainable, or a function")
     can_save = cls.save_checkpoint is not Trainable.save_checkpoint
@@ -47,8 +50,9 @@ def class_entry(
             f"{cls.__name__} has no save_checkpoint; write one, or leave these out"
         )
     at_end = can_save if checkpoint_at_end is None else checkpoint_at_end
-    criteria = dict(stop) if isinstance(stop, Mapping) and at_end else {}
-    before_decisions = can_save and (may_pause or bool(checkpoint_at_end))
+    criteria = dict(flat_items(stop)) if isinstance(stop, Mapping) and at_end else {}
+    knows_its_end = not may_stop and (stop is None or isinstance(stop, Mapping))
+    before_decisions = can_save and (may_pause or (bool(checkpoint_at_end) and not knows_its_end))
     return ClassEntry(cls, checkpoint_frequency or 0, at_end, can_save, criteria, before_decisions)
 
 
@@ -93,13 +97,30 @@ class ClassEntry:
             return True
         if self.checkpoint_frequency and trainable.iteration % self.checkpoint_frequency == 0:
             return True
-        if self.before_decisions and current().awaits_decision:
+        if self.before_decisions and current().awaits_decision and trainable.iteration > _free_until():
             return True
-        return self.can_save and checkpoint_requested()
+        return self.can_save and (_take_save_request() or checkpoint_requested())
 
     def _is_to_stop(self, result: dict[str, Any]) -> bool:
-        values = ((number(lookup(result, name)), number(limit)) for name, limit in self.stop.items())
+        values = ((_amount(lookup(result, name)), _amount(limit)) for name, limit in self.stop.items())
         return any(value is not None and limit is not None and value >= limit for value, limit in values)
+
+
+def _amount(value: Any) -> float | None:
+    return float(value) if isinstance(value, bool) else number(value)
+
+
+def _take_save_request() -> bool:
+    """By a callback, which set ``should_checkpoint`` in a result."""
+    session = current()
+    asked, session.save_asked = session.save_asked, False
+    return asked
+
+
+def _free_until() -> int:
+    """The last step behind which the driver had nothing to decide when it started the trial."""
+    about: dict[str, Any] = current().metadata.get(TRIAL, {})
+    return int(about.get(FREE_UNTIL, 0))
 
 
 def _report(trainable: Trainable, metrics: dict[str, Any], save: bool) -> None:
@@ -116,8 +137,8 @@ class _Terminated(BaseException):
 
 @contextmanager
 def _cleaned_up_at_sigterm() -> Iterator[None]:
-    """Let a SIGTERM unwind what is under way, and then end the process as if nobody had handled it. A handler of
-    somebody else's stays in force: he knows what he wants."""
+    """Let a SIGTERM unwind the running code, and then end the process as if it had not been handled. Keep a handler
+    that the user installed."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

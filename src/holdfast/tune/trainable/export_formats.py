@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.errors import TuneError
+
 from .trainable import Trainable
 
 
 class ExportFormat:
-    """The names that scripts from Ray use; what they mean is for ``Trainable._export_model`` to say."""
+    """The names that scripts from Ray use; ``Trainable._export_model`` defines their meaning."""
 
     CHECKPOINT = "checkpoint"
     MODEL = "model"
     ONNX = "onnx"
     H5 = "h5"
+
+    @staticmethod
+    def validate(formats: list[str]) -> None:
+        """Refuse what is none of these; the list has them in lower case then."""
+        known = (ExportFormat.CHECKPOINT, ExportFormat.MODEL, ExportFormat.ONNX, ExportFormat.H5)
+        formats[:] = [name.strip().lower() for name in formats]
+        for name in formats:
+            if name not in known:
+                raise TuneError(f"export format {name!r}: use one of {', '.join(known)}")
 
 
 def with_export(trainable: Any, formats: Sequence[str]) -> Any:

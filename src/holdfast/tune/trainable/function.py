@@ -1,7 +1,7 @@
 """Function trainables: ``fn(config)`` runs once in the trial's process.
 
-It may call ``report()``, yield its results, or return the last one; a number stands for ``{"_metric": number}``. That
-it has returned ends the trial: nothing else has to be said.
+It may call ``report()``, yield its results, or return the last one; a number means ``{"_metric": number}``. The trial
+ends when the function returns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Function = Callable[[dict[str, Any]], Any]
 
 
 def function_entry(fn: Function) -> FunctionEntry:
-    """What a trial's process calls with the trial's config; the function's arguments are checked here and now."""
+    """A trial's process calls this with the trial's config; the function's arguments are checked here."""
     check_function(fn)
     return FunctionEntry(fn)
 
@@ -57,7 +57,7 @@ class FunctionEntry:
 
 
 def _drained(results: Generator[object, Any, object]) -> Any:
-    """Report what a generator yields; what it returns is returned."""
+    """Report the values that a generator yields; return its return value."""
     while True:
         try:
             result = next(results)
@@ -67,7 +67,7 @@ def _drained(results: Generator[object, Any, object]) -> Any:
 
 
 def _take(output: Any, how: str) -> None:
-    """Report what a function gave us. None, False and an empty dict are nothing."""
+    """Report the result of a function. None, False and an empty dict count as nothing."""
     if output is None or output is False:
         return
     if isinstance(output, Mapping):

@@ -23,8 +23,8 @@ Request = PlacementGroupFactory | RequestFunction | None
 
 
 class Parameters:
-    """Arguments of a trainable, by reference. They are put once, and let go with this object. A dataset of Ray Data is
-    small, and sent as it is: only what is sent to workers is made readable there."""
+    """Arguments of a trainable, by reference. They are put once, and released with this object. A dataset of Ray Data
+    is small, and sent as it is: only what is sent to workers is made readable there."""
 
     def __init__(self, refs: dict[str, Any]) -> None:
         self.refs = refs
@@ -76,7 +76,7 @@ class PreparedFunction:
         return type(self), (self.fn, self.parameters, self.resources)
 
     def _signature(self) -> inspect.Signature | None:
-        """What is left to be given."""
+        """The remaining arguments."""
         given = {name for parameters in self.parameters for name in parameters.refs}
         try:
             signature = inspect.signature(self.fn)
@@ -86,8 +86,8 @@ class PreparedFunction:
 
 
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:
-    """The trainable, with arguments that all trials share: a function gets them by name beside ``config``, a class in
-    ``setup``. They are kept once on a machine (see ``holdfast.put``) and not in what is sent to each trial."""
+    """The trainable, with arguments that all trials share: a function gets them by name besides ``config``, a class in
+    ``setup``. They are stored once per machine (see ``holdfast.put``) and not sent with each trial."""
     _check_wrappable("with_parameters", trainable)
     _check_takes(trainable, kwargs)
     parameters = Parameters.put(kwargs)
@@ -99,7 +99,7 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
 
 def with_resources(trainable: Any, resources: Any) -> Any:
-    """The trainable, with what a trial of it needs: a dict (``{"cpu": 2, "gpu": 0.5}``), a ``PlacementGroupFactory``, a
+    """The trainable, with the resources of a trial: a dict (``{"cpu": 2, "gpu": 0.5}``), a ``PlacementGroupFactory``, a
     ``ScalingConfig``, or a function of the trial's config that returns one of them."""
     _check_wrappable("with_resources", trainable)
     if callable(resources) and not isinstance(resources, (type, PlacementGroupFactory)):
@@ -114,7 +114,7 @@ def with_resources(trainable: Any, resources: Any) -> Any:
 
 
 def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactory:
-    """What a trial of this trainable, a function or a class, needs with this config; one CPU if nothing says."""
+    """The resources of a trial of this trainable, a function or a class, with this config; one CPU by default."""
     if isinstance(trainable, type) and issubclass(trainable, Trainable):
         asked = _asked(trainable.default_resource_request, config)
     else:

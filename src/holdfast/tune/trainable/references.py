@@ -21,7 +21,7 @@ def find_refs(tree: Any, path: Path = ()) -> list[tuple[Path, ObjectRef]]:
 
 
 def check_refs(tree: Any, what: str = "param_space") -> None:
-    """Refuse references to what is lost."""
+    """Reject references to lost objects."""
     lost = [slashed(path) for path, ref in find_refs(tree) if not exists(ref)]
     if lost:
         raise ObjectLostError(

@@ -1,4 +1,4 @@
-"""For a trainer inside of a trial: what its workers report becomes the trial's own report."""
+"""For a trainer inside a trial: reports of its workers become reports of the trial."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a checkpoint of a class ``Trainable`` consists of: the files that ``save_checkpoint`` wrote, or the dict that it
-returned; beside them how far the trainable had come.
+"""The content of a checkpoint of a class ``Trainable``: the files that ``save_checkpoint`` wrote, or the dict that it
+returned; beside them the progress of the trainable.
 
 The dict is a pickle, because it may hold anything. Only the trial's own process reads it back, never the driver, and
 only after it was compared with the digest in the checkpoint's manifest: here, or by the node that fetched it.

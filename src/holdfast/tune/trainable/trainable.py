@@ -1,7 +1,7 @@
 """Class trainables: ``setup`` once, then ``step`` after ``step``, with ``save_checkpoint`` and ``load_checkpoint``.
 
-An instance works alone as well, without a trial around it: ``train()``, ``save()`` and ``restore()`` are what the
-trial's loop calls too.
+An instance also works without a trial: ``train()``, ``save()`` and ``restore()`` are the methods that the trial's loop
+calls too.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class TrainingResult:
 
 
 class Trainable:
-    """Subclass it and override ``setup``, ``step``, ``save_checkpoint`` and ``load_checkpoint``.
+    """Derive from it and override ``setup``, ``step``, ``save_checkpoint`` and ``load_checkpoint``.
 
-    ``storage`` is there for scripts that pass it on, and not used. Each trial has its own working directory, below
+    ``storage`` exists for scripts that pass it on, and is not used. Each trial has its own working directory, below
     ``logdir``, the trial's directory.
     """
 
@@ -74,15 +74,15 @@ class Trainable:
         raise NotImplementedError(f"{type(self).__name__}.step(): override it, and return a dict of metrics")
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | None:
-        """Save files into the directory, or return a dict of what is to be saved."""
+        """Save files into the directory, or return a dict to save."""
         raise NotImplementedError(f"{type(self).__name__}.save_checkpoint(checkpoint_dir): override it to save")
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go back to a checkpoint: the dict that ``save_checkpoint`` returned, or the directory that it wrote to."""
+        """Restore a checkpoint: the dict that ``save_checkpoint`` returned, or the directory that it wrote to."""
         raise NotImplementedError(f"{type(self).__name__}.load_checkpoint(checkpoint): override it to restore")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Become a trainable of another config; whether that could be done."""
+        """Switch to another config; returns whether that was possible."""
         return False
 
     def log_result(self, result: dict[str, Any]) -> None:
@@ -96,14 +96,14 @@ class Trainable:
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:  # noqa: ARG003
-        """What a trial of this config needs; None for one CPU."""
+        """The resources of a trial with this config; None for one CPU."""
         return None
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:  # noqa: ARG003
         return ""
 
-    # What the trial's loop calls
+    # Called by the trial's loop
 
     def train(self) -> dict[str, Any]:
         """One step; its result is completed with the iteration, times, and where and when it was made."""
@@ -140,7 +140,7 @@ class Trainable:
             self._episodes_total = (self._episodes_total or 0) + episodes
 
     def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[dict[str, Any]]:
-        """Steps until the time is over, the buffer is full, or a result says that it is done or asks to be saved."""
+        """Steps until the time is up, the buffer is full, or a result says that it is done or asks to be saved."""
         results: list[dict[str, Any]] = []
         over = time.time() + buffer_time_s
         while not results or (time.time() < over and len(results) < max_buffer_length):
@@ -150,7 +150,7 @@ class Trainable:
         return results
 
     def save(self, checkpoint_dir: str | None = None) -> TrainingResult:
-        """Save into the directory, or into a new temporary one, which is the caller's to remove."""
+        """Save into the directory, or into a new temporary one that the caller removes."""
         directory = tempfile.mkdtemp() if checkpoint_dir is None else checkpoint_dir
         os.makedirs(directory, exist_ok=True)
         returned = self.save_checkpoint(directory)
@@ -164,7 +164,7 @@ class Trainable:
         return TrainingResult(Checkpoint.from_directory(directory), dict(self._last_result or {}))
 
     def restore(self, checkpoint_path: str | os.PathLike[str] | Checkpoint | TrainingResult) -> None:
-        """Go back to what ``save`` returned, to its checkpoint, or to the directory of one."""
+        """Restore from the return value of ``save``, from its checkpoint, or from a checkpoint's directory."""
         given = checkpoint_path.checkpoint if isinstance(checkpoint_path, TrainingResult) else checkpoint_path
         checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(given)
         self._start_over()
@@ -192,11 +192,11 @@ class Trainable:
         formats = [export_formats] if isinstance(export_formats, str) else export_formats
         return self._export_model(formats, export_dir or self.logdir)
 
-    # What it knows
+    # Properties
 
     @property
     def iteration(self) -> int:
-        """How many steps there were, those before a restore included."""
+        """The number of steps so far, including those before a restore."""
         return self._iteration
 
     @property
@@ -205,7 +205,7 @@ class Trainable:
 
     @property
     def logdir(self) -> str:
-        """The trial's directory; without a trial, a temporary one that is made when it is asked for."""
+        """The trial's directory; without a trial, a temporary one that is created on demand."""
         context = _context()
         if context is not None:
             return context.get_trial_dir()
@@ -253,7 +253,7 @@ class Trainable:
         timestamp: int | None = None,
         debug_metrics_only: bool = False,
     ) -> dict[str, Any]:
-        """What each result is completed with; with ``debug_metrics_only`` only what needs no step."""
+        """Fields added to each result; with ``debug_metrics_only`` only those that need no step."""
         now = now or datetime.now()
         filled = {
             "trial_id": self.trial_id,

@@ -29,10 +29,11 @@ _MERGED = ("train_loop_config", "datasets", "metadata")
 def trial_trainer(
     trainer: DataParallelTrainer, config: Mapping[str, Any], run_config: RunConfig | None = None
 ) -> DataParallelTrainer:
-    """The trainer that a trial of this config runs; the one that was given stays as it is.
+    """The trainer that a trial with this config runs; the given trainer is not changed.
 
-    ``config`` has arguments of the trainer's constructor. Of ``train_loop_config``, ``datasets`` and ``metadata`` the
-    values go into what the trainer has, dicts into dicts; a ``scaling_config`` that is a dict changes those fields.
+    ``config`` has arguments of the trainer's constructor. The values of ``train_loop_config``, ``datasets`` and
+    ``metadata`` are merged into the trainer's, dicts into dicts; a ``scaling_config`` that is a dict changes those
+    fields.
     """
     made = copy.copy(trainer)
     made.run_config = run_config or trainer.run_config
@@ -61,7 +62,7 @@ def with_scaling_fields(space: dict[str, Any]) -> dict[str, Any]:
 
 
 def trainer_resources(trainer: DataParallelTrainer, config: Mapping[str, Any]) -> PlacementGroupFactory:
-    """What a trial of this trainer needs: a bundle for each of its workers."""
+    """The resources of a trial of this trainer: a bundle for each of its workers."""
     return request_of("scaling_config", trial_trainer(trainer, config).scaling_config)
 
 

@@ -42,7 +42,6 @@ async function loadCurves() {
       if (curves.data.share === 1 || performance.now() > drawn + 2000) { drawCurves(); drawn = performance.now(); }
       if (curves.data.share < 1) await plotlyLoaded;  // the sample is shown before the rest is read
       const share = curves.data.share;
-      if (document.querySelector("[data-pending]")) refresh().catch(() => {});
       byId("curve-note").textContent = share < 1 ? `a sample while reports are read: ${Math.floor(share * 100)} %` : "";
     } while (curves.data.share < 1);
   } catch (error) {
@@ -54,9 +53,12 @@ async function loadCurves() {
 // Live: the server says that something has changed; the parts of the page that it is about are fetched again.
 
 async function refresh() {
-  const answer = await fetch(location.href, { credentials: "same-origin" });
+  const url = new URL(location.href);
+  url.searchParams.set("whole", "1");  // with what takes long to read, too
+  const answer = await fetch(url, { credentials: "same-origin" });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (fresh.getElementById("stacks") && !byId("stacks")) { location.replace(url); return; }  // the first hang
   for (const old of all("[data-live]")) {
     const next = fresh.getElementById(old.id);
     if (!next || next.innerHTML === old.dataset.source) continue;
@@ -64,20 +66,24 @@ async function refresh() {
     const loose = all("details:not([id])", old).map((one) => one.open);
     const picked = all("input[name=pick]:checked", old).map((one) => one.value);
     const focus = old.contains(document.activeElement) && document.activeElement.closest("[data-address]");
+    const mark = old.contains(document.activeElement) && document.activeElement.closest(MARK);
+    const markAt = mark && [all(".tl-lane", old).indexOf(mark.parentElement), all("[tabindex]", mark.parentElement).indexOf(mark)];
     const source = next.innerHTML;
     old.replaceChildren(...next.childNodes);
     old.dataset.source = source;
     for (const [id, is] of open) { const one = byId(id); if (one) one.open = is; }
     all("details:not([id])", old).forEach((one, number) => { if (number in loose) one.open = loose[number]; });
     for (const value of picked) { const one = all("input[name=pick]", old).find((box) => box.value === value); if (one) one.checked = true; }
+    if (markAt) { const lane = all(".tl-lane", old)[markAt[0]], next = lane && all("[tabindex]", lane)[markAt[1]]; if (next) next.focus(); }
     if (focus) { const row = all("[data-address]", old).find((one) => one.dataset.address === focus.dataset.address); if (row) row.focus(); }
   }
-  const choice = byId("log-choice"), nextChoice = fresh.getElementById("log-choice");
-  if (choice && nextChoice && choice.options.length !== nextChoice.options.length) {
-    const chosen = choice.value;
-    choice.replaceChildren(...nextChoice.childNodes);
-    choice.value = chosen;
+  for (const id of ["log-attempt", "log-rank"]) {
+    const field = byId(id), next = fresh.getElementById(id);
+    if (field && next) { field.max = next.max; if (next.dataset.newest) field.dataset.newest = next.dataset.newest; }
   }
+  if (page.reading) { byId("log-follow").checked = fresh.getElementById("log-follow").checked; delete page.reading; }
+  if (byId("logs")) followAttempts();
+  if (!document.activeElement.closest(MARK)) tellHint();
   document.dispatchEvent(new Event("refreshed"));
 }
 
@@ -92,10 +98,12 @@ function refreshSoon() {
   });
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; refreshSoon(); } });
+// A browser allows few connections to one server: only a tab that is seen keeps one.
+let source = null, known = page.version;  // what the page shows
 const watch = () => {
   const live = byId("live");
-  const source = new EventSource(page.events);
-  let known = page.version;  // what the page shows
+  if (source || document.hidden) return;
+  source = new EventSource(page.events);
   source.addEventListener("changed", (event) => {
     const state = JSON.parse(event.data);
     live.hidden = false;
@@ -109,7 +117,14 @@ const watch = () => {
   });
   source.addEventListener("error", () => { live.hidden = false; live.classList.add("lost"); live.lastChild.textContent = "disconnected"; });
 };
-if (page.events) afterPaint(watch);
+if (page.events) {
+  afterPaint(watch);
+  if (page.reading) afterPaint(refreshSoon);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) watch();
+    else if (source) { source.close(); source = null; }
+  });
+}
 
 // Times, as they pass
 
@@ -142,10 +157,12 @@ function filterRows() {
   }
   if (byId("none")) byId("none").hidden = visible > 0;
   if (filters.sort) {
-    const number = (text) => (text !== "" && !Number.isNaN(Number(text)) ? Number(text) : null);
+    const number = (text) => (text !== undefined && text !== "" && !Number.isNaN(Number(text)) ? Number(text) : null);
     const rows = all("tbody tr", table).sort((a, b) => {
       const [x, y] = [a.dataset[filters.sort] || "", b.dataset[filters.sort] || ""];
-      const order = number(x) !== null && number(y) !== null ? number(x) - number(y) : x.localeCompare(y);
+      if (!x || !y) return Number(!x) - Number(!y);  // what is not known comes last, in both orders
+      const parts = y.split("\t");
+      const order = x.split("\t").reduce((found, part, at) => found || (number(part) !== null && number(parts[at]) !== null ? number(part) - number(parts[at]) : part.localeCompare(parts[at] || "")), 0);
       return filters.down ? -order : order;
     });
     table.tBodies[0].append(...rows);
@@ -177,7 +194,7 @@ if (page.page === "runs") {
   const sortBy = (event) => {
     const head = event.target.closest("th[data-sort]");
     if (!head || (event.type === "keydown" && event.key !== "Enter")) return;
-    filters.down = filters.sort === head.dataset.sort ? !filters.down : head.dataset.sort !== "name";
+    filters.down = filters.sort === head.dataset.sort ? !filters.down : !["name", "metrics", "driver"].includes(head.dataset.sort);
     filters.sort = head.dataset.sort;
     filterRows();
   };
@@ -238,7 +255,7 @@ document.addEventListener("click", async (event) => {
 
 // Logs
 
-const logs = { attempt: 0, rank: 0, next: 0, timer: null };
+const logs = { attempt: 0, rank: 0, next: 0, timer: null, isNewest: true };
 const LOG_LINES = 5000;
 function showLines(lines, replace) {
   const place = byId("log");
@@ -250,13 +267,22 @@ function showLines(lines, replace) {
 }
 const logUrl = (extra = "") => `${byId("logs").dataset.logs}?attempt=${logs.attempt}&rank=${logs.rank}${extra}`;
 async function openLog(attempt, rank) {
-  Object.assign(logs, { attempt, rank });
-  byId("log-choice").value = `${attempt}/${rank}`;
+  Object.assign(logs, { attempt, rank, isNewest: attempt === newestAttempt() });
+  byId("log-attempt").value = attempt;
+  byId("log-rank").value = rank;
   byId("log-search").value = "";
   const found = await getJson(logUrl());
+  if (logs.attempt !== attempt || logs.rank !== rank) return;  // another one was chosen meanwhile
   logs.next = found.next;
-  byId("log-note").textContent = found.lines.length ? (found.is_all ? "" : "The last 1,000 lines. Search looks through the whole log.") : "The log is empty.";
+  byId("log-note").textContent = found.lines.length ? (found.is_all ? "" : "The last 1,000 lines. Search looks through the whole log.") : `No output of rank ${rank} in attempt ${attempt}.`;
   showLines(found.lines, true);
+}
+// Who follows a rank in the newest attempt follows it into the next one, as soon as it has a log there.
+const newestAttempt = () => Number(byId("log-attempt").dataset.newest);
+function followAttempts() {
+  const next = newestAttempt();
+  if (!logs.isNewest || next === logs.attempt || byId("log-search").value || (logs.attempt && !byId("log-follow").checked)) return;
+  openLog(next, logs.rank).catch(() => {});
 }
 async function searchLog(text) {
   if (!text) return openLog(logs.attempt, logs.rank);
@@ -282,9 +308,9 @@ async function followLog() {
 }
 if (byId("logs")) {
   const failed = (error) => { byId("log-note").textContent = error.message; };
-  byId("log-choice").addEventListener("change", (event) => {
-    const [attempt, rank] = event.target.value.split("/").map(Number);
-    if (event.target.value) openLog(attempt, rank).catch(failed);
+  for (const id of ["log-attempt", "log-rank"]) byId(id).addEventListener("change", () => {
+    const [attempt, rank] = [byId("log-attempt"), byId("log-rank")];
+    if (attempt.reportValidity() && rank.reportValidity() && attempt.value && rank.value) openLog(Number(attempt.value), Number(rank.value)).catch(failed);
   });
   byId("log-search").addEventListener("change", (event) => logs.attempt && searchLog(event.target.value).catch(failed));
   document.addEventListener("click", (event) => {
@@ -292,8 +318,8 @@ if (byId("logs")) {
     if (link) openLog(...link.dataset.log.split("/").map(Number)).catch(failed);
   });
   afterPaint(() => {
-    const first = byId("log-choice").options[0];
-    if (first && first.value) openLog(...first.value.split("/").map(Number)).catch(failed);
+    if (newestAttempt()) openLog(newestAttempt(), 0).catch(failed);
+    else if (!page.reading) byId("log-note").textContent = "No attempt has begun.";
     followLog();
   });
 }

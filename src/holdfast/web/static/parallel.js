@@ -7,13 +7,13 @@ let drawParallel = () => {};
   const brushes = new Map();
   let drag = null;
   function geometry() {
-    const canvas = byId("parallel-canvas"), axes = [...plots.params, { name: plots.metric, values: plots.trials.map((trial) => trial[1]), log: false }];
+    const canvas = byId("parallel-canvas"), axes = [...plots.params, { name: plots.metric, values: plots.trials.map((trial) => trial[1]), log: false, mode: plots.mode }];
     const width = canvas.clientWidth, height = canvas.clientHeight, left = 50, right = 70, top = 34, bottom = 22;
     axes.forEach((axis, number) => {
       axis.x = axes.length < 2 ? left : left + (number / (axes.length - 1)) * (width - left - right);
-      const low = Math.min(...axis.values), high = Math.max(...axis.values), scale = axis.log ? Math.log10 : (value) => value;
-      axis.low = low; axis.high = high;
-      axis.share = (value) => (high === low ? 0.5 : (scale(value) - scale(low)) / (scale(high) - scale(low)));
+      const { low, high, beyond } = fitted(axis.values, axis.mode), scale = axis.log ? Math.log10 : (value) => value;
+      Object.assign(axis, { low, high, beyond });
+      axis.share = (value) => (high === low ? 0.5 : Math.min(1, Math.max(0, (scale(value) - scale(low)) / (scale(high) - scale(low)))));
       axis.y = (value) => height - bottom - axis.share(value) * (height - top - bottom);
     });
     return { canvas, axes, width, height, top, bottom };
@@ -37,12 +37,14 @@ let drawParallel = () => {};
       const worth = count < 2 ? 1 : at / (count - 1);  // they come with the best last
       pen.strokeStyle = kept[at] ? mix(worth, best) : pale;
       pen.globalAlpha = kept[at] ? faintest + (0.9 - faintest) * worth ** 3 : 0.15;
-      pen.lineWidth = kept[at] && worth > 0.97 ? 2 : 1;
+      pen.lineWidth = kept[at] && worth > 0.97 ? 2.5 : 1;
+      pen.setLineDash(worth < 0.5 ? [5, 4] : []);
       pen.beginPath();
       axes.forEach((axis, number) => { const y = axis.y(axis.values[at]); if (number) pen.lineTo(axis.x, y); else pen.moveTo(axis.x, y); });
       pen.stroke();
     });
     pen.globalAlpha = 1;
+    pen.setLineDash([]);
     pen.font = "12px system-ui, sans-serif";
     axes.forEach((axis, number) => {
       pen.strokeStyle = colour("soft"); pen.lineWidth = 1;
@@ -52,11 +54,11 @@ let drawParallel = () => {};
       pen.fillStyle = colour("text"); pen.textAlign = "center";
       label(pen, axis.name.slice(0, 22), Math.min(Math.max(axis.x, 40), width - 40), 14);
       pen.fillStyle = colour("soft"); pen.textAlign = "left";
-      const ticks = axis.names ? axis.names.map((name, at) => [at, name]).slice(0, 12) : [axis.low, axis.high].map((value) => [value, Number(value.toPrecision(3)).toString()]);
-      for (const [value, text] of ticks) label(pen, text.slice(0, 12), axis.x + 5, axis.y(value) + (axis.share(value) > 0.5 ? 11 : -3));
+      const ticks = axis.names ? axis.names.map((name, at) => [at, name]).slice(0, 12) : [axis.low, axis.high].map((value) => [value, `${axis.beyond && (value === axis.high) === (axis.mode === "min") ? (axis.mode === "min" ? "≥ " : "≤ ") : ""}${Number(value.toPrecision(3))}`]);
+      for (const [value, text] of ticks) label(pen, text.slice(0, 14), axis.x + 5, axis.y(value) + (axis.share(value) > 0.5 ? 11 : -3));
     });
     const left = kept.filter(Boolean).length;
-    byId("parallel-note").textContent = `${left.toLocaleString("en")} of ${count.toLocaleString("en")} trials${plots.is_sample ? ", the best and a sample of the others" : ""}`;
+    byId("parallel-note").textContent = `${left.toLocaleString("en")} of ${count.toLocaleString("en")} trials with a result${plots.is_sample ? ": the best, and a sample of the others" : ""}`;
   };
   function label(pen, text, x, y) {  // readable over lines
     pen.lineWidth = 4;
@@ -89,5 +91,6 @@ let drawParallel = () => {};
     drag = null;
     drawParallel();
   });
+  canvas.addEventListener("pointercancel", () => { drag = null; });
   window.addEventListener("resize", () => drawParallel());
 }

@@ -17,7 +17,7 @@ function element(tag, attributes = {}, ...children) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--hf-${name}`).trim();
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9bd2e", "#7f8a94"];
-const DASHES = ["solid", "dash", "dot", "dashdot"];
+const DASHES = ["solid", "8px 4px", "2px 3px", "8px 3px 2px 3px", "14px 4px", "2px 6px", "14px 3px 2px 3px", "5px 2px"];  // as in holdfast.css
 
 // Plots. Plotly reads a few tags in texts; those of a run are shown as they are written.
 
@@ -33,14 +33,39 @@ function layout(extra = {}) {
   };
 }
 
+// The range of results that a plot should show: one trial that diverged must not hide all others. `beyond` counts what is outside.
+function fitted(values, mode) {
+  const sorted = values.filter((value) => Number.isFinite(value)).sort((a, b) => a - b);
+  const whole = { low: sorted[0], high: sorted[sorted.length - 1], beyond: 0 };
+  if (sorted.length < 4 || (mode !== "min" && mode !== "max")) return whole;
+  const best = mode === "min" ? whole.low : whole.high, worst = mode === "min" ? whole.high : whole.low;
+  const usual = sorted[Math.floor((mode === "min" ? 0.4 : 0.6) * (sorted.length - 1))] - best;
+  if (!usual || Math.abs(worst - best) <= 30 * Math.abs(usual)) return whole;
+  const limit = best + 5 * usual, low = Math.min(best, limit), high = Math.max(best, limit);
+  return { low, high, beyond: sorted.filter((value) => value < low || value > high).length };
+}
+// SVG has no place for a mark that is millions of heights away.
+function drawable(values, mode, shown = values) {
+  const { low, high, beyond } = fitted(shown, mode), far = (high - low) * 1e6;
+  return beyond ? values.map((value) => (value < low - far || value > high + far ? null : value)) : values;
+}
+function fittedAxis(values, mode, isLog) {
+  const { low, high, beyond } = fitted(values, mode), pad = (high - low) * 0.05;
+  if (!beyond || isLog) return {};
+  const at = mode === "min" ? { y: 1, yanchor: "bottom" } : { y: 0, yanchor: "bottom" };
+  return { yaxis: { range: [low - pad, high + pad] },
+    annotations: [{ xref: "paper", yref: "paper", x: 1, xanchor: "right", ...at, showarrow: false, font: { size: 11 },
+      text: `${beyond.toLocaleString("en")} ${beyond === 1 ? "result is" : "results are"} outside; double-click to zoom out` }] };
+}
+
 function runTraces(metric) {
   const kept = { x: [], y: [] };
   for (const part of metric.kept) { kept.x.push(...part.x, null); kept.y.push(...part.y, null); }
   const count = metric.kept.reduce((sum, part) => sum + part.x.length, 0);
   const line = { type: "scatter", mode: count < 60 ? "lines+markers" : "lines", marker: { size: 4 } };
   const undone = metric.undone.map((part) => ({
-    ...line, mode: "lines", x: part.x, y: part.y, name: "done again", line: { color: colour("red"), dash: "dot", width: 1.5 },
-    hovertemplate: `%{y:.5g} at %{x}<br>attempt ${part.attempt}, taken back<extra></extra>`,
+    ...line, mode: "lines", x: part.x, y: part.y, name: "repeated", line: { color: colour("red"), dash: "dot", width: 1.5 },
+    hovertemplate: `%{y:.5g} at %{x}<br>attempt ${part.attempt}, lost in the restart<extra></extra>`,
   }));
   return [...undone, { ...line, ...kept, name: "kept", line: { color: colour("blue"), width: 2 }, connectgaps: true,
     hovertemplate: "%{y:.5g}<br>report %{x}<extra></extra>" }];
@@ -75,6 +100,7 @@ function drawCurves() {
       place.append(more);
     }
   }
+  byId("curve-legend").hidden = !data.failures.length && !data.metrics.some((metric) => metric.undone.length);
   all(".curve", place).forEach((box, number) => {
     const metric = wanted[number];
     const odd = metric.odd ? ` (${metric.odd} values are NaN or infinite)` : "";
@@ -85,5 +111,24 @@ function drawCurves() {
   });
 }
 document.addEventListener("recolour", drawCurves);
+
+// The marks of a timeline: what one means is said below them, for keyboards and fingers too.
+
+const MARK = ".tl-lane [tabindex]";
+const tell = (text) => { const place = document.querySelector(".tl-told"); if (place && text) place.textContent = text; };
+const tellHint = () => tell("Point at a mark to read what it is. Tab and the arrow keys reach them too.");
+for (const kind of ["focusin", "pointerover"]) document.addEventListener(kind, (event) => { const mark = event.target.closest && event.target.closest(MARK); if (mark) tell(mark.title); });
+document.addEventListener("keydown", (event) => {
+  const mark = event.target.closest(MARK);
+  if (!mark || event.ctrlKey || event.metaKey || event.altKey) return;
+  const marks = all("[tabindex]", mark.parentElement).sort((a, b) => a.offsetLeft - b.offsetLeft), at = marks.indexOf(mark);
+  const next = { ArrowLeft: marks[at - 1], ArrowRight: marks[at + 1], Home: marks[0], End: marks[marks.length - 1] }[event.key];
+  if (!next) return;
+  mark.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  event.preventDefault();
+});
+tellHint();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("recolour")));
 if (byId("log-scale")) byId("log-scale").addEventListener("change", drawCurves);

@@ -6,7 +6,7 @@ const report = JSON.parse(byId("data").textContent);
 function reportTrials(query) {
   const { rows, params, size } = report.trials, sort = query.get("sort"), words = query.get("q").toLowerCase().split(/\s+/).filter(Boolean);
   const text = (row) => [row.name, row.status, row.text, ...row.params.map((value, at) => `${params[at]}=${value}`)].join(" ").toLowerCase();
-  const key = (row) => (sort === "value" ? row.number : sort.startsWith("param:") ? row.values[params.indexOf(sort.slice(6))] : row[sort]);
+  const key = (row) => (sort === "value" ? row.number : sort === "last" ? row.lastNumber : sort.startsWith("param:") ? row.values[params.indexOf(sort.slice(6))] : row[sort]);
   const found = rows.filter((row) => (!query.get("status") || row.status === query.get("status")) && words.every((word) => text(row).includes(word)));
   if (sort) {
     const down = query.get("down") ? -1 : 1, missing = (value) => value === null || value === undefined;

@@ -7,15 +7,16 @@
   const STATUS = { TERMINATED: "done", ERROR: "failed", PENDING: "waiting" };
   const trialUrl = (directory) => `/run/${`${page.address}/${directory}`.split("/").map(encodeURIComponent).join("/")}`;
 
+  const resultName = (found) => (found.mode ? `best ${found.metric}` : found.metric || "result");
   function heads(found) {
     const head = (text, sort, extra = "") => {
-      const cell = element("th", { "data-sort": sort, class: extra, text, tabindex: "0" });
+      const cell = element("th", { "data-sort": sort, class: extra, text: text.length > 32 ? `${text.slice(0, 31)}…` : text, title: text, tabindex: "0" });
       if (table.sort === sort) cell.setAttribute("aria-sort", table.down ? "descending" : "ascending");
       return cell;
     };
     byId("rows").tHead.rows[0].replaceChildren(
       element("th", { class: "pick" }), head("Trial", "name"), head("Status", "status"), head("Iterations", "iteration", "num"),
-      head(found.metric || "result", "value", "num"), ...found.params.map((name) => head(name, `param:${name}`)),
+      head(resultName(found), "value", "num"), ...(found.mode ? [head(`last ${found.metric}`, "last", "num")] : []), ...found.params.map((name) => head(name, `param:${name}`)),
       head("Time", "seconds", "num"), element("th", { text: "Why" }));
   }
   function row(found, trial) {
@@ -27,7 +28,8 @@
     return element("tr", { tabindex: "-1", "data-address": address },
       element("td", { class: "pick" }, !where ? "" : element("input", { type: "checkbox", name: "pick", value: address, "aria-label": `Select ${trial.name}` })),
       name, element("td", {}, element("span", { class: `badge ${trial.cut ? "cut" : trial.status.toLowerCase()}`, text: trial.cut ? "stopped" : STATUS[trial.status] || trial.status.toLowerCase() })),
-      element("td", { class: "num", "data-label": "iterations", text: trial.iteration.toLocaleString("en") }), element("td", { class: "num", "data-label": found.metric || "result", text: trial.value }),
+      element("td", { class: "num", "data-label": "iterations", text: trial.iteration.toLocaleString("en") }), element("td", { class: "num", "data-label": resultName(found), text: trial.value }),
+      ...(found.mode ? [element("td", { class: "num soft", "data-label": "last", text: trial.last })] : []),
       ...trial.params.map((text, number) => element("td", { class: "small nowrap", "data-label": found.params[number], text: text.length > 32 ? `${text.slice(0, 31)}…` : text, title: text })),
       element("td", { class: "num small nowrap", "data-label": "time", text: seconds }), element("td", { class: "small break soft wide", text: trial.text }));
   }
@@ -41,7 +43,7 @@
     byId("rows").tBodies[0].replaceChildren(...found.rows.map((trial) => row(found, trial)));
     for (const box of all("input[name=pick]")) box.checked = picked.has(box.value);
     const last = found.from + found.rows.length;
-    byId("trial-count").textContent = found.total ? `${(found.from + 1).toLocaleString()} to ${last.toLocaleString()} of ${found.total.toLocaleString()}` : "No trial matches.";
+    byId("trial-count").textContent = found.total ? `${(found.from + 1).toLocaleString("en")} to ${last.toLocaleString("en")} of ${found.total.toLocaleString("en")}` : "No trial matches.";
     byId("previous").disabled = found.from === 0;
     byId("next").disabled = last >= found.total;
     table.size = found.size;
@@ -72,12 +74,22 @@
     if (!plots || !window.Plotly) return;
     drawBest(); drawParallel(plots); drawImportance(); drawSlices(); drawLearning(); drawExploits();
   }
+  // A click on a trial opens it. Plotly keeps listeners when a plot is drawn again, so each plot gets one.
+  function opens(place, trialAt) {
+    if (!where || place.dataset.opens) return;
+    place.dataset.opens = "1";
+    place.on("plotly_click", (event) => { const directory = trialAt(event.points[0]); if (directory) location.href = trialUrl(directory); });
+  }
+  function fittedLayout(values, title, isLog = false) {
+    const axis = fittedAxis(values, plots.mode, isLog);
+    return layout({ ...axis, xaxis: { title }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) }, type: isLog ? "log" : "linear" } });
+  }
   function drawBest() {
     const x = plots.best.map((point) => point[0]), y = plots.best.map((point) => point[1]);
     if (x.length) { x.push(plots.results); y.push(y[y.length - 1]); }
     Plotly.react("best-plot", [{ x, y, type: "scatter", mode: "lines+markers", line: { shape: "hv", color: colour("blue"), width: 2 }, marker: { size: 5 },
       text: plots.best.map((point) => shownText(point[2])), hovertemplate: "%{y:.5g} after %{x} results<br>trial %{text}<extra></extra>" }],
-    layout({ xaxis: { title: { text: "results" } }, yaxis: { title: { text: shownText(plots.metric) } } }), CONFIG);
+    fittedLayout(y, { text: "results" }), CONFIG);
   }
   function drawImportance() {
     const most = Math.max(...plots.importance.map((pair) => pair[1]), 0.01);
@@ -86,33 +98,46 @@
       meter.style.width = `${Math.max(1, (value / most) * 100)}%`;
       return element("tr", {}, element("td", { text: name }), element("td", { class: "num", text: value.toFixed(3) }), element("td", { class: "meters" }, meter));
     });
-    byId("importance-rows").tBodies[0].replaceChildren(...(rows.length ? rows : [element("tr", {}, element("td", { class: "soft", text: "Four results are needed at least." }))]));
+    byId("importance-note").textContent = rows.length && plots.scored < 20 ? `from only ${plots.scored} results: a rough guess` : "";
+    byId("importance-rows").tBodies[0].replaceChildren(...(rows.length ? rows : [element("tr", {}, element("td", { class: "soft", text: "At least four results are needed." }))]));
   }
   function drawSlices() {
     const place = byId("slice-plots");
     if (place.children.length !== plots.params.length) {
       place.replaceChildren(...plots.params.map((param) => element("div", { class: "curve" }, element("h3", { text: param.name }), element("div", { class: "plot" }))));
     }
+    const axis = fittedAxis(plots.trials.map((trial) => trial[1]), plots.mode, false);
     plots.params.forEach((param, number) => {
       const names = param.names;
       Plotly.react(place.children[number].querySelector(".plot"), [{ type: "scatter", mode: "markers",
-        x: names ? param.values.map((value) => value + (Math.random() - 0.5) * 0.3) : param.values, y: plots.trials.map((trial) => trial[1]),
-        text: plots.trials.map((trial) => shownText(trial[0])), marker: { size: 5, color: colour("blue"), opacity: 0.5 },
+        x: names ? param.values.map((value) => value + (Math.random() - 0.5) * 0.3) : param.values, y: drawable(plots.trials.map((trial) => trial[1]), plots.mode),
+        text: plots.trials.map((trial) => shownText(trial[0])), marker: { size: 5, color: colour("blue"), opacity: plots.trials.length < 300 ? 0.85 : 0.5 },
         hovertemplate: "%{text}<br>%{y:.5g}<extra></extra>" }],
-      layout({ xaxis: names ? { tickvals: names.map((_, at) => at), ticktext: names.map(shownText) } : { type: param.log ? "log" : "linear" } }), CONFIG);
+      layout({ ...axis, xaxis: names ? { tickvals: names.map((_, at) => at), ticktext: names.map(shownText) } : { type: param.log ? "log" : "linear" }, yaxis: { ...axis.yaxis, title: { text: shownText(plots.metric) } } }), CONFIG);
+      opens(place.children[number].querySelector(".plot"), (point) => plots.trials[point.pointIndex][2]);
     });
   }
   function drawLearning() {
-    const traces = plots.curves.map((curve) => ({ type: "scatter", mode: curve.x.length < 2 ? "markers" : "lines", x: curve.x, y: curve.y, name: shownText(curve.name), opacity: curve.is_best ? 1 : 0.45,
+    const traces = plots.curves.map((curve) => ({ type: "scatter", mode: curve.x.length < 2 ? "markers" : "lines", x: curve.x, y: curve.y, name: shownText(curve.name), opacity: curve.is_best ? 1 : plots.curves.length < 16 ? 0.75 : 0.45,
       line: { color: curve.is_best ? colour("green") : curve.status === "ERROR" ? colour("red") : curve.stopped ? colour("grey") : colour("blue"), width: curve.is_best ? 3 : 1.3, dash: curve.stopped ? "dot" : "solid" },
       hovertemplate: `${shownText(curve.name)}<br>%{y:.5g} at %{x}${curve.why ? `<br>${shownText(curve.why)}` : ""}<extra></extra>` }));
+    const values = plots.curves.flatMap((curve) => [curve.y[0], curve.y[curve.y.length - 1]]);  // each trial counts the same, however long it ran
     const ends = (chosen, symbol, tone, text) => ({ type: "scatter", mode: "markers", name: text, marker: { symbol, size: 8, color: tone },
-      x: chosen.map((curve) => curve.x[curve.x.length - 1]), y: chosen.map((curve) => curve.y[curve.y.length - 1]),
+      x: chosen.map((curve) => curve.x[curve.x.length - 1]), y: drawable(chosen.map((curve) => curve.y[curve.y.length - 1]), plots.mode, values),
       text: chosen.map((curve) => shownText(`${curve.name}: ${curve.why}`)), hovertemplate: "%{text}<extra></extra>" });
     traces.push(ends(plots.curves.filter((curve) => curve.stopped), "line-ns-open", colour("orange"), "stopped by the scheduler"));
     traces.push(ends(plots.curves.filter((curve) => curve.status === "ERROR"), "x", colour("red"), "failed"));
+    const copies = plots.exploits.map((one) => [one, plots.curves.find((curve) => curve.name === one.trial)]).filter(([one, curve]) => curve && curve.x.includes(one.continued));
+    traces.push({ type: "scatter", mode: "markers", name: "copied another trial", marker: { symbol: "diamond", size: 8, color: colour("purple") },
+      x: copies.map(([one]) => one.continued), y: copies.map(([one, curve]) => curve.y[curve.x.indexOf(one.continued)]),
+      text: copies.map(([one]) => shownText(`${one.trial} copies ${one.donor}`)), hovertemplate: "%{text}<extra></extra>" });
+    byId("copied-key").hidden = !copies.length;
     byId("learning-note").textContent = plots.curves.length < plots.scored ? `${plots.curves.length} of ${plots.scored.toLocaleString("en")} trials: the best, stopped ones and a sample of the others` : "";
-    Plotly.react("learning-plot", traces, layout({ xaxis: { title: { text: "iteration" } }, yaxis: { title: { text: shownText(plots.metric) }, type: byId("log-scale").checked ? "log" : "linear" } }), CONFIG);
+    byId("stop-rows").hidden = !plots.stops.length;
+    byId("stop-rows").tBodies[0].replaceChildren(...plots.stops.map((stop) => element("tr", {}, element("td", { class: "nowrap", text: `at iteration ${stop.iteration.toLocaleString("en")}` }),
+      element("td", { class: "num", text: stop.count.toLocaleString("en") }), element("td", { class: "soft break", text: stop.why }))));
+    Plotly.react("learning-plot", traces, fittedLayout(values, { text: "iteration" }, byId("log-scale").checked), CONFIG);
+    opens(byId("learning-plot"), (point) => (plots.curves[point.curveNumber] || {}).address);
   }
   function drawExploits() {
     byId("exploits").hidden = byId("exploits-link").hidden = !plots.exploits.length;

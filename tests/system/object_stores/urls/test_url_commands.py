@@ -174,10 +174,10 @@ DAMAGE: dict[str, tuple[Any, str, str]] = {
         "more does not belong to it",
         OLDER,
     ),
-    "a bit in a manifest": (flip_in(f"{NEWEST}.json"), "its content does not fit its checksum", OLDER),
+    "a bit in a manifest": (flip_in(f"{NEWEST}.json"), "its content does not match its checksum", OLDER),
     "a manifest that is gone": (
         lambda url: open_at(url).delete([f"checkpoints/{NEWEST}.json"]),
-        "it is gone, and with it the checkpoint",
+        "it is missing, so the checkpoint is lost",
         OLDER,
     ),
     "a bit in run.json": (flip_in("run.json"), "run.json (file): ", NEWEST),

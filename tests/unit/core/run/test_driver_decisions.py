@@ -37,8 +37,8 @@ def test_what_was_given_up_or_found_damaged_stays_so() -> None:
 
 
 def test_a_checkpoint_without_its_manifest_is_damaged() -> None:
-    stock = reconcile(Durable(checkpoints=(A, B)), set(), [stored(B)], {"a": "its manifest is gone"})
-    assert list(stock.events) == [ev.Damaged("a", "its manifest is gone")]
+    stock = reconcile(Durable(checkpoints=(A, B)), set(), [stored(B)], {"a": "its manifest is missing"})
+    assert list(stock.events) == [ev.Damaged("a", "its manifest is missing")]
 
 
 def test_what_a_relieved_driver_commits_late_does_not_count() -> None:

@@ -1,4 +1,4 @@
-"""An attempt of which a rank has returned is not made larger: all that the rank did would be done again."""
+"""An attempt of which a rank has returned is not made larger: all that the rank did would be repeated."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run import timers
+from holdfast.core.run import regrouping, timers
 from holdfast.core.run.state import HandoverReason, RankStanding
 from support.core.told_run import ToldRun
 
@@ -35,6 +35,30 @@ def test_a_standby_is_started_for_each_rank_and_takes_it_when_it_is_ready() -> N
     assert run.state.attempt is not None
     assert run.state.attempt.move is None
     assert not run.state.durable.spent, "a planned move is no failure"
+
+
+def test_the_process_on_the_old_node_does_not_speak_for_the_rank_any_more() -> None:
+    run = ToldRun(standby_workers=0)
+    run.arm()
+    run.tell(ev.NodeDrains("a", 60.0, (1,), free=1))
+    run.tell(ev.StandbyReady(1, 1, "b"))
+    assert [run.process_of(rank) for rank in (0, 1)] == [0, 1]
+    assert [regrouping.is_of_its_rank(run.state, 1, 1, process) for process in (0, 1)] == [False, True]
+    assert regrouping.is_of_its_rank(run.state, 1, 0, 0)
+    before = run.state
+    waits = RankStanding(3, 0)
+    for late in (ev.RegroupAsked(1, 1, waits), ev.WorkerArmed(1, 1), ev.WorkerReturned(1, 1), ev.WorkerReady(1, 1)):
+        assert run.tell(late) == []
+    assert run.state == before
+
+
+def test_no_rank_moves_once_the_attempt_is_about_to_end() -> None:
+    """The process that takes the rank would not know where all of them stop."""
+    run = ToldRun(standby_workers=0)
+    run.arm()
+    run.tell(ev.NodeDrains("a", 60.0, (1,), free=1))
+    assert of_kind(run.tell(ev.NodeDrains("c", 60.0, (0,), free=0)), do.AskHandover)
+    assert not moved(run.tell(ev.StandbyReady(1, 1, "b")))
 
 
 def test_no_rank_moves_while_a_checkpoint_may_have_files_on_the_old_node_only() -> None:
@@ -81,5 +105,5 @@ def test_a_rank_that_fails_while_it_is_to_move_is_replaced_and_moves_then() -> N
     run.tell(ev.NodeDrains("a", 60.0, (1,), free=1))
     assert run.kill(1, "a").standby == 0
     run.tell(ev.StandbyReady(1, 1, "b"))
-    run.tell(ev.RegroupAsked(1, 0, RankStanding(5, 0)), ev.RegroupAsked(1, 1, RankStanding(-1, 0, joins=True)))
-    assert moved(run.tell(ev.WorkerArmed(1, 1))) == [ev.RankMoved(1, 1, 1, "b")]
+    run.regroup(1)
+    assert moved(run.done) == [ev.RankMoved(1, 1, 1, "b")]

@@ -7,15 +7,37 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.run import commands as do
 from holdfast.core.run import events as ev
-from holdfast.core.run import failing, regrouping, standby
-from holdfast.core.run.state import RunState
+from holdfast.core.run import failing, regrouping, standby, timers
+from holdfast.core.run.state import Outcome, RunState, Verdict
 from holdfast.core.run.turn import Turn
 from support.core.regroup_explorer import explore
+from support.core.told_run import ToldRun
 
 
 def test_thousands_of_stories() -> None:
     assert explore(range(3000)) > 1000
+
+
+def test_a_replacement_that_comes_too_late_ends_a_run_that_is_asked_to_stop() -> None:
+    """Without it the survivors would wait until nearly all of the grace is over, and save nothing."""
+    run = ToldRun(standby_workers=0)
+    run.arm()
+    run.kill(1)
+    run.tell(ev.StopAsked(grace_s=60.0))
+    done = run.tell(ev.TimerFired(timers.REGROUP))
+    assert do.StopAttempt(1, graceful=False) in done
+    assert [command.text for command in done if isinstance(command, do.Warn)] == [
+        "the lost rank is not replaced alone, the run stops: rank 0, 1 did not join its peers in time"
+    ]
+    assert run.state.verdict is Verdict.STOP
+    done = run.tell(ev.AttemptGone(1))
+    assert [command.event.outcome for command in done if _ends_the_run(command)] == [Outcome.STOPPED]
+
+
+def _ends_the_run(command: do.Command) -> bool:
+    return isinstance(command, do.Decide) and isinstance(command.event, ev.RunEnded)
 
 
 def _always_replaces(state: RunState, event: ev.WorkerFailed) -> bool:
@@ -41,7 +63,7 @@ def _takes_anybody(turn: Turn) -> None:
 
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "a rank is replaced whoever survives": (regrouping, "may_replace", _always_replaces),
-    "nobody ends a wait": (regrouping, "is_late", _forgets_to_wait),
+    "nobody ends a wait": (regrouping, "time_out", _forgets_to_wait),
     "what is replaced live is not counted": (failing, "count", _does_not_count),
     "any survivor's state is taken": (regrouping, "_regroup", _takes_anybody),
     "every failure follows from another": (regrouping, "_follows", lambda *_: True),

@@ -73,7 +73,7 @@ def test_damage_found_before_the_driver_begins_starts_nothing() -> None:
     dead_in_restoring = before.restart()
     dead_in_restoring.start(epoch=2)
     machine = dead_in_restoring.restart()
-    found = machine.feed(ev.Damaged("checkpoint_000001", "its manifest is gone"))
+    found = machine.feed(ev.Damaged("checkpoint_000001", "its manifest is missing"))
     assert every(do.StartAttempt, found) == every(do.Verify, found) == []
     assert len(every(do.StartAttempt, machine.start(epoch=3))) == 1
 

@@ -29,7 +29,7 @@ def replayed(machine: Machine) -> Durable:
 
 
 def test_a_rank_that_returned_before_its_node_went_leaves_its_checkpoint_whole() -> None:
-    machine = Machine(remote=True).training()
+    machine = Machine(nodes_hold_files=True).training()
     machine.stage(0, 1)
     machine.feed(ev.WorkerReturned(machine.attempt_number, 0))
     machine.seal(0, 1)

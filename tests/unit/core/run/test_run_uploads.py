@@ -10,7 +10,7 @@ from support.core.machine import Machine, every, only
 
 
 def remote(**limits: object) -> Machine:
-    return Machine(**{"num_workers": 1, "remote": True, **limits}).training()
+    return Machine(**{"num_workers": 1, "nodes_hold_files": True, **limits}).training()
 
 
 def test_a_whole_checkpoint_is_gathered_uploaded_and_then_committed() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
+import pytest
+
 from holdfast.core.run import events as ev
-from holdfast.core.run.salvage import RankLog, committable, valid_until
+from holdfast.core.run.salvage import Leftover, Next, RankLog, committable, next_for, starts_without, valid_until
 from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec
 
 STATE = Durable(attempt_number=3, base=10)
@@ -60,7 +63,7 @@ def test_a_name_that_storage_has_is_not_used_twice() -> None:
 
 def test_in_remote_storage_a_given_name_gets_the_number_of_its_report() -> None:
     """Which names the driver that died had given is not known there."""
-    remote = Durable(spec=RunSpec(remote=True), attempt_number=3, base=10)
+    remote = Durable(spec=RunSpec(nodes_hold_files=True), attempt_number=3, base=10)
     assert ids(log(1, 0, name="best"), state=remote) == ["best-g3-r11"]
     assert ids(log(1, 0), state=remote) == ["checkpoint_000011-g3"]
 
@@ -71,3 +74,39 @@ def test_of_each_attempt_the_reports_that_all_later_ones_were_built_on_are_valid
     ]
     until: dict[int, float] = functools.reduce(valid_until, begun, {})
     assert until == {1: 9, 2: 10, 3: 10, 4: math.inf}
+
+
+def situations() -> list[Leftover]:
+    return [Leftover(*flags) for flags in itertools.product((False, True), repeat=5)]
+
+
+def test_a_failed_upload_ends_the_run_whatever_else_is_known() -> None:
+    assert {next_for(left) for left in situations() if left.is_refused} == {Next.END_RUN}
+
+
+def test_storage_is_asked_once_when_nobody_uploads_any_more() -> None:
+    rest = [left for left in situations() if not left.is_refused]
+    assert {next_for(left) for left in rest if left.uploading or left.is_looked_at} == {Next.WAIT}
+    settled = [left for left in rest if not (left.uploading or left.is_looked_at)]
+    assert {next_for(left) for left in settled if not left.lacks} == {Next.LOOK}, "lost here may be stored all the same"
+
+
+@pytest.mark.parametrize(("is_lost", "then"), [(True, Next.GIVE_UP), (False, Next.KEEP)])
+def test_what_storage_lacks_is_kept_as_long_as_a_node_may_have_it(is_lost: bool, then: Next) -> None:
+    assert next_for(Leftover(lacks=True, is_lost=is_lost)) is then
+
+
+@pytest.mark.parametrize(
+    ("is_known", "has_nodes", "is_busy", "starts"),
+    [
+        (True, True, False, True),
+        (True, False, True, True),  # of the nodes that are here, all is settled
+        (False, True, False, False),  # a node is here, and what it has is yet to be told
+        (False, False, True, False),  # it left, and its files are still looked at
+        (False, False, False, True),  # nobody has come
+    ],
+)
+def test_a_run_starts_without_absent_nodes_but_not_without_what_is_here(
+    is_known: bool, has_nodes: bool, is_busy: bool, starts: bool
+) -> None:
+    assert starts_without(is_known, has_nodes, is_busy) is starts

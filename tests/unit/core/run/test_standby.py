@@ -42,6 +42,16 @@ def test_one_that_was_gone_when_it_was_to_take_a_rank_is_replaced_by_a_process()
     assert do.ReplaceRank(1, 1, 1, standby=0) in run.tell(ev.StandbyLost(1, 1, "signal 9"))
 
 
+def test_its_successor_is_heard_also_if_another_rank_was_lost_meanwhile() -> None:
+    run = ToldRun(num_workers=3)
+    run.arm()
+    run.tell(ev.StandbyReady(1, 1, "a"))
+    assert run.kill(0).standby == 1
+    run.kill(2)
+    assert do.ReplaceRank(1, 0, 2, standby=0) in run.tell(ev.StandbyLost(1, 1, "signal 9"))
+    assert run.state.ranks[0].process == 2
+
+
 def test_lost_ones_are_started_again_three_times_at_most() -> None:
     run = ToldRun()
     run.arm()
@@ -54,6 +64,28 @@ def test_lost_ones_are_started_again_three_times_at_most() -> None:
         "no other standby worker is started: 3 in a row were lost, the last one: exit code 1"
     ]
     assert not [c for c in run.tell(ev.TimerFired(timers.STANDBY)) if isinstance(c, do.StartStandby)]
+
+
+def test_one_that_is_lost_while_a_rank_is_replaced_is_started_again_when_that_is_done() -> None:
+    run = ToldRun()
+    run.arm()
+    run.kill(0)
+    run.tell(ev.StandbyLost(1, 1, "signal 9"))
+    assert not [c for c in run.tell(ev.TimerFired(timers.STANDBY)) if isinstance(c, do.StartStandby)]
+    run.regroup(0)
+    assert do.StartStandby(1, 2) in run.done
+
+
+def test_a_taken_one_that_was_lost_has_no_successor_once_the_attempt_is_about_to_end() -> None:
+    """That one would not know where all ranks stop, and they would wait for it there."""
+    run = ToldRun()
+    run.arm()
+    run.tell(ev.StandbyReady(1, 1, "a"))
+    assert run.kill(1).standby == 1
+    run.tell(ev.NodeDrains("c", 60.0, (0,), free=0))
+    done = run.tell(ev.StandbyLost(1, 1, "signal 9"))
+    assert not [command for command in done if isinstance(command, do.ReplaceRank)]
+    assert do.StopAttempt(1, graceful=False) in done
 
 
 def test_a_run_whose_steps_cannot_be_done_again_says_that_it_had_no_use_for_them() -> None:

@@ -225,8 +225,8 @@ def test_an_autoscaler_whose_limits_are_not_known_is_no_reason_to_say_no(cluster
         ),
         (Demand(), RayCapacity([], [NodeType("w", 2, 0, 2)]), "with all nodes that the autoscaler may add, for 4"),
         (Demand(), RayCapacity([], [NodeType("w", 2, 0, None)]), "; the autoscaler may add nodes without limit"),
-        (Demand(), RayCapacity([], [], in_the_dark=True), "; what an autoscaler may add is not known here"),
-        (Demand(), RayCapacity([], [NodeType("w", None, 0, 2)]), "; what an autoscaler may add is not known here"),
+        (Demand(), RayCapacity([], [], in_the_dark=True), "; it is unknown here what an autoscaler may add"),
+        (Demand(), RayCapacity([], [NodeType("w", None, 0, 2)]), "; it is unknown here what an autoscaler may add"),
     ],
 )
 def test_a_run_that_waits_says_what_for(

@@ -20,7 +20,7 @@ from support.engine import dummies
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (ValueError("Invalid label selector"), ValueError, "Ray refuses what the run asks for: Invalid label selector"),
+        (ValueError("Invalid label selector"), ValueError, "Ray rejected the run's request: Invalid label selector"),
         (LeftClusterError(), LeftClusterError, "call ray.shutdown"),
     ],
 )

@@ -55,7 +55,7 @@ def look(asked: TrialGrants, doubted: str, ready: str) -> list[str]:
     asked.look("ab")
     asked.balance(set(doubted), set(), lambda _: False)
     found = asked.by_node()
-    asked.were_shown(ready)
+    asked.note_shown(ready)
     return list(found)
 
 

@@ -96,6 +96,13 @@ def test_a_place_on_a_file_system_of_pyarrow_is_known_by_its_server() -> None:
     )
 
 
+def test_a_wrapped_file_system_of_fsspec_has_an_identity(tmp_path: Path) -> None:
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+    wrapped = PyFileSystem(FSSpecHandler(DirFileSystem(path=str(tmp_path), fs=LocalFileSystem())))
+    assert parse("runs", wrapped).identity.strip() == str(parse("runs", wrapped))
+
+
 def test_a_local_place_is_known_by_its_path() -> None:
     assert parse("/data/runs").identity == "/data/runs"
 

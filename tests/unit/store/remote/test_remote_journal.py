@@ -171,7 +171,7 @@ def test_the_loser_of_a_race_to_begin_is_told_who_won() -> None:
             winner.append(begin(FakeObjects(bucket))[0])
 
     slow.before = overtake
-    with pytest.raises(RunInUseError, match=r"begun by process \d+ on .+ \(epoch 1\)"):
+    with pytest.raises(RunInUseError, match=r"started by process \d+ on .+ \(epoch 1\)"):
         begin(slow)
     say(winner[0], "a")
     assert said(bucket) == ["a"]

@@ -244,6 +244,15 @@ def test_a_relieved_driver_does_not_release_what_it_has_not(run: Run) -> None:
     assert run.waits == 40
 
 
+def test_a_relieved_driver_ends_for_that_reason_whatever_it_meets(run: Run) -> None:
+    """Its files on this machine are moved, for one."""
+    old, missing = run.acquire(), FileNotFoundError(2, "No such file or directory")
+    assert old.cause_of(missing) is missing
+    run.rewrite(host="elsewhere")
+    run.acquire()
+    assert "has been taken over by" in str(old.cause_of(missing))
+
+
 def test_a_killed_driver_is_relieved_at_once(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, SUPPORT / "object_stores" / "one_driver.py", tmp_path], stdout=subprocess.PIPE, text=True

@@ -115,6 +115,6 @@ def test_a_run_that_is_being_written_does_not_look_damaged(bucket: Bucket, tmp_p
 def test_what_a_relieved_driver_committed_too_late_is_left_out(bucket: Bucket, tmp_path: Path) -> None:
     objects = make_run(bucket, tmp_path)
     driver, _, _ = begin(objects)
-    driver.append([("DriverStarted", msgspec.to_builtins(ev.DriverStarted(3, RunSpec(remote=True))))], 1.0)
+    driver.append([("DriverStarted", msgspec.to_builtins(ev.DriverStarted(3, RunSpec(nodes_hold_files=True))))], 1.0)
     RemoteCheckpoints(FakeObjects(bucket)).commit(upload(bucket, "late", epoch=2, report=9))
     assert [manifest.id for manifest in stored(FakeObjects(bucket)).manifests()[0]] == ["a", "b", "c"]

@@ -32,7 +32,7 @@ class Earlier:
         self._bucket = bucket
         self._objects = FakeObjects(bucket)
         self._journal: RemoteJournal = begin(self._objects)[0]
-        self._append(ev.DriverStarted(1, RunSpec(remote=True)), ev.AttemptStarted(1, 1, None, 0))
+        self._append(ev.DriverStarted(1, RunSpec(nodes_hold_files=True)), ev.AttemptStarted(1, 1, None, 0))
         self.commit("one", 1)
         self.journal("one", 1)
 
@@ -144,7 +144,7 @@ def test_what_comes_between_the_names_and_the_claim_and_is_not_journalled_does_n
 def test_what_is_gone_is_said_to_be(bucket: Bucket, later: Later) -> None:
     Earlier(bucket)
     del bucket.content["checkpoints/one.json"]
-    assert later.take_over() == [ev.Damaged("one", "its manifest is gone")]
+    assert later.take_over() == [ev.Damaged("one", "its manifest is missing")]
 
 
 @pytest.mark.parametrize("before_the_claim", [True, False])

@@ -193,7 +193,7 @@ def test_without_safe_creates_the_lower_token_has_the_run() -> None:
             settle(0.0)
 
     objects.before = announce_both
-    with pytest.raises(RunInUseError, match="begun by process"):
+    with pytest.raises(RunInUseError, match="started by process"):
         RemoteJournal.open(objects, high, settle_s=0.0, wait=lambda _: None)
     say(winner[0], "a")
     assert read(FakeObjects(bucket))[0][-1].kind == "a"

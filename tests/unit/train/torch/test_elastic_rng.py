@@ -57,7 +57,7 @@ def test_a_state_is_read_without_pickled_objects() -> None:
 
 
 def test_what_is_no_state_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no cuda, numpy, python in it; pass what rng_state\(\) returned"):
+    with pytest.raises(ValueError, match=r"no cuda, numpy, python. Pass the whole value that rng_state\(\) returned"):
         set_rng_state({"torch": torch.get_rng_state()})
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,9 +17,10 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from holdfast.errors import PeerLostError
-from holdfast.train.torch import live_buckets, live_group
+from holdfast.train.torch import live_buckets, live_group, live_transfer
 from holdfast.train.torch.live_group import LiveGroup
 from holdfast.train.torch.live_random import Numbers, NumbersFile
+from holdfast.train.torch.live_step import LiveSteps
 
 
 def draws() -> tuple[Any, ...]:
@@ -50,6 +54,27 @@ def test_what_a_step_begins_with_counts_more_than_what_the_last_one_left(tmp_pat
     assert found.equals(later)
     assert file.read(5) is None
     assert file.read(2) is None  # of the same place, and long overwritten
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [random.random, np.random.rand, np.random.randn, lambda: np.random.seed(5), lambda: torch.rand(1)],
+    ids=["python", "numpy", "numpy normal", "numpy seed", "torch"],
+)
+def test_nothing_that_was_drawn_is_missed(draw: Any) -> None:
+    """What is known of earlier numbers saves time, and hides no change: NumPy keeps every second normal number."""
+    np.random.seed(0)
+    known = Numbers()
+    for _ in range(4):
+        assert Numbers(known).equals(known)
+        assert Numbers(known).equals(Numbers())
+        draw()
+        now = Numbers(known)
+        assert not now.equals(known)
+        assert now.equals(Numbers())
+        known = now
+        if draw.__name__ == "<lambda>":
+            break  # the same seed again changes nothing
 
 
 @pytest.mark.parametrize("at", [0, 8, 12, 16, 40, 3000])
@@ -109,3 +134,93 @@ def test_what_cannot_be_replaced_is_said() -> None:
     static = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True)
     assert live_buckets.problem_of(static) == "DistributedDataParallel(static_graph=True)"
     assert live_buckets.problem_of(torch.nn.Linear(2, 2)) is None
+
+
+def test_gradients_that_were_reduced_without_a_peer_are_noticed(group: LiveGroup) -> None:
+    """DDP waits for a future, which must not fail: DDP would be broken for good."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    for _ in range(2):  # in the second step DDP lays out its buckets again
+        model(torch.ones(1, 2)).sum().backward()
+    assert not group.is_spoiled, "alone, its own values are right"
+    group.lose("rank 0 is gone")
+    model(torch.ones(1, 2)).sum().backward()
+    assert group.is_spoiled
+
+
+def test_a_model_outside_a_recoverable_step_is_not_updated_with_such_gradients(group: LiveGroup) -> None:
+    steps = LiveSteps(cast(Any, None), cast(Any, SimpleNamespace(group_timeout_s=1.0)))
+    steps._group = group
+    other = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2, bias=False))
+    optimizer = torch.optim.SGD(other.parameters(), lr=1.0)
+    hook = optimizer.register_step_pre_hook(steps._before_update)
+    for _ in range(2):  # in the second step DDP lays out its buckets again
+        other(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    before = [parameter.clone() for parameter in other.parameters()]
+    group.lose("rank 0 is gone")
+    optimizer.zero_grad()
+    other(torch.ones(1, 2)).sum().backward()
+    with pytest.raises(PeerLostError, match="make that training step recoverable"):
+        optimizer.step()
+    assert all(map(torch.equal, before, other.parameters()))
+    group._why = None  # the peers have met again, in a recoverable step: the gradients are still meaningless
+    with pytest.raises(PeerLostError, match="outside a recoverable step"):
+        optimizer.step()
+    hook.remove()
+
+
+def test_a_local_model_is_updated_whoever_is_lost(group: LiveGroup) -> None:
+    steps = LiveSteps(cast(Any, None), cast(Any, SimpleNamespace(group_timeout_s=1.0)))
+    steps._group = group
+    group.lose("rank 0 is gone")
+    steps._before_update()
+
+
+class _Line:
+    """Two ends of a group, in one process."""
+
+    def __init__(self) -> None:
+        self.sent: list[torch.Tensor] = []
+
+    def send_to(self, tensor: torch.Tensor, _rank: int) -> None:
+        self.sent.append(tensor.clone())
+
+    def receive_from(self, tensor: torch.Tensor, _rank: int) -> None:
+        tensor.copy_(self.sent.pop(0))
+
+
+def test_a_state_arrives_as_it_was_sent() -> None:
+    large = torch.randn(600, 600, dtype=torch.float64)
+    state = {
+        "steps": 3,
+        "values": {"loss": 0.5, "list": [1, (2, None)], "count": Counter({"a": 2})},
+        "parts": {"model": OrderedDict(w=large, b=torch.ones(3, dtype=torch.bfloat16), empty=torch.empty(0, 4))},
+        "rng": {"torch": torch.get_rng_state(), "kind": torch.float16},
+    }
+    line: Any = _Line()
+    live_transfer.send(line, 1, state)
+    found = live_transfer.receive(line, 0)
+    assert not line.sent
+    assert found["values"] == state["values"]
+    assert list(found["parts"]["model"]) == ["w", "b", "empty"]
+    assert found["rng"]["kind"] is torch.float16
+    for name, tensor in state["parts"]["model"].items():
+        assert found["parts"]["model"][name].dtype == tensor.dtype
+        assert torch.equal(found["parts"]["model"][name], tensor)
+
+
+class _Runs:
+    def __reduce__(self) -> Any:
+        return (open, ("/nonexistent/by-a-pickle", "w"))
+
+
+def test_what_comes_from_a_peer_can_run_nothing() -> None:
+    line: Any = _Line()
+    live_transfer.send(line, 1, {"values": _Runs()})
+    with pytest.raises(pickle.UnpicklingError, match="is not a plain value"):
+        live_transfer.receive(line, 0)
+    for name in ("load", "nn"):
+        live_transfer._send_bytes(line, 1, b'[["%s", [1]]]' % name.encode())
+        live_transfer._send_bytes(line, 1, pickle.dumps({}))
+        with pytest.raises(ValueError, match="is not a type of tensors"):
+            live_transfer.receive(line, 0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from holdfast.train.torch.resumable import make_resumable
+from holdfast.train.torch.resumable import is_resumable, make_resumable
 from holdfast.train.torch.rng import rng_state
 
 LENGTH = 23
@@ -41,6 +41,7 @@ def epoch_of(loader: Any, stop_after: int | None = None) -> list[tuple[Any, floa
     """Each batch with a number that training draws for it."""
     found = []
     for batch in loader:
+        loader.take()
         found.append((torch.as_tensor(batch).tolist(), torch.rand(()).item()))
         if len(found) == stop_after:
             break
@@ -102,6 +103,22 @@ def test_the_state_at_the_end_of_an_epoch_begins_the_next_one() -> None:
     assert epoch_of(resumed) == following
 
 
+def test_a_batch_that_waits_for_its_step_is_not_consumed() -> None:
+    """Lightning fetches one batch more where a loader has no length, to see which is the last."""
+    torch.manual_seed(7)
+    whole = epoch_of(loader_of(Stream(), [], batch_size=4))
+    torch.manual_seed(7)
+    before = loader_of(Stream(), [], batch_size=4)
+    batches = iter(before)
+    next(batches)
+    for _ in range(2):
+        next(batches)
+        before.take()
+    after = loader_of(Stream(), [rng_state()], batch_size=4)
+    after.load_state_dict(before.state_dict())
+    assert [batch for batch, _ in epoch_of(after)] == [batch for batch, _ in whole[2:]]
+
+
 def test_a_loader_with_a_state_of_its_own_stays_as_it_is() -> None:
     class Stateful(DataLoader[int]):
         def state_dict(self) -> dict[str, Any]:
@@ -111,3 +128,19 @@ def test_a_loader_with_a_state_of_its_own_stays_as_it_is() -> None:
     assert make_resumable(loader, lambda: False, lambda: None) is loader
     assert loader.state_dict() == {"own": True}
     assert make_resumable([1, 2], lambda: False, lambda: None) == [1, 2]
+
+
+def test_without_a_wait_a_batch_counts_when_it_is_fetched() -> None:
+    """``take`` comes before the step fetches its batch, and then says nothing."""
+    loader: Any = make_resumable(DataLoader(Numbers(), batch_size=4), lambda: False, lambda: None, waits=False)
+    batches = iter(loader)
+    for consumed in (1, 2, 3):
+        loader.take()
+        next(batches)
+        assert loader.state_dict()["consumed"] == consumed
+
+
+def test_only_changed_loaders_are_resumable_ones() -> None:
+    assert is_resumable(loader_of(Numbers(), []))
+    assert not is_resumable(DataLoader(Numbers()))
+    assert not is_resumable([1, 2])

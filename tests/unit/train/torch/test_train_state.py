@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from holdfast.train import Checkpoint
-from holdfast.train.torch import TrainState, prepare_data_loader
+from holdfast.train.torch import TrainState, prepare_data_loader, rng_state, state_snapshots
 from holdfast.train.torch.state_files import rank_file, read, write
 from holdfast.worker import session as sessions
 from support.train.session_stand_in import SessionStandIn
@@ -253,3 +253,11 @@ def test_the_shard_of_a_dataset_says_how_far_an_epoch_has_come() -> None:
                 seen[epoch] += batch["id"].tolist()
             assert resumed.capture()["values"]["epoch"] == epoch + 1
         assert [sorted(rows) for rows in seen] == [list(range(10))] * 2, taken
+
+
+def test_random_numbers_are_the_same_behind_a_snapshot() -> None:
+    random.gauss(0, 1)
+    np.random.randn()
+    before = rng_state()
+    pieces = state_snapshots.split({"steps": 1, "values": {}, "parts": {}, "rng": before}, {}, 0, 0)
+    assert str(state_snapshots._unpacked(pieces["rank-0"]["rng"])) == str(before)

@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.experiment import events as ev
 from holdfast.core.experiment.advance import propose
 from holdfast.core.experiment.resumption import Resumption
 from holdfast.errors import StorageError
 from holdfast.settings import Settings
+from holdfast.store.journal import Record
 from holdfast.store.location import Location
 from holdfast.trackers.trial_callback import Callback
 from holdfast.tune.experiment.experiment_driver import ExperimentDriver
 from holdfast.tune.experiment.listeners import Listeners
 from holdfast.tune.experiment.live_experiment import ExperimentSpec, LiveExperiment
+from holdfast.tune.experiment.restore import entry_of, replay
 from holdfast.tune.experiment.shared_nodes import SharedNodes
 from holdfast.tune.experiment.trial_names import TrialNames
 from holdfast.tune.experiment.trial_runtime import SharedByTrials
@@ -73,12 +76,14 @@ class Hears(Callback):
 class Loop:
     """An experiment of one trial, which cannot be started."""
 
-    def __init__(self, home: Path, *, fail_fast: bool = False, seen: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, home: Path, *, spec: ExperimentSpec | None = None, seen: Callable[[str], None] | None = None
+    ) -> None:
         searcher = BasicVariantGenerator()
         searcher.set_search_properties(None, None, {}, num_samples=1, seed=1)
         names = TrialNames("t", "f")
         policy = UserPolicy(searcher, FIFOScheduler(), NoopStopper(), {}, names, lambda _config: [{"CPU": 1.0}])
-        self.experiment = LiveExperiment(ExperimentSpec(fail_fast=fail_fast), Location.parse("path", home), policy)
+        self.experiment = LiveExperiment(spec or ExperimentSpec(), Location.parse("path", home), policy)
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.storage, self.callback = FarStorage(inbox, seen or (lambda _kind: None)), Hears()
         self.planned: list[str] = []
@@ -96,7 +101,7 @@ class Loop:
 
 
 def test_the_loop_does_not_end_before_a_failure_that_ends_it_is_acted_on(tmp_path: Path) -> None:
-    loop = Loop(tmp_path, fail_fast=True)
+    loop = Loop(tmp_path, spec=ExperimentSpec(fail_fast=True))
     assert loop.driver.run() == "stopped"
     assert loop.driver.failed_fast == "t_00000"
     assert loop.callback.ends == ["t_00000"]
@@ -137,6 +142,21 @@ def test_no_room_is_found_for_a_trial_that_is_over(tmp_path: Path) -> None:
     driver._hear(driver._heard())
     driver._settle()
     assert driver._nodes.capacity.place([{"CPU": 1.0}]) is not None
+
+
+def test_the_best_result_of_earlier_drivers_is_known_after_a_restore(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, spec=ExperimentSpec(metric="loss", mode="min"))
+    events = [
+        ev.Began(1),
+        ev.Added("t_00000", {}, {}, "trial", "trial", [{"CPU": 1.0}]),
+        ev.Started("t_00000", 1.0),
+        *(ev.Reported("t_00000", at, {"loss": loss}, None, float(at)) for at, loss in enumerate((3.0, 1.0, 2.0), 1)),
+    ]
+    records = [Record(seq, float(seq), *entry_of(event, {})) for seq, event in enumerate(events)]
+    replay(loop.experiment, records)
+    best = loop.experiment.best.row
+    assert best is not None
+    assert (best.name, best.metrics["loss"], best.metrics["training_iteration"]) == ("trial", 1.0, 2)
 
 
 def test_what_waits_for_nothing_of_its_own_still_waits_for_what_was_written_before() -> None:

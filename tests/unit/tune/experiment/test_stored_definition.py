@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.objects import put
+from holdfast.store.location import Location
+from holdfast.tune import RunConfig, TuneConfig
+from holdfast.tune.experiment.definition import Definition, restored
 from holdfast.tune.experiment.stored_definition import (
     Missing,
     NotStorableError,
@@ -100,3 +104,15 @@ def test_without_the_space_what_lacks_is_named() -> None:
     assert isinstance(found["model"], Missing)
     assert missing_in(found) == ["model", "data/train", "data/fixed"]
     assert found["lr"] == config["lr"]
+
+
+def test_an_experiment_resumes_on_the_engine_that_it_had(tmp_path: Path) -> None:
+    """Unless another is named: on the local one, datasets of Ray Data would be refused."""
+    made = Definition("fn", {}, TuneConfig(), RunConfig(name="a", storage_path=str(tmp_path), engine="ray"))
+    identity = through_a_journal(made.identity())
+    place = Location.parse("test(path", tmp_path)
+    assert restored(identity, place, None, None, None).run_config.engine == "ray"
+    assert restored(identity, place, None, None, RunConfig(verbose=0)).run_config.engine == "ray"
+    assert restored(identity, place, None, None, RunConfig(engine="local")).run_config.engine == "local"
+    del identity["engine"]  # of an older version
+    assert restored(identity, place, None, None, None).run_config.engine is None

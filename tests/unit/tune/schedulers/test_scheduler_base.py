@@ -104,7 +104,8 @@ def test_fifo_starts_what_came_first_and_then_what_is_paused() -> None:
 
 def test_a_users_scheduler_overrides_only_what_it_needs() -> None:
     class StopAtThree(TrialScheduler):
-        def on_trial_result(self, experiment: Any, trial: Any, result: Any) -> Any:
+        def on_trial_result(self, tune_controller: Any, trial: Any, result: Any) -> Any:  # type: ignore[override]
+            assert trial in tune_controller.get_live_trials()
             return TrialScheduler.STOP if result["training_iteration"] == 3 else TrialScheduler.CONTINUE
 
     scheduler = StopAtThree()
@@ -191,7 +192,7 @@ def test_a_nested_metric_has_a_name_with_slashes() -> None:
 def test_a_result_without_the_time_is_passed_over_and_says_so() -> None:
     decision = first_result(ASHAScheduler(time_attr="epoch", metric="loss", mode="min"), {"loss": 1.0})
     assert decision == "CONTINUE"
-    assert "no 'epoch' to go by" in decision.reason
+    assert "this result has no 'epoch'" in decision.reason
 
 
 def test_population_based_training_requires_the_time_unless_told_otherwise() -> None:

@@ -66,7 +66,7 @@ def test_exploitation_by_hand() -> None:
     decision = population.report("t0", 2, 0.5)
     exploit = Exploit("t0", "t2", 2, {"lr": 1.0}, {"lr": 2.0}, 2, 2, {"lr": "* 0.5"})
     assert (decision, decision.requests) == ("CONTINUE", (exploit,))
-    assert decision.reason == "takes over from t2 with lr: 2.0 (* 0.5) 1.0"
+    assert decision.reason == "copies t2 with lr: 2.0 (* 0.5) 1.0"
     assert population.report("t3", 4, 3.0).requests == ()  # in the middle
     assert [e.trial_id for e in population.scheduler.perturbations] == ["t1", "t0"]
     assert population.scheduler.debug_string() == "PopulationBasedTraining: 2 perturbations"

@@ -181,7 +181,3 @@ def test_a_scheduler_gives_its_state_within_a_process() -> None:
     one, other = ASHAScheduler(metric="loss", mode="min"), ASHAScheduler()
     other.set_state(one.get_state())
     assert (other.metric, other.mode) == ("loss", "min")
-    with pytest.raises(NotImplementedError, match=r"Tuner\.restore"):
-        one.save("x")
-    with pytest.raises(NotImplementedError, match=r"Tuner\.restore"):
-        one.restore("x")

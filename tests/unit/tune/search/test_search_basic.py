@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -252,6 +253,29 @@ def test_a_searcher_of_ones_own_needs_only_two_methods() -> None:
         searcher.save("somewhere")
     with pytest.raises(NotImplementedError, match="did not suggest"):
         searcher.add_evaluated_point({"x": 1}, 0.5)
+
+
+def test_grid_and_random_search_are_saved_and_restored(tmp_path: Path) -> None:
+    space = {"g": grid_search([1, 2, 3]), "x": uniform(0, 1)}
+
+    def start() -> BasicVariantGenerator:
+        searcher = BasicVariantGenerator(random_state=4, max_concurrent=2)
+        assert searcher.set_search_properties("loss", "min", space, num_samples=2)
+        return searcher
+
+    one, other = start(), start()
+    for name in ("t0", "t1"):
+        one.suggest(name)
+    one.on_trial_complete("t0")
+    one.save_to_dir(str(tmp_path), "first")
+    other.restore_from_dir(str(tmp_path))
+    assert other.get_state() == one.get_state() == {"given": 2, "live": ["t1"]}
+    for name in ("t2", "t3", "t4"):
+        assert other.suggest(name) == one.suggest(name)
+        for searcher in (one, other):
+            searcher.on_trial_complete(name)
+    with pytest.raises(RuntimeError, match="no searcher state"):
+        other.restore_from_dir(str(tmp_path / "nothing"))
 
 
 def test_a_suggestion_is_completed_by_the_constants_around_it() -> None:

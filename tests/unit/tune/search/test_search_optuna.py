@@ -262,8 +262,9 @@ def test_gaussian_processes_go_on_the_same() -> None:
     def start() -> OptunaSearch:
         return search(NUMBERS, sampler=samplers.GPSampler(seed=1, n_startup_trials=2))
 
-    calls = run(start(), objective, trials=6)
-    goes_on_the_same(start, calls, range(0, len(calls), 5))
+    calls = run(start(), objective, trials=5)
+    middle = len(calls) // 2  # each cut fits all models again, which takes seconds
+    goes_on_the_same(start, calls, range(middle, middle + 1))
 
 
 def test_without_a_seed_the_trials_that_were_are_kept_and_learnt_from() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,6 +12,10 @@ from transformers.trainer_callback import TrainerCallback
 
 from holdfast.train.api import checkpoint_requested, get_context, report
 from holdfast.train.checkpoint import Checkpoint
+from holdfast.train.data import shards_of
+from holdfast.worker.session import current
+
+SHARDS_FILE = "shards.json"  # the states of the shards, in the directory that the Trainer saved
 
 
 class TransformersReportCallback(TrainerCallback):  # type: ignore[misc]
@@ -40,7 +45,7 @@ RayTrainReportCallback = TransformersReportCallback  # as a script that moves fr
 
 def _copy_own_files(saved: Path, target: Path) -> None:
     """Each rank reports the random state that it saved, and rank 0 all the rest: where the ranks share a directory, a
-    rank may not have saved yet."""
+    rank may not have saved yet. The shards of datasets have the same state on all ranks."""
     rank = get_context().get_world_rank()
     own = f"rng_state_{rank}.pth"
 
@@ -49,6 +54,9 @@ def _copy_own_files(saved: Path, target: Path) -> None:
 
     if rank == 0:
         shutil.copytree(saved, target, ignore=others)
+        states = {name: shard.state_dict() for name, shard in shards_of(current().datasets).items()}
+        if states:
+            (target / SHARDS_FILE).write_text(json.dumps(states))
     elif (saved / own).exists():
         target.mkdir()
         shutil.copy2(saved / own, target)

@@ -43,7 +43,7 @@ ITS_REPORTS = {1: [(0, 103.0), (1, 105.0), (2, 108.0)], 2: [(0, 113.0), (1, 116.
 def test_what_the_next_driver_finds_is_no_sign_of_the_last_ones_life() -> None:
     again = [
         *[
-            (200, ev.Damaged("checkpoint_000001", "its manifest is gone")),
+            (200, ev.Damaged("checkpoint_000001", "its manifest is missing")),
             (201, ev.Committed(CheckpointRecord("b", 2), 1)),
         ],
         *[(202, ev.DriverStarted(2, RunSpec())), (203, attempt(2, 2)), (205, FINISHED)],
@@ -274,7 +274,7 @@ def test_a_worker_whose_clock_is_ahead() -> None:
 def test_nothing_at_all() -> None:
     assert account([], {}) == Ledger()
     assert Ledger().goodput == 0
-    assert Ledger().summary() == "nothing is known of where the time went"
+    assert Ledger().summary() == "no timing information"
     assert str(Ledger())
 
 

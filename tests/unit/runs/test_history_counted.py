@@ -10,7 +10,7 @@ from holdfast.store.manifests import Manifest
 
 
 def test_what_was_retired_does_not_come_back_with_a_late_request() -> None:
-    events: list[ev.Event] = [ev.DriverStarted(2, RunSpec(num_to_keep=1, remote=True))]
+    events: list[ev.Event] = [ev.DriverStarted(2, RunSpec(num_to_keep=1, nodes_hold_files=True))]
     events += [ev.Committed(CheckpointRecord(id, report), 1, report - 1) for id, report in (("a", 1), ("b", 2))]
     records = [Record(n, 0.0, *ev.journalled(event)) for n, event in enumerate(events, 1)]
     past = read_past(records)

@@ -1,0 +1,8 @@
+"""Configurations, under the path that scripts from Ray import them from."""
+
+from __future__ import annotations
+
+from holdfast.train import CheckpointConfig as CheckpointConfig
+from holdfast.train import FailureConfig as FailureConfig
+from holdfast.train import RunConfig as RunConfig
+from holdfast.train import ScalingConfig as ScalingConfig

@@ -1,0 +1,5 @@
+"""``Result``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.train import Result as Result

@@ -1,0 +1,1 @@
+"""Paths that scripts from Ray import from."""

@@ -1,0 +1,5 @@
+"""``TensorflowTrainer``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.train.tensorflow import TensorflowTrainer as TensorflowTrainer

@@ -1,0 +1,5 @@
+"""``Experiment``, under the path that scripts from Ray import it from."""
+
+from __future__ import annotations
+
+from holdfast.tune.experiment import Experiment as Experiment
