@@ -27,6 +27,7 @@ class Attempts:
         self._homes: dict[int, dict[int, str]] = {}  # attempt -> rank -> node
         self._started: do.StartAttempt | None = None  # the last one
         self._places: dict[int, Place] = {}  # of its ranks
+        self._left: dict[str, set[int]] = {}  # nodes that ranks of the last one moved away from -> those ranks
         self._standbys: dict[int, str] = {}  # of the last one: their nodes, by number
         self._moving: set[int] = set()  # those of them that are kept for ranks of nodes that go
         self._busy: set[str] = set()  # nodes on which processes of the last one may live
@@ -56,7 +57,7 @@ class Attempts:
             return not self._site.grows
         self._waiting = None
         self._homes[command.attempt_number] = {place.rank: node for node, places in placed.items() for place in places}
-        self._started, self._busy, self._standbys, self._moving = command, set(placed), {}, set()
+        self._started, self._busy, self._left, self._standbys, self._moving = command, set(placed), {}, {}, set()
         self._orders = Counter(placed.keys())
         self._places = {place.rank: place for places in placed.values() for place in places}
         for node, places in placed.items():
@@ -127,6 +128,7 @@ class Attempts:
         where = {"local_rank": len(there), "local_world_size": len(there) + 1, "node_rank": node_rank}
         self._places[rank] = structs.replace(self._places[rank], **where)
         homes[rank] = node
+        self._left.setdefault(before, set()).add(rank)
         self._busy.add(node)
         if before in self._nodes.ids:
             self._outbox.send(before, wire.EndRank(attempt_number, rank))
@@ -153,6 +155,10 @@ class Attempts:
         self._busy.discard(node)
         del self._orders[node]
         return [rank for rank, home in self._homes.get(self.attempt_number, {}).items() if home == node]
+
+    def ranks_that_left(self, node: str) -> set[int]:
+        """The ranks of the last attempt that moved to another node: their former processes were on this one."""
+        return self._left.get(node, set())
 
     def take_gone(self, node: str, attempt_number: int, orders: int = 0) -> bool:
         """A node has no process of the attempt left; returns whether that was the last one. If it has not yet carried

@@ -265,7 +265,7 @@ class Inbound:
             self._worker_failed(attempt_number, ranks[0], Evidence(node_lost=True, preempted=announced, message=node))
         self._tell_of_room()  # before the next attempt is decided
         known.queue.extend(known.snapshots.node_lost(node, known.run))
-        self._unheard |= {(attempt_number, rank) for rank in ranks}
+        self._unheard |= {(attempt_number, rank) for rank in {*ranks, *known.attempts.ranks_that_left(node)}}
         if (ranks or had_processes) and known.attempts.take_gone(node, attempt_number):
             self._hear_attempt_end(attempt_number)
         for pending in known.run.unsaved:

@@ -27,7 +27,7 @@ class LiveScene:
     def __init__(self) -> None:
         spec = RunSpec(num_workers=2, max_failures=-1, regroup_timeout_s=10.0)
         plan = Plan("run", Location.parse("path", Path("run")), spec, b"", {})
-        site = Site(True, False, False, Path("run"), lambda *_: "", lambda *_: None)
+        site = Site(True, False, False, Path("run"), lambda *_: "", lambda _, rank, *__: Path(f"log of {rank}"))
         self.kernel, self.now = Kernel(plan, site, Past(), epoch=1), 0.0
         self.hear(fx.Begin(), *((node, wire.NodeJoining(node)) for node in ("a", "b", "c")), fx.NodesAnnounced())
         self.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in ("a", "b", "c")))
@@ -75,6 +75,17 @@ def moved_scene() -> LiveScene:
     assert sent(effects, wire.EndRank)
     assert scene.node_of(1) == spare
     return scene
+
+
+def test_what_it_had_reported_is_read_from_its_log_when_its_node_is_lost() -> None:
+    scene = moved_scene()
+    spare, (before,) = scene.node_of(1), {"a", "b", "c"} - {scene.node_of(0), scene.node_of(1)}
+    scene.now = 11.0  # the ranks have not regrouped in time
+    assert sent(scene.hear(), wire.StopWorkers)
+    scene.hear((scene.node_of(0), wire.WorkersGone(1)), (spare, wire.WorkersGone(1)))
+    effects = scene.hear((before, wire.NodeLost(before)))
+    assert [effect.paths for effect in effects if isinstance(effect, fx.ReadLogs)] == [{1: Path("log of 1")}]
+    assert scene.kernel.state.attempt_number == 1, "the next attempt starts after that"
 
 
 @pytest.mark.parametrize("process", [0, 1], ids=["the old one", "the new one"])
