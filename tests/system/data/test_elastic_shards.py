@@ -67,7 +67,7 @@ def test_every_row_once_through_kills_and_resizes(
         assert rows == Counter(range(ROWS)), f"epoch {epoch}: {Counter(rows.values())}"
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_every_row_once_when_the_driver_is_killed(bucket: str, tmp_path: Path) -> None:
     """In the middle of an epoch, with the data and the run on S3. The same command resumes."""
     holdfast.data.range(200).write_parquet(f"{bucket}/data", min_rows_per_file=50, row_group_size=20)

@@ -88,7 +88,7 @@ def test_a_script_for_holdfast_run_is_rehearsed_with_it(tmp_path: Path) -> None:
     assert "1 of 1 faults passed" in done.stdout
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_drill_that_is_ended_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "holdfast", "drill", "--only", "worker-kill", str(JOB)]

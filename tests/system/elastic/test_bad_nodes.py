@@ -81,7 +81,7 @@ def state_of(scene: Scene) -> Durable:
     return read_past(journal.read(scene.run)[0]).state
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_a_drivers_death_forgets_no_budget_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first driver sees the node rest, and is killed; the second one leaves the node alone too."""
     monkeypatch.setenv("HOLDFAST_BAD_NODE_FAILURES", "2")

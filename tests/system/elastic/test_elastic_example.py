@@ -32,7 +32,7 @@ def test_the_example_sees_each_sample_once(tmp_path: Path) -> None:
         assert f"epoch {epoch}: 1500 of 1500 samples once, 0 more often" in done.stdout
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_the_script_that_measures_runs(tmp_path: Path) -> None:
     blocks = re.findall(
         r"```python\n(.*?)```", (EXAMPLE.parent.parent / "docs" / "elastic-data.md").read_text(), re.DOTALL

@@ -38,7 +38,7 @@ def holds_the_interpreter() -> None:
         library.pthread_mutex_lock(lock)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("how", "rank"), [("sleeps", 0), ("holds the interpreter", 1)])
 def test_a_rank_that_hangs_is_told_from_those_that_wait_for_it(
     how: str, rank: int, scene: Scene, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

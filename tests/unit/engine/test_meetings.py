@@ -66,7 +66,7 @@ def alone_or_never(config: dict[str, Any]) -> int:
     return world
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_an_attempt_that_cannot_begin_is_placed_without_a_node_that_cannot_talk_to_the_others(
     cable: Cable, near: Network, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
