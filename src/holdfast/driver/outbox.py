@@ -44,6 +44,7 @@ class Outbox:
         self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and subject
         self._owners: dict[tuple[Kind, Any], set[str]] = {}  # the nodes of those, by kind and subject
         self._fetches: dict[str, wire.Fetch] = {}
+        self._fetched = 0  # how many were asked for
         self._stalled = False
 
     def send(self, node: str, message: wire.Message) -> None:
@@ -127,16 +128,18 @@ class Outbox:
     def fetch(self, id: str, manifest: bytes, stored: bool = True) -> None:
         """Have a checkpoint verified on the nodes where workers may read it. ``stored``: missing files can be
         downloaded."""
-        self._fetches[id] = wire.Fetch(id, manifest, stored)
+        self._fetched += 1
+        self._fetches[id] = wire.Fetch(id, manifest, stored, self._fetched)
         self._fetch_everywhere(id, self._fetches[id])
 
     def _fetch_everywhere(self, id: str, fetch: wire.Fetch) -> None:
         for node in self._nodes.usable():
             self.order(node, Kind.FETCH, id, fetch)
 
-    def take_fetched(self, node: str, id: str, failed: bool) -> bool:
-        """Whether that decides it: one has failed, or it was the last one."""
-        if id not in self._fetches:
+    def take_fetched(self, node: str, id: str, number: int, failed: bool) -> bool:
+        """Whether that decides it: one has failed, or it was the last one. Answers to an earlier question about the
+        same checkpoint, when perhaps not all of it was in storage, may still be on their way."""
+        if id not in self._fetches or self._fetches[id].number != number:
             return False
         self.finish(Kind.FETCH, id, node)
         if not failed and self.holders(Kind.FETCH, id):

@@ -46,7 +46,7 @@ class Verification:
     def take_fetched(self, node: str, message: wire.Fetched) -> ev.Event | None:
         """The meaning of a node's answer, if it is decisive."""
         id, error = message.id, message.error
-        if not self._outbox.take_fetched(node, id, bool(error)):
+        if not self._outbox.take_fetched(node, id, message.number, bool(error)):
             return None
         staged = id in self._staged
         self._staged.discard(id)

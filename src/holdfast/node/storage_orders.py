@@ -210,7 +210,7 @@ class StorageOrders:
         try:
             self._checkpoints.fetch(order.id, order.manifest, order.stored)
         except CheckpointDamagedError as error:
-            return wire.Fetched(order.id, str(error), damaged=True)
+            return wire.Fetched(order.id, str(error), damaged=True, number=order.number)
         except Exception as error:
-            return wire.Fetched(order.id, str(error) or repr(error))
-        return wire.Fetched(order.id)
+            return wire.Fetched(order.id, str(error) or repr(error), number=order.number)
+        return wire.Fetched(order.id, number=order.number)

@@ -173,7 +173,13 @@ class Agents:
     def _fetch(self, node: Node, order: wire.Fetch) -> None:
         if self._faults.hit("storage away when a checkpoint is read"):
             self._faults.count("storage away when a checkpoint is read")
-            self._clock.after(PATIENCE_S, self._answer, node, 1.0, lambda *_: wire.Fetched(order.id, "it is away"))
+            self._clock.after(
+                PATIENCE_S,
+                self._answer,
+                node,
+                1.0,
+                lambda *_: wire.Fetched(order.id, "it is away", number=order.number),
+            )
             return
         self._answer(node, 2.0, self._fetched, order)
 
@@ -184,14 +190,14 @@ class Agents:
             self._storage.maybe_damage()
             found = self._storage.manifests.get(id)
             bad = found.damaged if found is not None else self._storage.lacks(manifest)
-            return wire.Fetched(id, "a digest differs", True) if bad else wire.Fetched(id)
+            return wire.Fetched(id, "a digest differs" if bad else "", bad, order.number)
         if self._lose_by_chance(attempt, manifest.index) or not attempt.has_staged(manifest.index):
-            return wire.Fetched(id, "it is gone", True)
+            return wire.Fetched(id, "it is gone", True, order.number)
         if self._rng.random() < 0.2:
             self._faults.count("staged files were lost when they were verified")
             attempt.lost.add(manifest.index)
-            return wire.Fetched(id, "a file is gone", True)
-        return wire.Fetched(id)
+            return wire.Fetched(id, "a file is gone", True, order.number)
+        return wire.Fetched(id, number=order.number)
 
     def _staged_lost(self, _node: Node, id: str) -> wire.Message:
         return wire.StagedLost(id, "its files are gone")

@@ -139,6 +139,7 @@ class Fetch(Message, frozen=True, tag=True):
     id: str
     manifest: bytes
     stored: bool = True  # whether storage has all of it
+    number: int = 0  # of the question: the answer has it too
 
 
 class Forget(Message, frozen=True, tag=True):
@@ -274,6 +275,7 @@ class Fetched(Message, frozen=True, tag=True):
     id: str
     error: str = ""
     damaged: bool = False  # its content differs from its manifest; otherwise storage was unreachable
+    number: int = 0
 
 
 class Output(Message, frozen=True, tag=True):

@@ -22,6 +22,7 @@ from pathlib import Path
 START_S = 60.0
 STOP_S = 10.0
 KEYS = {"access_key_id": "AKIDTEST", "secret_access_key": "secretkey"}
+SERVING: set[int] = set()  # the servers of this process: some live as long as it, and are nobody else's to end
 
 
 class S3Server:
@@ -49,6 +50,7 @@ class S3Server:
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        SERVING.add(self.pid)
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -69,6 +71,7 @@ class S3Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        SERVING.discard(self.pid)
         self._process = None
 
     def restart(self) -> None:

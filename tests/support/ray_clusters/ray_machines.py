@@ -28,6 +28,7 @@ from ray.util import placement_group_table
 from holdfast.platform import processes
 from support.elastic import elastic_job
 from support.elastic.elastic_job import Scene, wait_until
+from support.object_stores.servers import SERVING
 from support.ray_clusters import cluster_job
 
 elastic_job.PATIENCE_S = 240.0  # a Ray cluster on two busy cores takes its time
@@ -114,7 +115,7 @@ class Machines:
     def close(self) -> None:
         ray.shutdown()
         self._cluster.shutdown()
-        end(descendants() - self._before)
+        end(started_since(self._before))
 
 
 def ports() -> dict[str, int]:
@@ -127,7 +128,8 @@ def ports() -> dict[str, int]:
 
 def patiently(start: Callable[[], Any]) -> Any:
     """Ray gives a node 30 s to start, and a raylet half of that to its helper, come what may. A loaded machine may need
-    longer: the clock goes slower, and the port that the raylet waits to be told is there before it looks."""
+    longer: the clock goes slower, the port that the raylet waits to be told is there before it looks, and a node that
+    says nothing for a minute or two is not given up."""
     slow = SimpleNamespace(**vars(time))
     slow.monotonic = lambda: time.monotonic() / _SLOWER
     plain = ray._private.services.start_raylet
@@ -140,6 +142,7 @@ def patiently(start: Callable[[], Any]) -> Any:
 
     there = descendants()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_health_check_timeout_ms", "60000")
         patch.setattr("ray._private.node.time", slow)
         patch.setattr("ray._private.services.start_raylet", start_raylet)
         # As if ray[default] were missing: its helpers take a second of CPU more for each node.
@@ -147,7 +150,7 @@ def patiently(start: Callable[[], Any]) -> Any:
         try:
             return start()
         except BaseException:
-            end(descendants() - there)
+            end(started_since(there))
             raise
 
 
@@ -161,6 +164,11 @@ def descendants() -> set[int]:
                 found |= below
                 todo.extend(below)
     return {pid for pid in found if processes.state(pid) not in ("", "Z", "X")}
+
+
+def started_since(before: set[int]) -> set[int]:
+    """But the S3 server that later tests use too: it starts with the first test that needs it."""
+    return descendants() - before - SERVING
 
 
 def end(pids: Iterable[int]) -> None:

@@ -16,7 +16,7 @@ import ray
 
 from holdfast.engine.ray.connection import connect
 from holdfast.engine.ray.ray_address import why_unreachable
-from support.ray_clusters.ray_machines import Machines, descendants, end, wait_until
+from support.ray_clusters.ray_machines import Machines, descendants, end, started_since, wait_until
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -178,8 +178,8 @@ class Head:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait(60)
-        end(descendants() - self._before)
-        wait_until(lambda: not descendants() - self._before, "the end of the head")
+        end(started_since(self._before))
+        wait_until(lambda: not started_since(self._before), "the end of the head")
         self._home.cleanup()
 
 

@@ -17,7 +17,7 @@ from holdfast.drill.faults import KINDS, parse
 from holdfast.drill.own_cluster import MARK, OwnCluster
 from holdfast.drill.rehearsal import DrillReport, Rehearsal
 from holdfast.drill.stage import NodeShape, Stage, marked
-from support.ray_clusters.ray_machines import Machines, descendants, left_over, our_processes, wait_until
+from support.ray_clusters.ray_machines import Machines, descendants, left_over, our_processes, started_since, wait_until
 from support.repository import SUPPORT
 
 pytestmark = [
@@ -34,7 +34,7 @@ ELSEWHERE = [name for name in KINDS if name not in IN_WORKERS and name != "drain
 def ends_what_it_starts() -> Iterator[None]:
     before = descendants()
     yield
-    wait_until(lambda: not descendants() - before and not list(our_processes()), "the end of all that was started")
+    wait_until(lambda: not started_since(before) and not list(our_processes()), "the end of all that was started")
 
 
 def drill(*args: str, faults: list[str]) -> DrillReport:
