@@ -30,6 +30,7 @@ class SimulatedMemory:
         self.written: dict[tuple[int, int, int], int] = {}  # (attempt, rank, step) -> reports made before
         self.lacking: list[str] = []  # what workers did not find
         self.overwritten: list[str] = []  # of the newest complete snapshot
+        self._recalls: dict[tuple[str, int, int], int] = {}  # the number of the newest that was answered
         self._clock, self._faults, self._schedule = clock, faults, schedule
         self._rng = Random(repr(schedule))
 
@@ -90,9 +91,12 @@ class SimulatedMemory:
 
     def recall(self, node: Node, order: wire.Recall) -> wire.Message:
         moved, which = False, (order.attempt_number, order.step)
+        asked = (node.id, *which)
+        is_late = order.number < self._recalls.get(asked, 0)  # what a newer answer found intact stays so
+        self._recalls[asked] = max(order.number, self._recalls.get(asked, 0))
         for piece in order.pieces:
             where = (piece, order.attempt_number, order.step)
-            if where in node.pieces and self._rng.random() < _DAMAGED:
+            if where in node.pieces and self._rng.random() < _DAMAGED and not is_late:
                 self._faults.count("a snapshot was damaged")
                 del node.pieces[where]
             if where in node.pieces:
