@@ -6,6 +6,7 @@ The server listens on this machine only. The link that it prints has a token, wi
 from __future__ import annotations
 
 import argparse
+import signal
 import webbrowser
 
 from holdfast.cli import output, paths
@@ -45,5 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.open:
             webbrowser.open(url)
 
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a browser that leaves a page must not end the server
     serve(locations, arguments.host, arguments.port, announce)
     return 0

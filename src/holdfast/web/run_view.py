@@ -20,6 +20,7 @@ from holdfast.runs.reading import Reading
 from holdfast.runs.run_progress import progress_of
 from holdfast.runs.stored_run import StoredRun
 from holdfast.store.journal import Record
+from holdfast.store.metrics import parse_line
 from holdfast.store.parallel import in_parallel
 from holdfast.store.sealed import Damage
 from holdfast.web import wording
@@ -197,7 +198,10 @@ def _failures(stored: StoredRun, history: AttemptHistory, ledger: Ledger) -> lis
     read = in_parallel(lambda account: last_lines(stored, account.attempt, account.rank), with_rank)
     lines = {account.number: found for account, found in zip(with_rank, read, strict=True)}
     shown = []
+    first = len(history.failures) - _FAILURES_WITH_LINES
     for place, account in enumerate(history.failures):
+        if place >= first and account.at < 0 and not account.live:
+            account = _located(stored, history, account)
         failure = PageFailure(
             replace(
                 account,
@@ -210,6 +214,16 @@ def _failures(stored: StoredRun, history: AttemptHistory, ledger: Ledger) -> lis
         failure.last_lines = lines.get(account.number, [])
         shown.append(failure)
     return shown[::-1]
+
+
+def _located(stored: StoredRun, history: AttemptHistory, account: FailureAccount) -> FailureAccount:
+    """With the report that its attempt came to. A rank that hung has not said it, but the reports did."""
+    spans = [span for span in history.attempts if span.number >= account.attempt]
+    last = next(filter(None, map(parse_line, stored.reports_backwards(account.attempt))), None)
+    if last is None or not spans or spans[0].number != account.attempt:
+        return account
+    at = spans[0].base + last["index"] + 1
+    return replace(account, at=at, lost=max(0, at - spans[1].base) if len(spans) > 1 else account.lost)
 
 
 def last_lines(stored: StoredRun, attempt: int, rank: int, count: int = _LAST_LINES) -> list[str]:

@@ -81,7 +81,7 @@ def write_run(path: Path, reports: int, attempts: int = 3, commits: int = 0, log
             )
             events.append((now + report * 0.01, committed))
         if commits and attempt < attempts:
-            killed = run_events.WorkerFailed(attempt, 1, Evidence(signal=9), "", len(lines))
+            killed = run_events.WorkerFailed(attempt, 1, Evidence(signal=9), "", base + len(lines))
             events.append((now + (base + len(lines)) * 0.01, killed))
         for rank in range(2) if log_lines else ():
             log = path / "logs" / f"attempt-{attempt:04d}" / f"rank-{rank}.log"

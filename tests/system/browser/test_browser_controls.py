@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -151,3 +152,35 @@ def test_a_tab_that_is_hidden_keeps_no_connection(tab: Tab, tmp_path: Path) -> N
         tab.page.evaluate(f"() => {{ {hide.format('false')}; {changed}; }}")
         tab.page.locator("a", has_text="second").wait_for()
         assert tab.page.evaluate("source.readyState") == 1
+
+
+def test_a_sample_of_the_curves_is_drawn_before_the_rest_is_read(tab: Tab, server: WebServer) -> None:
+    asked: list[Any] = []
+    tab.page.route("**/data/curves/**", lambda route: asked.append(route))  # a wrapper, which playwright marks
+    tab.page.add_init_script("performance.now = () => 1000")  # on a quick machine
+    tab.page.goto(server.url)
+    with tab.page.expect_request("**/data/curves/**"):
+        tab.page.goto(f"{server.origin}/run/0/shaken")
+    tab.awaits("window.Plotly")
+    sample = {**server.get("/data/curves/0/shaken").json(), "share": 0.5}
+    asked[0].fulfill(json=sample)  # the next request gets no answer
+    tab.awaits(f"{DRAWN} >= 3")
+    assert "50 %" in tab.text("#curve-note")
+    tab.page.unroute_all(behavior="ignoreErrors")
+
+
+def test_what_failed_while_the_server_was_unreachable_is_asked_again(tab: Tab, server: WebServer) -> None:
+    tab.page.route("**/data/trials/**", lambda route: route.abort())
+    tab.page.goto(server.url)
+    tab.page.goto(f"{server.origin}/experiment/0/search")
+    tab.awaits("document.getElementById('trial-count').textContent === 'Failed to fetch'")
+    tab.awaits("source && source.readyState === 1 && !document.getElementById('live').hidden")
+    assert tab.page.locator("#rows tbody tr").count() == 0
+    tab.page.unroute("**/data/trials/**")
+    tab.page.evaluate("source.dispatchEvent(new Event('error'))")
+    assert tab.text("#live") == "disconnected"
+    tab.page.evaluate("source.dispatchEvent(new MessageEvent('changed', { data: JSON.stringify({ version: known }) }))")
+    tab.awaits("document.querySelectorAll('#rows tbody tr').length === 9")
+    assert tab.text("#live") == "live"
+    assert all("ERR_FAILED" in error for error in tab.errors)
+    tab.errors.clear()

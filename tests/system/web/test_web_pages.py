@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,6 +188,26 @@ def test_static_files_come_with_the_package_and_with_plotly(server: WebServer) -
     assert b"Plotly" in server.get("/static/plotly.min.js").body
     assert ".timeline" in server.get("/static/holdfast.css").text
     assert server.get("/static/..%2fguard.py").status == 404
+
+
+def test_a_browser_that_leaves_before_its_answer_does_not_end_the_server(storage: Path) -> None:
+    """The server writes headers and body one after the other: the first write to a closed connection makes the second
+    one fail."""
+    with web_server(storage) as server:
+        assert server.get("/static/holdfast.css").status == 200
+        server.process.send_signal(
+            signal.SIGSTOP
+        )  # so that it reads each request when its connection is closed already
+        try:
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
+                    connection.sendall(
+                        f"GET /static/holdfast.css HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+                    )
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        assert server.get("/static/holdfast.css").status == 200
+        assert server.process.poll() is None
 
 
 def test_a_search_is_sorted_filtered_and_paged_by_the_server(server: WebServer, storage: Path) -> None:

@@ -35,10 +35,10 @@ async function loadCurves() {
   const place = byId("curves");
   if (!place || !place.dataset.curves || curves.busy) return;
   curves.busy = true;
-  let drawn = 0;
+  let drawn = -Infinity;
   try {
     do {
-      curves.data = await getJson(place.dataset.curves + (drawn ? "?more=1" : ""));
+      curves.data = await getJson(place.dataset.curves + (drawn > 0 ? "?more=1" : ""));
       if (curves.data.share === 1 || performance.now() > drawn + 2000) { drawCurves(); drawn = performance.now(); }
       if (curves.data.share < 1) await plotlyLoaded;  // the sample is shown before the rest is read
       const share = curves.data.share;
@@ -105,12 +105,12 @@ const watch = () => {
   if (source || document.hidden) return;
   source = new EventSource(page.events);
   source.addEventListener("changed", (event) => {
-    const state = JSON.parse(event.data);
+    const state = JSON.parse(event.data), isBack = live.classList.contains("lost");  // what failed meanwhile is tried again
     live.hidden = false;
     live.classList.remove("lost");
     live.lastChild.textContent = state.error ? "storage is unavailable" : "live";
     if (state.error) live.classList.add("lost");
-    if (!state.error && known !== state.version) {
+    if (!state.error && (isBack || known !== state.version)) {
       known = state.version;
       refreshSoon();
     }

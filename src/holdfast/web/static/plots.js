@@ -15,6 +15,9 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+// A long name breaks between its parts.
+const breakable = (text) => text.split(/(?<=[_/])/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--hf-${name}`).trim();
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9bd2e", "#7f8a94"];
 const DASHES = ["solid", "8px 4px", "2px 3px", "8px 3px 2px 3px", "14px 4px", "2px 6px", "14px 3px 2px 3px", "5px 2px"];  // as in holdfast.css

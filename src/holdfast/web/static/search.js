@@ -21,8 +21,8 @@
   }
   function row(found, trial) {
     const address = `${page.address}/${trial.address}`;
-    const link = where ? element("a", { href: trialUrl(trial.address), text: trial.name }) : element("span", { text: trial.name });
-    const name = element("td", { class: "name" }, link);
+    const link = where ? element("a", { href: trialUrl(trial.address) }, ...breakable(trial.name)) : element("span", {}, ...breakable(trial.name));
+    const name = element("td", { class: trial.name.length > 32 ? "name" : "name short" }, link);
     if (trial.is_best) name.append(" ", element("span", { class: "tag", text: "★ best" }));
     const seconds = trial.seconds < 60 ? `${trial.seconds.toFixed(1)} s` : `${Math.floor(trial.seconds / 60)} m ${Math.floor(trial.seconds % 60)} s`;
     return element("tr", { tabindex: "-1", "data-address": address },
