@@ -25,10 +25,12 @@ from recovery import STEP_S, Recovery, kill_once
 FRAMEWORKS = {  # what is imported, and its name
     "lightning": "Lightning",
     "transformers": "Transformers",
+    "accelerate": "Accelerate",
     "tensorflow": "TensorFlow",
     "jax": "JAX",
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
+    "sklearn": "scikit-learn",
     "horovod": "Horovod",
 }
 WITHIN_S = 0.5

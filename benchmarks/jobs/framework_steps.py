@@ -24,6 +24,8 @@ TRAINERS = {
     "lightgbm": ("holdfast.train.lightgbm", "holdfast.train.lightgbm", "LightGBMTrainer"),
     "jax": ("holdfast.train.v2.jax", "holdfast.train.v2.jax", "JaxTrainer"),
     "horovod": ("holdfast.train.horovod", "holdfast.train.horovod", "HorovodTrainer"),
+    "accelerate": ("accelerate", "holdfast.train.torch", "TorchTrainer"),
+    "sklearn": ("sklearn.linear_model", "holdfast.train.v2.api.data_parallel_trainer", "DataParallelTrainer"),
 }
 
 
@@ -119,6 +121,53 @@ def with_transformers(config):
     trainer = Trainer(model, arguments, train_dataset=data, callbacks=[Steps(), RayTrainReportCallback()])
     with saved() as directory:
         trainer.train(resume_from_checkpoint=directory and os.path.join(directory, "checkpoint"))
+
+
+def with_accelerate(config):
+    import torch
+    from accelerate import Accelerator
+
+    log, accelerator = Log(config), Accelerator(cpu=True)
+    model = torch.nn.Linear(4, 1)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01))
+    start, checkpoint = 0, holdfast.train.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as directory:
+            accelerator.load_state(directory)
+        start = checkpoint.get_metadata()["step"]
+    x = torch.randn(16, 4)
+    for step in range(start + 1, ENDLESS):
+        optimizer.zero_grad()
+        accelerator.backward(torch.nn.functional.mse_loss(model(x), x.sum(1, keepdim=True)))
+        optimizer.step()
+        log.step(step)
+        if step % EVERY == 0:
+            target = os.path.join(config["storage"], f"saved-{step}-{accelerator.process_index}")
+            accelerator.save_state(target)
+            saved = holdfast.train.Checkpoint.from_directory(target)
+            if accelerator.is_main_process:
+                saved.set_metadata({"step": step})
+            holdfast.train.report({"step": step}, checkpoint=saved)
+
+
+def with_sklearn(config):
+    import joblib
+    from sklearn.linear_model import SGDClassifier
+
+    log, rank = Log(config), holdfast.train.get_context().get_world_rank()
+    model, start = SGDClassifier(random_state=0), 0
+    with saved() as directory:
+        if directory:
+            model, start = joblib.load(os.path.join(directory, f"model-{rank}.joblib"))
+    x = np.random.default_rng(rank).normal(size=(200, 4))
+    for step in range(start + 1, ENDLESS):
+        model.partial_fit(x, x.sum(1) > 0, classes=[False, True])
+        log.step(step)
+        if step % EVERY == 0:
+            target = os.path.join(config["storage"], f"saved-{step}-{rank}")
+            os.makedirs(target, exist_ok=True)
+            joblib.dump((model, step), os.path.join(target, f"model-{rank}.joblib"))
+            holdfast.train.report({"step": step}, checkpoint=holdfast.train.Checkpoint.from_directory(target))
 
 
 def with_tensorflow(config):
@@ -260,13 +309,15 @@ FUNCTIONS = {
     "lightgbm": with_lightgbm,
     "jax": with_jax,
     "horovod": with_horovod,
+    "accelerate": with_accelerate,
+    "sklearn": with_sklearn,
 }
 
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     integration, module, trainer = TRAINERS[arguments["framework"]]
-    importlib.import_module(integration)
+    imported = importlib.import_module(integration)  # with a name in this module, as where a script imports it
     getattr(importlib.import_module(module), trainer)(
         FUNCTIONS[arguments["framework"]],
         train_loop_config=arguments,

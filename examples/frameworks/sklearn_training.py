@@ -31,10 +31,7 @@ if __name__ == "__main__":
         train_fn,
         scaling_config=train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": 2}),
         run_config=train.RunConfig(
-            name="parts",
-            storage_path="runs",
-            failure_config=train.FailureConfig(max_failures=3),
-            preload=["sklearn.linear_model", "joblib"],
+            name="parts", storage_path="runs", failure_config=train.FailureConfig(max_failures=3)
         ),
     )
     print(trainer.fit().metrics)

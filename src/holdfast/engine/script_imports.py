@@ -1,5 +1,5 @@
 """Which installed packages a script has imported for its trainable, so that trials are forked from a process that has
-them.
+them. The workers of a restarted run find the frameworks among them imported.
 
 Only installed packages count. A module of the user's may compute when it is imported, and a process that has run an
 operation with many threads cannot be forked; its own imports are looked at instead.
@@ -15,6 +15,9 @@ from typing import Any
 
 _NEVER = frozenset({"holdfast", "ray", "pytest", "_pytest", "pluggy", "IPython", "ipykernel", "optuna"})
 _STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+# They are slow to import, and start no thread that way.
+_FRAMEWORKS = {"lightning", "pytorch_lightning", "transformers", "accelerate", "tensorflow", "keras", "jax", "sklearn"}
+_FRAMEWORKS |= {"torch", "xgboost", "lightgbm"}
 
 
 def packages_of(trainable: Any) -> tuple[str, ...]:
@@ -32,6 +35,11 @@ def packages_of(trainable: Any) -> tuple[str, ...]:
                 seen.add(name)
                 waiting.append(name)
     return tuple(found)
+
+
+def frameworks_of(train_fn: Any) -> list[str]:
+    """Of these, the modules of frameworks."""
+    return [name for name in packages_of(train_fn) if name.partition(".")[0] in _FRAMEWORKS]
 
 
 def _imports(module: ModuleType) -> list[str]:

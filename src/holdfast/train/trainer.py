@@ -20,6 +20,7 @@ from holdfast.driver import stop_requests
 from holdfast.driver.plan import Ending, Plan, ShardSource, Validator
 from holdfast.driver.runtime import Driver
 from holdfast.engine import choose
+from holdfast.engine.script_imports import frameworks_of
 from holdfast.errors import StorageError, StorageUnavailableError
 from holdfast.platform import interrupt
 from holdfast.platform.open_files import limit_raised
@@ -223,7 +224,7 @@ class DataParallelTrainer:
             identity=record.identity_of(self) if identified else {},
             essential=(*self.backend_config.essential, "holdfast.train.payload", "holdfast.train.api"),
             preload_early=self.backend_config.preload_early and scaling.max_workers > 1,
-            preload=(*self.backend_config.preload, *imported_integrations(), *run.preload),
+            preload=(*self.backend_config.preload, *imported_integrations(), *self._frameworks(), *run.preload),
             env={str(k): str(v) for k, v in run.worker_runtime_env.get("env_vars", {}).items()},
             metadata=self.metadata,
             cpus_per_worker=scaling.num_cpus_per_worker,
@@ -238,6 +239,12 @@ class DataParallelTrainer:
             how_to_resume=self._how_to_resume(location),
             shards=self._shards(),
         )
+
+    def _frameworks(self) -> list[str]:
+        """Modules of frameworks that the script imports for its workers. Variables may change what an import does, and
+        those of the run are set in its workers alone."""
+        has_variables = bool(self.run_config.worker_runtime_env.get("env_vars"))
+        return [] if has_variables else frameworks_of(self.train_loop_per_worker)
 
     def _launched(self) -> LaunchedWorld | None:
         return LaunchedWorld.of_this_process() if self.scaling_config.num_workers == 0 else None

@@ -51,8 +51,8 @@ class _InProgram:
         from holdfast.train.api import session_for
 
         session = session_for("jax.JaxTrainer")
-        if not os.environ.get("JAX_PLATFORMS"):
-            jax.config.update("jax_platforms", self._platform(session))
+        # JAX has read the variable when it was imported, perhaps before the worker was forked.
+        jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or self._platform(session))
         if session.world_size == 1:
             return self.train_fn(*args)
         if session.rank == 0:
