@@ -18,8 +18,11 @@ _CUSTOM = "custom_resources"
 
 
 class PlacementGroupFactory:
-    """The bundles of a trial. The first is for the trainable itself, and may be empty; the others are for workers that
-    it starts. ``options`` are for Ray's placement groups, where trials run on Ray."""
+    """The resource bundles of a trial. The first is for the trainable itself, and may be empty. The others are for
+    workers that it starts.
+
+    ``options`` are for Ray's placement groups, where trials run on Ray.
+    """
 
     def __init__(self, bundles: Sequence[Mapping[str, float]], strategy: str = "PACK", **options: Any) -> None:
         if isinstance(bundles, (str, Mapping)) or not isinstance(bundles, Iterable):
