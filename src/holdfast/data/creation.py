@@ -214,9 +214,7 @@ _OF_RAYS_TASKS = {
 def _check_options(caller: str, options: dict[str, Any], known: Sequence[str] = ()) -> None:
     strange = sorted(set(options) - _OF_RAYS_TASKS - set(known))
     if strange:
-        raise TypeError(
-            f"{caller}({strange[0]}=...) is not supported. Use map_batches, filter or select_columns on what is read."
-        )
+        raise TypeError(f"{caller}({strange[0]}=...) is not supported. Use methods of the dataset, as in map_batches.")
 
 
 def _rows_of(

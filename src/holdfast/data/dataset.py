@@ -386,7 +386,7 @@ def _unique(caller: str, cols: Any) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{caller}({cols!r}): pass names of columns")
     if len(set(names)) < len(names):
-        raise ValueError(f"{caller}({cols!r}): a name is there more than once; pass each once")
+        raise ValueError(f"{caller}({cols!r}): pass each name only once")
     return names
 
 

@@ -105,8 +105,8 @@ class ThresholdStopper(Stopper):
         if value is None and metric not in self._warned:
             self._warned.add(metric)
             warnings.warn(
-                f"stop: trials that never report a number {metric!r} run until they end by themselves. A result has "
-                f"none: {reported_text(result, metric)}",
+                f"stop: trials that never report a number {metric!r} run until they finish. A result without "
+                f"it: {reported_text(result, metric)}",
                 UserWarning,
                 stacklevel=2,
             )

@@ -121,6 +121,6 @@ def backward(tensor: torch.Tensor) -> NoReturn:
 
 def _refuse(name: str, _: Any) -> NoReturn:
     raise NotImplementedError(
-        f"holdfast.train.torch.{name}() is not offered: use torch.amp (autocast and GradScaler) directly for mixed "
+        f"holdfast.train.torch.{name}() is not supported: use torch.amp (autocast and GradScaler) directly for mixed "
         "precision, and the optimizer and loss.backward() as they are"
     )

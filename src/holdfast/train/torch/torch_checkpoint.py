@@ -47,7 +47,7 @@ class TorchCheckpoint(Checkpoint):
             file = Path(directory, self.MODEL_FILENAME)
             if not file.exists():
                 raise RuntimeError(
-                    f"{self!r} has no {self.MODEL_FILENAME}: make it with TorchCheckpoint.from_state_dict()"
+                    f"{self!r} has no {self.MODEL_FILENAME}: create it with TorchCheckpoint.from_state_dict()"
                 )
             saved = torch.load(file, map_location="cpu", weights_only=model is not None)
         if isinstance(saved, torch.nn.Module):

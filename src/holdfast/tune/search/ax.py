@@ -39,7 +39,7 @@ class AxSearch(LibrarySearcher):
         if ax_client is not None:
             raise ValueError(
                 "AxSearch(ax_client=): pass the space, metric and mode instead, and what the client was made with as "
-                "keywords: a client cannot be made again for a restore"
+                "keywords: a restore cannot recreate a client"
             )
         if isinstance(space, (list, tuple)):
             raise ValueError("AxSearch(space=[...]): pass a dict of holdfast.tune domains")

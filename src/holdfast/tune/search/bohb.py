@@ -91,7 +91,7 @@ class TuneBOHB(OptunaSearch):
 def _domains(space: Any) -> dict[str, Any]:
     """Those of a ``ConfigSpace``, known by their shape."""
     if getattr(space, "conditions", None):
-        raise ValueError("TuneBOHB(space=): a ConfigurationSpace with conditions is not taken; use OptunaSearch")
+        raise ValueError("TuneBOHB(space=): a ConfigurationSpace with conditions is not supported; use OptunaSearch")
     return {name: _domain(name, space[name]) for name in list(space)}
 
 

@@ -37,7 +37,7 @@ class NevergradSearch(LibrarySearcher):
         if isinstance(optimizer, base.Optimizer):
             raise ValueError(
                 "NevergradSearch(optimizer=): pass the optimizer's class or its name, not an instance, and the "
-                "space as space= or Tuner(param_space=): an instance cannot be made again for a restore"
+                "space as space= or Tuner(param_space=): a restore cannot recreate an instance"
             )
         is_class = isinstance(optimizer, type) and issubclass(optimizer, base.Optimizer)
         if optimizer is not None and not is_class and not isinstance(optimizer, base.ConfiguredOptimizer):
