@@ -163,7 +163,9 @@ $(HOROVOD_VENV)/.built: | $(HOROVOD_VENV)/.ready
 	sed -i 's/set(CMAKE_CXX_STANDARD 14)/set(CMAKE_CXX_STANDARD 17)/' \
 		$(HOROVOD_VENV)/source/CMakeLists.txt $(HOROVOD_VENV)/source/horovod/torch/CMakeLists.txt
 	MAKEFLAGS=-j$(JOBS) HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 \
-		HOROVOD_WITHOUT_MXNET=1 $(HOROVOD_VENV)/bin/python -m pip install --quiet --no-build-isolation --no-deps $(HOROVOD_VENV)/source
+		HOROVOD_WITHOUT_MXNET=1 $(HOROVOD_VENV)/bin/python -m pip wheel --quiet --no-build-isolation --no-deps \
+		--wheel-dir $(HOROVOD_VENV)/wheels $(HOROVOD_VENV)/source
+	$(HOROVOD_VENV)/bin/python -m pip install --quiet --no-deps $(HOROVOD_VENV)/wheels/horovod-*.whl
 	rm -rf $(HOROVOD_VENV)/source
 	touch $@
 

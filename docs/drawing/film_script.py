@@ -36,7 +36,7 @@ def train_loop(config):
 if __name__ == "__main__":
     TorchTrainer(
         train_loop,
-        train_loop_config={"epochs": 25},
+        train_loop_config={"epochs": 16},
         scaling_config=train.ScalingConfig(num_workers=2),
         run_config=train.RunConfig(
             name="my-run", storage_path="runs", failure_config=train.FailureConfig(max_failures=3)

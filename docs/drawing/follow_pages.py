@@ -23,6 +23,7 @@ from support.docs.page_blocks import SHELL, Block, blocks
 from support.repository import ROOT
 
 TORCH = os.environ.get("TORCH", "torch==2.13.0")
+HOROVOD = os.environ.get("HOROVOD", "")  # a wheel: to build one takes minutes, and who comes from Horovod has it
 LIMIT_S, GOAL_S = 900.0, 300.0
 _INSTALL = re.compile(r"^pip install 'holdfast\[(\w+)\]'$", re.MULTILINE)
 
@@ -40,6 +41,11 @@ PAGES = {
     "docs/coming-from/torchrun.md": Followed("1 of 1 faults passed", has=(TORCH, "numpy")),
     "docs/coming-from/optuna.md": Followed("resumes with [1-9]", has=("optuna",)),
     "docs/coming-from/lightning.md": Followed("1 of 1 faults passed", has=(TORCH, "lightning")),
+    **(
+        {"docs/coming-from/horovod-elastic.md": Followed("1 of 1 faults passed", has=(TORCH, HOROVOD))}
+        if HOROVOD
+        else {}
+    ),
     "docs/coming-from/transformers.md": Followed("1 of 1 faults passed", has=(TORCH, "transformers", "accelerate")),
 }
 
@@ -91,7 +97,7 @@ def follow(page: str, followed: Followed, home: Path) -> tuple[float, float]:
             (reader.work / block.file).write_text(block.code)
         elif extra := _INSTALL.search(block.code):
             begin = time.monotonic()
-            if extra[1] in ("torch", "lightning", "transformers"):
+            if extra[1] in ("torch", "lightning", "transformers", "horovod"):
                 reader.installs(TORCH)
             reader.installs(f"holdfast[{extra[1]}] @ {ROOT.as_uri()}")
             installed = time.monotonic() - begin

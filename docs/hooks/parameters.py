@@ -105,7 +105,7 @@ def table(rows: list[tuple[inspect.Parameter, str | None]]) -> str:
     for parameter, said in rows:
         stars = {parameter.VAR_POSITIONAL: r"\*", parameter.VAR_KEYWORD: r"\*\*"}.get(parameter.kind, "")
         lines.append(f"| {stars}`{parameter.name}` | {_default(parameter)} | {said or ''} |\n")
-    return "\n\n| Parameter | Default | |\n|---|---|---|\n" + "".join(lines) if lines else ""
+    return "\n\n| Parameter | Default | Description |\n|---|---|---|\n" + "".join(lines) if lines else ""
 
 
 def _default(parameter: inspect.Parameter) -> str:

@@ -25,53 +25,53 @@ def message_of(error: BaseException) -> str:
 
 
 class HoldfastError(Exception):
-    """The base of all errors of Holdfast. Their text is always safe to print on a terminal."""
+    """The base class of all Holdfast errors. Its text is always safe to print on a terminal."""
 
     def __str__(self) -> str:
         return printable_lines(super().__str__())
 
 
 class RunInUseError(HoldfastError):
-    """Another living driver holds the run's lease, or has taken the run over from this one."""
+    """Another driver holds the run's lease, or has taken the run over from this one."""
 
 
 class StorageError(HoldfastError):
-    """The store could not carry out an operation: no space, no permission, an unreadable run."""
+    """Storage could not carry out an operation: there is no space or no permission, or the run is unreadable."""
 
 
 class StorageFullError(StorageError):
-    """No space is left where the run is stored. Committed checkpoints are safe."""
+    """The run's storage is full. Committed checkpoints are safe."""
 
 
 class CheckpointDamagedError(StorageError):
-    """A checkpoint's files are not the ones that its manifest describes."""
+    """The files of a checkpoint do not match its manifest."""
 
 
 class StorageUnavailableError(StorageError):
-    """The store was unavailable for longer than the retry limit. Pending checkpoints are safe."""
+    """Storage was unreachable for longer than the retry limit. Pending checkpoints are safe."""
 
 
 class StorageDeniedError(StorageUnavailableError):
-    """The store refuses this user: wrong or expired credentials, no permission, no such bucket."""
+    """Storage denied access: wrong or expired credentials, no permission, or no such bucket."""
 
 
 class ObjectMissingError(StorageError):
-    """No object has that name."""
+    """No object has this name."""
 
 
 class ObjectExistsError(StorageError):
-    """An object that was to be created already exists."""
+    """An object of this name already exists."""
 
 
 class NewerFormatError(HoldfastError):
     """A newer version of Holdfast wrote the stored data. Nothing was changed. Upgrade Holdfast.
 
-    Not a ``StorageError``: nothing is damaged or missing, so nothing needs to be set aside or restored from a copy.
+    This is not a ``StorageError``: nothing is damaged or missing, so nothing has to be restored from a copy.
     """
 
 
 class NotARunError(StorageError, RuntimeError):
-    """The path does not hold a run of Holdfast."""
+    """The path is not a Holdfast run."""
 
 
 class TrainingFailedError(HoldfastError):
@@ -81,7 +81,8 @@ class TrainingFailedError(HoldfastError):
 class WorkerGroupError(TrainingFailedError):
     """Training workers failed, and the failure budget is used up.
 
-    ``worker_failures`` maps the rank of each failed worker to the exception that it raised or that describes its end.
+    ``worker_failures`` maps the rank of each failed worker to its exception. If the worker raised none, the exception
+    describes how the process exited.
     """
 
     def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
@@ -113,11 +114,13 @@ def with_type_of_cause(error: WorkerGroupError) -> WorkerGroupError:
 
 
 class NCCLHangError(WorkerGroupError):
-    """For ``except`` clauses of scripts from Ray. Here a hang is a ``WorkerGroupError`` with all ranks' stacks."""
+    """Exists for ``except`` clauses of scripts written for Ray. Holdfast reports a hang as a ``WorkerGroupError`` with
+    the stacks of all ranks.
+    """
 
 
 class ControllerError(TrainingFailedError):
-    """The driver itself could not continue: storage, a user's callback, an engine that cannot start."""
+    """The driver itself could not continue, because of storage, a user's callback, or an engine that did not start."""
 
     def __init__(self, controller_failure: Exception, remedy: str = "") -> None:
         parts = [f"The driver could not continue: {message_of(controller_failure)}", remedy]
@@ -152,8 +155,9 @@ class PreemptionInfo:
 
 
 class PreemptionError(TrainingFailedError):
-    """Nodes were preempted more often than ``FailureConfig(max_preemption_failures)`` allows. ``drain_timed_out``: no
-    checkpoint came between the last notice and its deadline."""
+    """Nodes were preempted more often than ``FailureConfig(max_preemption_failures)`` allows. ``drain_timed_out`` says
+    that no checkpoint was saved between the last notice and its deadline.
+    """
 
     def __init__(self, preemption_info: Any, drain_timed_out: bool = False) -> None:
         super().__init__(f"Training was preempted ({preemption_info}; drain_timed_out={drain_timed_out})")
@@ -173,7 +177,7 @@ class TuneError(HoldfastError):
 
 
 class TrainableError(TuneError, TypeError, ValueError):
-    """The value passed as a trainable is not one, or no trainable has that name."""
+    """The value passed as a trainable is not one, or no trainable is registered under that name."""
 
 
 class SchedulerError(TuneError, ValueError):
@@ -181,21 +185,23 @@ class SchedulerError(TuneError, ValueError):
 
 
 class NoExperimentError(NotARunError, FileNotFoundError, ValueError):
-    """There is no experiment to restore or to read. Scripts that moved from Ray catch an ``OSError`` or a
-    ``ValueError``."""
+    """There is no experiment to restore or to read. It is also an ``OSError`` and a ``ValueError``, which scripts
+    written for Ray catch.
+    """
 
 
 class WorkerDiedError(HoldfastError):
-    """A training process exited without returning: a signal, an exit code, a hang."""
+    """A training process ended without returning: it was killed by a signal, exited, or hung."""
 
 
 class CollectiveError(HoldfastError):
-    """A barrier or broadcast can never complete, because a rank that it waits for has returned."""
+    """A barrier or broadcast can never complete, because a rank that it waits for has already returned."""
 
 
 class PeerLostError(HoldfastError, RuntimeError):
-    """A collective cannot complete, because another rank is lost. A step that is ``recoverable`` is done again when
-    that rank is replaced; elsewhere the attempt ends."""
+    """A collective cannot complete, because another rank is lost. A ``recoverable`` step is repeated when that rank has
+    been replaced. Elsewhere the attempt ends.
+    """
 
 
 class DataError(HoldfastError):
@@ -203,4 +209,4 @@ class DataError(HoldfastError):
 
 
 class ObjectLostError(HoldfastError):
-    """The object of a reference is lost: it exists as long as the session that put it."""
+    """The referenced object no longer exists. An object lives as long as the session that put it."""

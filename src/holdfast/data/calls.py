@@ -104,7 +104,7 @@ class _Callables:
             if self._places is not None:
                 self._places.release()
             raise DataError(
-                f"{self._name}: {self._user.name}() could not be made: {type(error).__name__}: {message_of(error)}"
+                f"{self._name}: {self._user.name}() failed: {type(error).__name__}: {message_of(error)}"
             ) from error
 
     def put_back(self, call: Any) -> None:

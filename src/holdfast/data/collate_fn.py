@@ -16,12 +16,12 @@ class CollateFn:
 
 
 class ArrowBatchCollateFn(CollateFn):
-    """Is given a table of pyarrow."""
+    """A collate function that takes a pyarrow table."""
 
 
 class NumpyBatchCollateFn(CollateFn):
-    """Is given a dict of numpy arrays."""
+    """A collate function that takes a dict of numpy arrays."""
 
 
 class PandasBatchCollateFn(CollateFn):
-    """Is given a data frame of pandas."""
+    """A collate function that takes a pandas data frame."""

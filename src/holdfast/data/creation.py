@@ -45,7 +45,7 @@ _IMAGES = ("png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif")
 def from_items(
     items: Sequence[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
-    """One row per item: a dict is a row, anything else becomes the column ``item``."""
+    """Create a dataset with one row per item. A dict becomes a row; any other value becomes the column ``item``."""
     rows = [item if isinstance(item, dict) else {"item": item} for item in items]
     return _in_memory([from_rows(rows, "an item")], "from_items", _blocks(parallelism, override_num_blocks))
 
@@ -53,7 +53,7 @@ def from_items(
 def range(
     n: int, *, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
-    """The numbers below ``n``, in the column ``id``."""
+    """Create a dataset of the numbers from 0 to ``n - 1``, in the column ``id``."""
     return _computed(_numbers, n, 8, "range", _blocks(parallelism, override_num_blocks))
 
 
@@ -65,35 +65,38 @@ def range_tensor(
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
 ) -> Dataset:
-    """Tensors of this shape, each full of its number, in the column ``data``."""
+    """Create a dataset of ``n`` tensors in the column ``data``. Each is filled with its row number."""
     make = partial(_full, tuple(shape))
     width = 8 * int(np.prod(shape))
     return _computed(make, n, width, "range_tensor", _blocks(parallelism, override_num_blocks))
 
 
 def from_numpy(ndarrays: Any) -> MaterializedDataset:
-    """Arrays whose first dimension is the rows, in the column ``data``."""
+    """Create a dataset from arrays, in the column ``data``. The first dimension is the rows."""
     arrays = [ndarrays] if isinstance(ndarrays, np.ndarray) else list(ndarrays)
     return _in_memory([pa.table({"data": to_column(array)}) for array in arrays], "from_numpy")
 
 
 def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
-    """The rows of a data frame, or of several. An index is left out."""
+    """Create a dataset from a data frame, or from several. The index is dropped."""
     frames = list(dfs) if isinstance(dfs, (list, tuple)) else [dfs]
     tables = [to_table(frame, "from_pandas: what it got") for frame in frames]
     return _in_memory(tables, "from_pandas", override_num_blocks)
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
-    """Tables of pyarrow, or bytes of Arrow's stream format. A block is a table."""
+    """Create a dataset from pyarrow tables, or from bytes in Arrow's stream format. Each table is a block."""
     given = list(tables) if isinstance(tables, (list, tuple)) else [tables]
     read = [pa.ipc.open_stream(item).read_all() if isinstance(item, bytes) else item for item in given]
     return _in_memory([to_table(item, "from_arrow: what it got") for item in read], "from_arrow", override_num_blocks)
 
 
 def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
-    """A row for each item of a torch dataset, in the column ``item``. A map-style one is read where it is needed, and
-    must give the same item for an index everywhere; another one is read now."""
+    """Create a dataset with one row for each item of a torch dataset, in the column ``item``.
+
+    A map-style dataset is read where it is needed, and must return the same item for an index everywhere. Any other
+    dataset is read now.
+    """
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return _computed(partial(_items_of, dataset), len(dataset), 0, f"from_torch({type(dataset).__name__})", None)
     return from_items([{"item": item} for item in dataset])
@@ -102,7 +105,7 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
 def from_huggingface(
     dataset: Any, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
-    """A dataset of Hugging Face: its Arrow table as it is, or the rows of one that can only be iterated."""
+    """Create a dataset from a Hugging Face dataset: from its Arrow table, or from the rows of an iterable dataset."""
     if isinstance(dataset, dict):  # of splits
         raise TypeError(f"from_huggingface: pass one of its splits, as in dataset[{next(iter(dataset.keys()))!r}]")
     if hasattr(dataset, "with_format") and hasattr(dataset, "__len__"):
@@ -126,8 +129,10 @@ def read_parquet(
     filter: Any = None,
     **options: Any,
 ) -> Dataset:
-    """Files, directories and patterns, also in object stores. A block is a row group. ``filter`` is an
-    expression, as for ``Dataset.filter``; it may use columns that are not among ``columns``."""
+    """Read Parquet files, directories and patterns, locally or from object stores. Each row group is a block.
+
+    ``filter`` is an expression, as for ``Dataset.filter``. It may use columns that are not in ``columns``.
+    """
     _check_options("read_parquet", options)
     files = listed("read_parquet", paths, filesystem, file_extensions, ignore_missing_paths)
     filter = expression_of(filter) if isinstance(filter, str) else filter
@@ -141,8 +146,9 @@ def read_parquet(
 
 
 def read_csv(paths: Any, *, file_extensions: Sequence[str] | None = None, **options: Any) -> Dataset:
-    """``options``: those of ``pyarrow.csv.open_csv``, and Ray's ``filesystem``, ``include_paths``, ``shuffle``,
-    ``ignore_missing_paths``."""
+    """Read CSV files. ``options`` are those of ``pyarrow.csv.open_csv``, and Ray's ``filesystem``, ``include_paths``,
+    ``shuffle`` and ``ignore_missing_paths``.
+    """
     return _rows_of(
         "read_csv", CsvFile, paths, file_extensions, options, ("read_options", "parse_options", "convert_options")
     )
@@ -151,7 +157,9 @@ def read_csv(paths: Any, *, file_extensions: Sequence[str] | None = None, **opti
 def read_json(
     paths: Any, *, lines: bool = False, file_extensions: Sequence[str] | None = _JSON, **options: Any
 ) -> Dataset:
-    """Objects, one in each line, or a list of objects in a file. Lines are read in blocks; a list is read whole."""
+    """Read JSON files with one object per line, or with one list of objects. Lines are read in blocks; a list is read
+    whole.
+    """
     return _rows_of("read_json", JsonFile, paths, file_extensions, options, ("read_options", "parse_options"))
 
 
@@ -163,7 +171,7 @@ def read_text(
     file_extensions: Sequence[str] | None = None,
     **options: Any,
 ) -> Dataset:
-    """A row for each line, in the column ``text``."""
+    """Read text files. Each line is a row, in the column ``text``."""
     options |= {"encoding": encoding, "drop_empty_lines": drop_empty_lines}
     return _rows_of("read_text", TextFile, paths, file_extensions, options, ("encoding", "drop_empty_lines"))
 
@@ -183,7 +191,7 @@ def read_images(
     override_num_blocks: int | None = None,
     **options: Any,
 ) -> Dataset:
-    """A row for each image, as an array in the column ``image``. ``size`` is (height, width). Needs Pillow."""
+    """Read images. Each is a row, as an array in the column ``image``. ``size`` is (height, width). Requires Pillow."""
     try:
         import PIL  # noqa: F401
     except ImportError:
@@ -206,9 +214,7 @@ _OF_RAYS_TASKS = {
 def _check_options(caller: str, options: dict[str, Any], known: Sequence[str] = ()) -> None:
     strange = sorted(set(options) - _OF_RAYS_TASKS - set(known))
     if strange:
-        raise TypeError(
-            f"{caller}({strange[0]}=...) is not supported. Use map_batches, filter or select_columns on what is read."
-        )
+        raise TypeError(f"{caller}({strange[0]}=...) is not supported. Use methods of the dataset, as in map_batches.")
 
 
 def _rows_of(

@@ -16,7 +16,7 @@ _UNKNOWN_ROWS = 256  # in one go, of rows whose size is not known
 
 @dataclass
 class ExecutionResources:
-    """Ray's. ``cpu`` limits threads; the others change nothing."""
+    """Resource limits of Ray Data. ``cpu`` limits threads; the other values have no effect."""
 
     cpu: float | None = None
     gpu: float | None = None
@@ -26,8 +26,9 @@ class ExecutionResources:
 
 @dataclass
 class ExecutionOptions:
-    """Ray's. ``resource_limits.cpu`` is how many threads read and compute; the order is always kept, and there is no
-    locality to choose."""
+    """Execution options of Ray Data. ``resource_limits.cpu`` is the number of threads that read and compute. The order
+    is always kept, and the locality options have no effect.
+    """
 
     resource_limits: ExecutionResources = field(default_factory=ExecutionResources)
     exclude_resources: ExecutionResources = field(default_factory=ExecutionResources)
@@ -39,9 +40,12 @@ class ExecutionOptions:
 
 @dataclass
 class DataContext:
-    """``target_chunk_bytes``: how much is read and computed in one go. ``read_ahead``: how many chunks of a file, and
-    how many files, are read before they are needed. ``shuffle_window_bytes``: how much ``random_shuffle`` holds in
-    memory; a dataset that is smaller is shuffled as a whole."""
+    """Settings for reading and computing datasets.
+
+    ``target_chunk_bytes`` is how much is read and computed in one go. ``read_ahead`` is how many chunks of a file, and
+    how many files, are read before they are needed. ``shuffle_window_bytes`` is how much ``random_shuffle`` holds in
+    memory; a smaller dataset is shuffled as a whole.
+    """
 
     _current: ClassVar[DataContext | None] = None
 
@@ -68,11 +72,11 @@ class DataContext:
         return copy.deepcopy(self)
 
     def chunk_rows(self, nbytes: int, rows: int) -> int:
-        """How many rows to read and compute in one go, of so many that have this size."""
+        """Return how many rows to read and compute in one go, for a dataset with this many rows and bytes."""
         return rows_per_chunk(nbytes, rows, self.target_chunk_bytes, self.target_chunk_rows)
 
     def chunk_rows_of(self, row_bytes: int) -> int:
-        """The same for rows of this size, 0 if that is not known."""
+        """Return how many rows to read and compute in one go, for rows of this size; 0 if the size is not known."""
         fitting = self.target_chunk_bytes // row_bytes if row_bytes else _UNKNOWN_ROWS
         return max(1, min(self.target_chunk_rows, fitting))
 

@@ -32,7 +32,9 @@ _ROWS_AHEAD = 1024  # of iter_rows, made together
 
 
 class DataIterator:
-    """A part of a dataset. Each iteration is an epoch; the first one after ``load_state_dict`` is the rest of one."""
+    """One part of a dataset. Each iteration is an epoch. After ``load_state_dict``, the first iteration is the rest of
+    the saved epoch.
+    """
 
     def __init__(
         self,
@@ -56,24 +58,27 @@ class DataIterator:
 
     @property
     def epoch(self) -> int:
-        """The epoch that the loop is in, or that it will begin with its next iteration."""
+        """The current epoch. Between iterations, it is the epoch of the next one."""
         return self._cursor().epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is of this epoch. It begins at its start, unless the state that was loaded is of this
-        epoch, or the loop is in it."""
+        """Set the epoch of the next iteration. The iteration starts at the beginning of that epoch, unless the loaded
+        state is of the same epoch or the loop is in it.
+        """
         if epoch != self.epoch:
             self._cursor = lambda: RowCursor(epoch)
         self._is_fresh, self._pinned = True, None
 
     def pin_epoch(self, epoch: int) -> None:
-        """From now on each iteration is a pass of its own over this whole epoch, until another one is pinned or set,
-        or a state is loaded. For loops that say which epoch they are in, but begin more iterations than they end, as
-        Keras does."""
+        """Make each iteration a pass of its own over this whole epoch, until you pin or set another epoch or load a
+        state.
+
+        This is for loops that know their epoch but start more iterations than they finish, as Keras does.
+        """
         self._cursor, self._is_fresh, self._pinned = (lambda: RowCursor(epoch)), True, epoch
 
     def unpin_epoch(self) -> None:
-        """The loop that named the epoch has ended: the next iteration is of the one after it, and so on."""
+        """Undo ``pin_epoch``: the next iteration is the epoch after the pinned one, and so on."""
         if self._pinned is not None:
             self.set_epoch(self._pinned + 1)
 
@@ -86,12 +91,14 @@ class DataIterator:
         return own
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values, the same on all ranks that have taken the same number of batches."""
+        """Return the position as plain values. They are the same on all ranks that have taken the same number of
+        batches.
+        """
         cursor = self._cursor()
         return cursor.as_dict(self._plan.text(), self._rows(), self._digest())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iteration resumes after the consumed rows, with any number of ranks."""
+        """Resume after the consumed rows, with any number of ranks."""
         cursor = RowCursor.from_dict(state, self._plan.text(), self._rows(), self._digest)
         self._cursor, self._is_fresh, self._pinned = (lambda: cursor), True, None
 
@@ -120,10 +127,12 @@ class DataIterator:
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
     ) -> Iterable[Any]:
-        """Dicts of numpy arrays, or what ``batch_format`` names: "pandas", "pyarrow".
+        """Yield batches: dicts of numpy arrays, or what ``batch_format`` names ("pandas", "pyarrow").
 
-        Every row is in a batch of one rank. All ranks have as many batches; the last one or two may be smaller. A
-        ``local_shuffle_buffer_size`` shuffles windows of so many rows, by ``local_shuffle_seed`` and the epoch."""
+        Each row is in one batch of one rank. All ranks get the same number of batches; the last one or two may be
+        smaller. ``local_shuffle_buffer_size`` shuffles windows of that many rows, determined by ``local_shuffle_seed``
+        and the epoch.
+        """
         check_format("iter_batches", batch_format)
         shuffle = _local_shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         rule = BatchRule(self._batch_size(batch_size), drop_last)
@@ -131,7 +140,7 @@ class DataIterator:
         return Repeatable(lambda: self._of_pass()._batches(rule, shuffle, _formatted(batch_format), ahead), self)
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
-        """Rows as dicts. The number of rows may differ by one between ranks."""
+        """Yield rows as dicts. The number of rows may differ by one between ranks."""
 
         def rows() -> Iterator[dict[str, Any]]:
             size = _ROWS_AHEAD if can_be_split(self._pieces(0), self._world) else 1
@@ -157,8 +166,9 @@ class DataIterator:
         local_shuffle_seed: int | None = None,
         pin_memory: bool = False,
     ) -> Iterable[Any]:
-        """Dicts of tensors, cast to ``dtypes``, or what ``collate_fn`` makes of a dict of numpy arrays; on ``device``
-        ("auto": the worker's)."""
+        """Yield dicts of tensors, cast to ``dtypes``, or what ``collate_fn`` makes of a dict of numpy arrays. They are
+        on ``device``; "auto" is the worker's device.
+        """
         from holdfast.data.tensors import tensor_maker, to_device
 
         tensors = tensor_maker(dtypes, collate_fn, pin_memory)
@@ -178,19 +188,20 @@ class DataIterator:
         return Repeatable(batches, self)
 
     def iter_tf_batches(self, *, dtypes: Any = None, **options: Any) -> Iterable[Any]:
+        """Yield dicts of TensorFlow tensors, cast to ``dtypes``."""
         from holdfast.data.tensorflow_batches import tf_columns
 
         batches = self.iter_batches(**options, batch_format="numpy")
         return Repeatable(lambda: (tf_columns(batch, dtypes) for batch in batches), self)
 
     def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
-        """A ``tf.data.Dataset`` of (features, labels); the other arguments are Ray's."""
+        """Return a ``tf.data.Dataset`` of (features, labels). The other arguments are those of Ray Data."""
         from holdfast.data.tensorflow_batches import tf_dataset
 
         return tf_dataset(self, feature_columns, label_columns, **options)
 
     def materialize(self) -> MaterializedDataset:
-        """This part, in memory. It does not count as an epoch."""
+        """Load this part into memory. This does not count as an epoch."""
         from holdfast.data.dataset import MaterializedDataset
         from holdfast.data.logical_plan import InMemory
 

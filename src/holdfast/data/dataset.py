@@ -53,7 +53,7 @@ _CALL = ("concurrency", "compute", "fn_args", "fn_kwargs", "fn_constructor_args"
 
 
 class Schema:
-    """Names and Arrow types of the columns; ``base_schema`` is pyarrow's."""
+    """The names and Arrow types of the columns. ``base_schema`` is the pyarrow schema."""
 
     def __init__(self, base_schema: pa.Schema) -> None:
         self.base_schema = base_schema
@@ -77,7 +77,7 @@ class Schema:
 
 
 class Dataset(Consumption):
-    """Rows that are computed when they are asked for. It never changes: each method returns another one."""
+    """Rows that are computed when you iterate over them. A dataset is immutable: each method returns a new one."""
 
     def __init__(self, plan: PlanNode, input_files: tuple[str, ...] = ()) -> None:
         self._plan = plan
@@ -87,7 +87,7 @@ class Dataset(Consumption):
 
     @property
     def context(self) -> DataContext:
-        """This dataset's own settings, to be changed; to begin with, those of the process."""
+        """The settings of this dataset, which you may change. They start as a copy of the process's settings."""
         if self._context is None:
             self._context = DataContext.get_current().copy()
         return self._context
@@ -112,7 +112,7 @@ class Dataset(Consumption):
     # Rows
 
     def map(self, fn: Any, **options: Any) -> Dataset:
-        """``fn`` gets a row as a dict and returns one."""
+        """Apply ``fn`` to each row. It takes a dict and returns one."""
         return self._with(with_op(self._plan, MapRows(user_call("map", fn, **_of_call(options)))))
 
     def map_batches(
@@ -125,12 +125,14 @@ class Dataset(Consumption):
         udf_modifying_row_count: bool | None = None,
         **options: Any,
     ) -> Dataset:
-        """``fn`` gets a batch, a dict of numpy arrays or what ``batch_format`` names, and returns one, or yields some.
+        """Apply ``fn`` to each batch. A batch is a dict of numpy arrays, or what ``batch_format`` names. ``fn`` returns
+        a batch or yields several.
 
-        It must return as many rows as it got, or ``udf_modifying_row_count`` must be True: then a worker cannot find
-        its rows without computing those of all others. A batch never crosses the end of a block; a ``batch_size`` of
-        None takes what is read in one go. In each pass a class gets one instance for each of its ``concurrency``;
-        functions are called by several threads, at most ``concurrency`` of them."""
+        ``fn`` must return as many rows as it got. If it does not, set ``udf_modifying_row_count=True``: a worker then
+        has to compute the rows of all workers to find its own. A batch never crosses the end of a block. With
+        ``batch_size=None``, a batch is what is read in one go. Each pass over the data creates ``concurrency``
+        instances of a class. A function is called from several threads, at most ``concurrency`` of them.
+        """
         size = None if batch_size == "auto" else batch_size
         check_batches("map_batches", size, batch_format)
         user = user_call("map_batches", fn, **_of_call(options))
@@ -138,12 +140,13 @@ class Dataset(Consumption):
         return self._with(with_op(self._plan, op))
 
     def flat_map(self, fn: Any, **options: Any) -> Dataset:
-        """``fn`` gets a row and returns a list of them."""
+        """Apply ``fn`` to each row. It returns a list of rows."""
         return self._with(with_op(self._plan, FlatMap(user_call("flat_map", fn, **_of_call(options)))))
 
     def filter(self, fn: Any = None, expr: Any = None, **options: Any) -> Dataset:
-        """The rows for which ``fn`` is true, or those of an expression: a text, as in ``"x > 1 and kind == 'a'"``, or
-        one of ``pyarrow.compute``."""
+        """Keep the rows for which ``fn`` returns True, or for which an expression holds. An expression is a string such
+        as ``"x > 1 and kind == 'a'"``, or a ``pyarrow.compute`` expression.
+        """
         if (fn is None) == (expr is None):
             raise ValueError("filter(fn=..., expr=...): pass one of them")
         if fn is not None:
@@ -158,7 +161,7 @@ class Dataset(Consumption):
         return self._with(with_op(self._plan, FilterExpression(expr)))
 
     def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
-        """Each row with this probability."""
+        """Keep each row with this probability."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"random_sample(fraction={fraction!r}): must be between 0 and 1")
         return self._with(with_op(self._plan, SampleRows(fraction, seed or 0)))
@@ -166,14 +169,17 @@ class Dataset(Consumption):
     # Columns
 
     def select_columns(self, cols: str | Sequence[str], **options: Any) -> Dataset:
+        """Keep these columns."""
         names = _unique("select_columns", cols)
         return self._columns("select_columns", lambda table: table.select(names))
 
     def drop_columns(self, cols: str | Sequence[str], **options: Any) -> Dataset:
+        """Remove these columns."""
         names = _unique("drop_columns", cols)
         return self._columns("drop_columns", lambda table: table.drop_columns(names))
 
     def rename_columns(self, names: dict[str, str] | Sequence[str], **options: Any) -> Dataset:
+        """Rename columns."""
         given = names if isinstance(names, dict) else list(names)
         if not given:
             raise ValueError(f"rename_columns({names!r}): pass new names, as in {{'old': 'new'}}")
@@ -181,7 +187,7 @@ class Dataset(Consumption):
         return self._columns("rename_columns", lambda table: table.rename_columns(given))
 
     def add_column(self, col: str, fn: Any, *, batch_format: str = "pandas", **options: Any) -> Dataset:
-        """``fn`` gets a batch and returns the values of the new column."""
+        """Add a column. ``fn`` takes a batch and returns the values of the new column."""
         check_format("add_column", batch_format)
         user = user_call("add_column", fn, **_of_call(options))
         return self._with(with_op(self._plan, AddColumn(user, col, batch_format)))
@@ -192,20 +198,23 @@ class Dataset(Consumption):
     # Order
 
     def random_shuffle(self, *, seed: int | None = None, **options: Any) -> Dataset:
-        """Another order for each epoch, by ``seed`` (0 if none is given) and the number of the epoch.
+        """Shuffle the rows, in a different order for each epoch. ``seed`` (0 by default) and the epoch determine the
+        order.
 
-        What fits into ``DataContext.shuffle_window_bytes`` is shuffled as a whole. Of a larger dataset the blocks are
-        shuffled, and then the rows of as many blocks as fit."""
+        A dataset that fits into ``DataContext.shuffle_window_bytes`` is shuffled as a whole. For a larger one, the
+        order of the blocks is shuffled first, then the rows of as many blocks as fit.
+        """
         window = self._settings.shuffle_window_bytes
         return self._with(Shuffle(self._plan, _seed(seed), window))
 
     def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
+        """Shuffle the order of the blocks. The order of the rows in each block does not change."""
         return self._with(BlockOrder(self._plan, _seed(seed)))
 
     def sort(
         self, key: str | Sequence[str], descending: bool | Sequence[bool] = False, boundaries: Any = None
     ) -> Dataset:
-        """In memory, as a whole."""
+        """Sort the rows. All of them must fit into memory."""
         keys = [key] if isinstance(key, str) else list(key)
         orders = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
         if len(orders) != len(keys):
@@ -216,15 +225,17 @@ class Dataset(Consumption):
     # Parts
 
     def limit(self, limit: int) -> Dataset:
+        """Keep the first ``limit`` rows."""
         if limit < 0:
             raise ValueError(f"limit({limit}): must be 0 or more")
         return self._with(RowRange(self._plan, 0, limit))
 
     def union(self, *other: Dataset) -> Dataset:
+        """Append the rows of other datasets."""
         return self._with(Chain((self._plan, *(each._plan for each in other))))
 
     def zip(self, *other: Dataset) -> Dataset:
-        """The columns side by side. All must have as many rows."""
+        """Join the columns of datasets side by side. All must have the same number of rows."""
         plan = self._plan
         for each in other:
             plan = Zip(plan, each._plan)
@@ -240,7 +251,9 @@ class Dataset(Consumption):
         keys: Any = None,
         sort: bool = False,
     ) -> Dataset:
-        """Into so many blocks, or blocks of so many rows. The order stays, unless it is to be shuffled."""
+        """Split the rows into ``num_blocks`` blocks, or into blocks of ``target_num_rows_per_block`` rows. The order
+        does not change unless ``shuffle`` is True.
+        """
         if (num_blocks is None) == (target_num_rows_per_block is None):
             raise ValueError("repartition(num_blocks=..., target_num_rows_per_block=...): pass one of them")
         if keys is not None or sort:
@@ -254,7 +267,7 @@ class Dataset(Consumption):
     def train_test_split(
         self, test_size: int | float, *, shuffle: bool = False, seed: int | None = None, stratify: str | None = None
     ) -> tuple[Dataset, Dataset]:
-        """The last rows are for the test: a share of them, or so many."""
+        """Split off the last rows for testing. ``test_size`` is a fraction or a number of rows."""
         if stratify is not None:
             raise missing("Dataset.train_test_split", "stratify")
         base = self.random_shuffle(seed=seed).materialize() if shuffle else self
@@ -271,19 +284,21 @@ class Dataset(Consumption):
         return train, test
 
     def split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[Dataset]:
-        """``n`` datasets of the rows in order; ``equal``: without the last rows, if they do not divide evenly."""
+        """Split the rows, in order, into ``n`` datasets. With ``equal``, all have as many rows; the rest is dropped."""
         rows = self.count()
         rows -= rows % n if equal else 0
         edges = [number * rows // n for number in range(n + 1)]
         return [self._range(first, last) for first, last in pairwise(edges)]
 
     def split_at_indices(self, indices: Sequence[int]) -> list[Dataset]:
+        """Split the rows before each of these row numbers."""
         edges = [0, *indices]
         if not indices or sorted(edges) != edges:
             raise ValueError(f"split_at_indices({list(indices)}): pass at least one; they must be ascending, from 0 on")
         return [self._range(first, last) for first, last in zip(edges, [*indices, None], strict=True)]
 
     def split_proportionately(self, proportions: Sequence[float]) -> list[Dataset]:
+        """Split the rows by these fractions. The rest becomes one more dataset."""
         if not proportions or sum(proportions) >= 1 or min(proportions) <= 0:
             raise ValueError(f"split_proportionately({list(proportions)}): must be above 0, and below 1 together")
         rows = self.count()
@@ -298,7 +313,7 @@ class Dataset(Consumption):
         return self._with(RowRange(self._plan, first, last))
 
     def streaming_split(self, n: int, *, equal: bool = False, locality_hints: Any = None) -> list[DataIterator]:
-        """An iterator for each of ``n`` ranks. Every row is in one of them; ``equal``: all have as many rows."""
+        """Return an iterator for each of ``n`` ranks. Each row goes to one of them; with ``equal``, all get as many."""
         from holdfast.data.data_iterator import DataIterator
         from holdfast.data.shard_steps import ShardWorld
 
@@ -309,7 +324,9 @@ class Dataset(Consumption):
     # In memory
 
     def materialize(self) -> MaterializedDataset:
-        """Compute it now, and keep it in memory. Rows are then found by position, whatever was done to them."""
+        """Compute the dataset now and keep it in memory. Its rows can then be found by position, whatever produced
+        them.
+        """
         tables = self._blocks()
         if any(table.schema != tables[0].schema for table in tables):
             tables = [joined(tables)]  # with one type for each column
@@ -320,11 +337,13 @@ class Dataset(Consumption):
         return made
 
     def counted(self) -> Dataset:
-        """This dataset, with the number of rows of each block known: they are computed once, now, and counted.
+        """Compute all rows once, now, to learn how many each block has.
 
-        Not of Ray's. After ``filter``, ``flat_map``, CSV, JSON and text a worker would compute all rows; counted, it
-        computes the blocks that contain its rows. After ``random_shuffle`` these may be all blocks of a window. Call it
-        before ``random_shuffle`` and ``randomize_block_order``."""
+        This method is not in Ray Data. After ``filter``, ``flat_map``, CSV, JSON and text, a worker has to compute all
+        rows to find its own. Of a counted dataset it computes only the blocks that contain its rows. After
+        ``random_shuffle`` these may be all blocks of a window. Call it before ``random_shuffle`` and
+        ``randomize_block_order``.
+        """
         pieces = self._pieces()
         if is_counted(pieces):
             return self
@@ -339,7 +358,7 @@ class Dataset(Consumption):
         return len(self._pieces())
 
     def known_rows(self) -> int | None:
-        """How many, if that is known without computing them."""
+        """The number of rows, or None if it is not known without computing them."""
         pieces = self._pieces()
         return total_rows(pieces) if is_counted(pieces) else None
 
@@ -354,7 +373,7 @@ class Dataset(Consumption):
 
 
 class MaterializedDataset(Dataset):
-    """A dataset in memory."""
+    """A dataset whose rows are in memory."""
 
 
 def _of_call(options: dict[str, Any]) -> dict[str, Any]:
@@ -367,7 +386,7 @@ def _unique(caller: str, cols: Any) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"{caller}({cols!r}): pass names of columns")
     if len(set(names)) < len(names):
-        raise ValueError(f"{caller}({cols!r}): a name is there more than once; pass each once")
+        raise ValueError(f"{caller}({cols!r}): pass each name only once")
     return names
 
 

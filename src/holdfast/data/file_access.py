@@ -77,7 +77,7 @@ class DataFile:
         """The version that is here. Another machine's copy has another one, and the same size."""
         now = _at(path)
         if now.size != self.size:
-            raise changed(self.shown, f"it had {self.size} bytes and has {now.size} now")
+            raise changed(self.shown, f"its size changed from {self.size} to {now.size} bytes")
         machine = _machine()
         if now.version != self.version and machine and self.version.startswith(f"{machine} "):
             raise changed(self.shown)

@@ -49,7 +49,7 @@ class ObjectReader:
             return self._store.get_range(self._key, start, length)
         data, version, size = self._store.get_version(self._key, start, length)
         if size != self._size:
-            raise changed(self._shown, f"it had {self._size} bytes and has {size} now")
+            raise changed(self._shown, f"its size changed from {self._size} to {size} bytes")
         if version and self.version and version != self.version:
             raise changed(self._shown)
         self.version = self.version or version

@@ -133,7 +133,7 @@ class MappedPiece:
             yield chunk
         if self.counted is not None and found != self.counted:
             raise DataError(
-                f"{where}: a block that had {self.counted} rows when they were counted gives {found} now. The "
+                f"{where}: a block that had {self.counted} rows when it was counted has {found} now. The "
                 "functions of the dataset must give the same rows each time, and its files must not change."
             )
 

@@ -9,7 +9,7 @@ NodeIdStr = str  # of Ray's annotations
 
 @dataclass(frozen=True)
 class ActorPoolStrategy:
-    """``size`` instances of a class at the same time; of a range, the largest."""
+    """Create ``size`` instances of a class, which run in parallel. With a range, the largest number is used."""
 
     size: int | None = None
     min_size: int | None = None
@@ -19,21 +19,23 @@ class ActorPoolStrategy:
 
 @dataclass(frozen=True)
 class TaskPoolStrategy:
-    """``size`` calls of a function at the same time."""
+    """Make ``size`` calls of a function in parallel."""
 
     size: int | None = None
 
 
 @dataclass(frozen=True)
 class FileShuffleConfig:
-    """For ``shuffle=`` when files are read: the blocks in an order derived from the seed, different in each epoch."""
+    """Shuffle the blocks when files are read (``shuffle=``). The seed determines the order, which differs in each
+    epoch.
+    """
 
     seed: int | None = None
 
 
 @dataclass(frozen=True)
 class RandomSeedConfig:
-    """Every epoch has a different order, derived from the seed and its number."""
+    """Shuffle in a different order in every epoch, determined by the seed and the number of the epoch."""
 
     seed: int | None = None
     reseed_after_execution: bool = True

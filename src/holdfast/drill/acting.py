@@ -55,7 +55,7 @@ class _Drill(Wrapper):
     def check_experiment(self) -> None:
         """A drill has its own storage for runs; an experiment would resume the stored one at its path."""
         raise ValueError(
-            "holdfast drill rehearses trainings, not searches: give it a script that runs the same train function with "
+            "holdfast drill tests training runs, not experiments. Give it a script that runs the train function with "
             "a trainer and one configuration, as in DataParallelTrainer(train_fn, train_loop_config={...}).fit()"
         )
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_drill() -> Callable[..., DrillReport]:
-    """``holdfast_drill(script, *args, faults=(), seed=0, timeout_s=None) -> DrillReport``. Its ``check()`` fails the
-    test with the table and what to fix, unless every fault passed. Without ``faults``, all of them."""
+    """A fixture: ``holdfast_drill(script, *args, faults=(), seed=0, timeout_s=None) -> DrillReport``.
+
+    ``report.check()`` fails the test unless every fault passed, and prints the table and what to fix. Without
+    ``faults``, it tries all of them.
+    """
 
     def run(
         script: Any, *args: str, faults: Sequence[str] = (), seed: int = 0, timeout_s: float | None = None

@@ -176,7 +176,7 @@ class DiskStorage(Storage):
         self._submit(self._pool, job)
 
     def adopt(self, manifest: Manifest, *_: object) -> None:
-        raise NotImplementedError("what an earlier driver left on disk is taken up with the stock")
+        raise NotImplementedError("on disk, checkpoints of an earlier driver are adopted when the run is opened")
 
     def delete(self, id: str) -> None:
         self._submit(self._pool, lambda: self._checkpoints.delete(id))

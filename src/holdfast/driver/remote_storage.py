@@ -300,7 +300,7 @@ class RemoteStorage(Storage):
         try:
             self.save_reports()
         except (StorageError, OSError) as error:
-            log.warning("reports that are not in storage are kept in %s: %s", self.home.metrics_dir, error)
+            log.warning("reports that could not be uploaded are kept in %s: %s", self.home.metrics_dir, error)
             return False
         return True
 

@@ -235,7 +235,7 @@ class Driver:
             self._storage.write_last([ev.journalled(ev.RunEnded(Outcome.FAILED, reason))])
         except Exception as error:
             if str(error) != reason:  # else the run is lost, which is why it ends
-                log.warning("the end of the run could not be journalled: %s", error)
+                log.warning("the end of the run could not be written to the journal: %s", error)
 
     def ask_to_stop(self, number: int, at_once: bool) -> None:
         self._signal = number

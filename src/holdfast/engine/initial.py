@@ -31,9 +31,12 @@ _before: list[str | None] = []  # the previous value of the variable, and whethe
 
 
 def init(engine: str | None = None, *, address: str | None = None, **options: Any) -> None:
-    """Use this engine, and connect to it. ``address`` and ``options`` are those of ``ray.init``; without an address, it
-    is the cluster at RAY_ADDRESS or on this machine, or a new one here. Without a cluster, ``num_cpus``, ``num_gpus``
-    and ``resources``, a dict of other amounts, are what the trials of an experiment share."""
+    """Choose an engine and connect to it. ``address`` and ``options`` are those of ``ray.init``.
+
+    Without an address, it connects to the cluster at RAY_ADDRESS or on this machine, or starts one here. Without a
+    cluster, ``num_cpus``, ``num_gpus`` and ``resources`` (a dict of other amounts) are what the trials of an experiment
+    share.
+    """
     chosen = engine or settings.load().engine
     if chosen == "ray":
         from .ray.connection import connect
@@ -48,7 +51,7 @@ def init(engine: str | None = None, *, address: str | None = None, **options: An
 
 
 def is_initialized() -> bool:
-    """Whether ``init`` was called, and ``shutdown`` was not called since."""
+    """Return whether ``init`` was called, and ``shutdown`` was not called since."""
     return bool(_before)
 
 
@@ -58,7 +61,7 @@ def local_resources() -> dict[str, float]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """The total resources for trials: those of the Ray cluster, or of this machine."""
+    """Return the total resources for trials: those of the Ray cluster, or of this machine."""
     if settings.load().engine == "ray":
         import ray
 
@@ -84,7 +87,7 @@ def _limit_this_machine(address: str | None, options: Mapping[str, Any]) -> None
 
 
 def shutdown() -> None:
-    """Undo ``init``: disconnect from the cluster, which ends everything that this process still runs there."""
+    """Undo ``init``: disconnect from the cluster. This stops everything that this process still runs there."""
     _local.clear()
     if not _before:
         return

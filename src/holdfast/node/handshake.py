@@ -124,7 +124,7 @@ def call(host: str, port: int, token: bytes, within_s: float) -> socket.socket:
         ours = os.urandom(_NONCE)
         sock.sendall(ours + _digest(token, b"agent", theirs, ours))
         if not hmac.compare_digest(receive_exactly(sock, _DIGEST), _digest(token, b"driver", theirs, ours)):
-            raise ConnectionRefusedError(f"who answers at {host}:{port} is not the driver of this agent")
+            raise ConnectionRefusedError(f"the process at {host}:{port} is not the driver of this agent")
     except BaseException:
         sock.close()
         raise
@@ -139,7 +139,7 @@ def receive_exactly(sock: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = sock.recv(size - len(data))
         if not part:
-            raise ConnectionResetError("the other end hung up")
+            raise ConnectionResetError("the peer closed the connection")
         data += part
     return data
 

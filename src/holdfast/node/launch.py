@@ -83,7 +83,7 @@ class ZygoteLauncher:
             except OSError:
                 data = b""
             if not data:
-                raise LauncherLostError("the zygote is gone")
+                raise LauncherLostError("the zygote has exited")
             yield zygote.answers.decode(data)
 
     def close(self) -> None:

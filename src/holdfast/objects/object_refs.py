@@ -161,8 +161,11 @@ def path_of(ref: ObjectRef) -> Path:
 
 
 def put(value: Any) -> ObjectRef:
-    """Keep an object where all processes of this session can have it with ``get``. It is pickled once; the memory of
-    numpy arrays and torch tensors in it is written once, and shared by all who get it on a machine."""
+    """Store an object so that all processes of this session can ``get`` it.
+
+    It is pickled once. The memory of numpy arrays and torch tensors in it is written once, and is shared by all
+    processes on a machine that get it.
+    """
     if isinstance(value, ObjectRef):
         raise TypeError(f"put({value!r}): it is already a reference. Pass it on, or put a list of references")
     return local.put(value)
@@ -177,9 +180,11 @@ def get(object_refs: Sequence[ObjectRef], *, timeout: float | None = None) -> li
 
 
 def get(object_refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None = None) -> Any:
-    """The object of a reference, or a list of the objects of several references. Arrays in it are read-only, because
-    they are shared: copy one to change it. Changes to tensors are private to this process. ``timeout`` is not needed:
-    an object exists or is lost."""
+    """Return the object of a reference, or a list of the objects of several references.
+
+    Arrays in it are read-only, because they are shared: copy one to change it. Changes to tensors are private to this
+    process. ``timeout`` has no effect: an object exists or is lost.
+    """
     if isinstance(object_refs, (list, tuple)):
         return [get(ref, timeout=timeout) for ref in object_refs]
     if not isinstance(object_refs, ObjectRef):

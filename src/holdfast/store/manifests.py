@@ -95,7 +95,7 @@ def choose(id: str, shards: Sequence[Shard]) -> list[tuple[FileEntry, Shard]]:
         for entry in shard.files:
             chosen.setdefault(entry.path, (entry, shard))
     if not chosen:
-        raise StorageError(f"Checkpoint {id} has no file at all: save something into its directory before report()")
+        raise StorageError(f"Checkpoint {id} is empty: save files into its directory before report()")
     for path, (entry, _) in chosen.items():
         try:
             _check_entry(entry)

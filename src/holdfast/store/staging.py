@@ -81,7 +81,7 @@ def describe(directory: Path, before: Callable[[Path], None] = lambda _path: Non
     """Each file below a directory, with its size and digest; ``before`` is called on it first."""
     paths = sorted(files(directory))
     if not paths:
-        raise StorageError(f"The checkpoint staged in {directory} has no file at all: save something before report()")
+        raise StorageError(f"The checkpoint staged in {directory} is empty: save files into it before report()")
 
     def describe_file(path: str) -> FileEntry:
         before(directory / path)
@@ -108,7 +108,7 @@ def check_unchanged(path: str, entry: FileEntry) -> None:
     if status.st_size != entry.size or not stat.S_ISREG(status.st_mode):
         raise StorageError(
             f"The staged file {path} changed after it was reported ({entry.size} bytes then, {status.st_size} now): "
-            "write no more into a checkpoint's files once report() was called"
+            "do not write to a checkpoint's files after report()"
         )
 
 

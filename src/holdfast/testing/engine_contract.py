@@ -39,7 +39,7 @@ class Lab(Protocol):
 
 
 class EngineContract:
-    """Subclass it as ``TestMyEngine``, and override the fixture ``lab``."""
+    """The tests that every engine must pass. Derive ``TestMyEngine`` from it, and override the fixture ``lab``."""
 
     nodes = 1
 
@@ -104,7 +104,9 @@ class EngineContract:
 
 
 class ClusterContract(EngineContract):
-    """For an engine whose nodes come and go: the lab can kill one, and say that one will go."""
+    """The tests for an engine whose nodes come and go. The lab can kill a node, and can announce that one will be
+    removed.
+    """
 
     nodes = 2
 

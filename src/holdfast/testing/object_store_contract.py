@@ -21,9 +21,11 @@ NAMES = ("plain", "with space", "a+b=c&d", "percent%20sign", "ümlaut", "dots...
 
 
 class ObjectStoreContract:
-    """Derive from it as ``TestMyStore``, and override the fixture ``store`` with one that creates an empty store.
+    """The tests that every object store must pass. Derive ``TestMyStore`` from it, and override the fixture ``store``
+    with one that creates an empty store.
 
-    ``conditional_writes`` says whether creating an existing object is refused, ``races`` how many try at the same time.
+    ``conditional_writes`` says whether the store refuses to create an object that exists. ``races`` is how many writers
+    try it in parallel.
     """
 
     conditional_writes = True

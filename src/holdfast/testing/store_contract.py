@@ -36,7 +36,7 @@ LOG = "logs/attempt-0001/rank-0.log"
 
 
 class RunStoreContract(CheckpointContract):
-    """What journal, lease, checkpoints, run.json and growing files of a run must do, wherever they are stored."""
+    """The tests that every run store must pass: for its journal, lease, checkpoints, run.json and growing files."""
 
     # The journal
 

@@ -16,10 +16,11 @@ NEVER = {"config", "pid", "time_total_s", "timestamp", TRAINING_ITERATION}
 
 
 class AimLoggerCallback(LoggerCallback):
-    """One Aim run per trial. ``repo``: a directory, an address or an ``aim.Repo``; by default the experiment's.
+    """Logs each trial to an Aim run. ``repo`` is a directory, an address or an ``aim.Repo``; by default the
+    experiment's.
 
-    ``experiment_name``: by default the name of that directory. ``metrics``: which of those that trials report are
-    tracked, by flat names; None for all. More keywords go to ``aim.Run``.
+    ``experiment_name`` is by default the name of that directory. ``metrics`` names the reported metrics to track, by
+    flat names; None means all. Other keywords go to ``aim.Run``.
     """
 
     def __init__(

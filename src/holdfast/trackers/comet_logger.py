@@ -17,10 +17,11 @@ NOT_BY_ITSELF = ("auto_output_logging", "log_git_metadata", "log_git_patch", "lo
 
 
 class CometLoggerCallback(LoggerCallback):
-    """One Comet experiment per trial; with ``online=False`` an archive on disk, to be uploaded later.
+    """Logs each trial to a Comet experiment. With ``online=False`` it writes an archive to disk, to upload later.
 
-    ``save_checkpoints``: upload each as an artifact, online only. More keywords are passed to ``comet_ml.Experiment``
-    or ``comet_ml.OfflineExperiment``; automatic logging of Comet, such as git, is off unless one of them turns it on.
+    ``save_checkpoints`` uploads each checkpoint as an artifact, online only. Other keywords go to
+    ``comet_ml.Experiment`` or ``comet_ml.OfflineExperiment``. Comet's automatic logging, such as of git, is off unless
+    one of them turns it on.
     """
 
     def __init__(

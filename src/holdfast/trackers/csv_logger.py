@@ -19,7 +19,9 @@ Row = frozenset[tuple[str, str]]
 
 
 class CSVLoggerCallback(TrialFileLogger["_Table"]):
-    """Appends each result to ``progress.csv``. A later column is added, and is empty in earlier rows."""
+    """Appends each result to ``progress.csv``. A metric that appears later gets a new column, which is empty in earlier
+    rows.
+    """
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         row = flat_items({key: value for key, value in result.items() if key != "config"})

@@ -19,22 +19,22 @@ _encoder = msgspec.json.Encoder()
 
 
 class LoggerCallback(Callback):
-    """The base of loggers. Derive from it and override the methods that you need."""
+    """The base class of loggers. Override the methods that you need."""
 
     def log_trial_start(self, trial: Trial) -> None:
-        """The trial was started, for the first time or again, perhaps with another config."""
+        """Called when the trial was started, for the first time or again, perhaps with another config."""
 
     def log_trial_restore(self, trial: Trial) -> None:
-        """It resumes from a checkpoint."""
+        """Called when the trial resumes from a checkpoint."""
 
     def log_trial_save(self, trial: Trial) -> None:
-        """It has a new checkpoint."""
+        """Called when the trial has a new checkpoint."""
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        """It has reported."""
+        """Called when the trial has reported."""
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """The trial has ended; ``failed`` if by an error. Close its open files."""
+        """Called when the trial has finished; ``failed`` if it failed. Close its open files here."""
 
     def on_trial_start(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
         self.log_trial_start(trial)

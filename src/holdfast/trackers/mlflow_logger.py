@@ -15,10 +15,10 @@ TRIAL_TAG = "holdfast.trial"  # by which a restored experiment finds the run of 
 
 
 class MLflowLoggerCallback(LoggerCallback):
-    """One MLflow run per trial: its config as parameters, the numbers of its results as metrics.
+    """Logs each trial to an MLflow run: the config as parameters, the numbers of the results as metrics.
 
-    ``experiment_name`` is made if there is none of that name. ``save_artifact`` uploads the trial's directory when it
-    ends; ``log_params_on_trial_end`` logs the config then, for schedulers that change it.
+    It creates the experiment ``experiment_name`` if none has that name. ``save_artifact`` uploads the trial's directory
+    when the trial finishes. ``log_params_on_trial_end`` logs the config at that time, for schedulers that change it.
     """
 
     def __init__(

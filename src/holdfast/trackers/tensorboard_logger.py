@@ -17,9 +17,9 @@ NO_NUMBERS = {str, bool, type(None)}
 
 
 class TBXLoggerCallback(LoggerCallback):
-    """Writes the searched parameters when the trial starts, and the numbers of each result.
+    """Writes TensorBoard files: the searched parameters when a trial starts, and the numbers of each result.
 
-    Needs nothing installed; TensorBoard itself is needed only to look at it.
+    It requires no package. You need TensorBoard only to look at the files.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:

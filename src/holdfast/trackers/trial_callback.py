@@ -49,10 +49,11 @@ class Trial(Protocol):
 
 
 class Callback:
-    """Derive from it, override the hooks that you need, and pass instances to ``RunConfig(callbacks=[...])``.
+    """The base class of tuning callbacks. Override the methods that you need, and pass instances to
+    ``RunConfig(callbacks=[...])``.
 
-    ``iteration`` counts the steps of the experiment's loop, ``trials`` are all trials. Accept ``**info`` in your
-    methods: later versions may pass more.
+    ``iteration`` counts the iterations of the experiment's loop, and ``trials`` are all trials. Accept ``**info`` in
+    your methods, because later versions may pass more.
     """
 
     def setup(
@@ -62,45 +63,45 @@ class Callback:
         total_num_samples: int | None = None,
         **info: Any,
     ) -> None:
-        """Before anything else, once in each start of the driver."""
+        """Called first, once in each start of the driver."""
 
     def on_step_begin(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None: ...
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None: ...
 
     def on_trial_start(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial was started, for the first time or again."""
+        """Called when a trial was started, for the first time or again."""
 
     def on_trial_restore(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial that was started resumes from a checkpoint."""
+        """Called when a trial that was started resumes from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has a new checkpoint, and it is committed."""
+        """Called when a new checkpoint of a trial has been committed."""
 
     def on_trial_result(
         self, iteration: int, trials: Sequence[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """A trial has reported; searcher and scheduler know the result already."""
+        """Called when a trial has reported. The searcher and the scheduler already know the result."""
 
     def on_trial_complete(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has ended without an error: it returned, or was stopped."""
+        """Called when a trial has finished without an error: it returned, or was stopped."""
 
     def on_trial_recover(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has failed and will be retried."""
+        """Called when a trial has failed and will be retried."""
 
     def on_trial_error(self, iteration: int, trials: Sequence[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has failed for good."""
+        """Called when a trial has failed for good."""
 
     def on_checkpoint(
         self, iteration: int, trials: Sequence[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
     ) -> None:
-        """As ``on_trial_save``, with the checkpoint."""
+        """Called with each new checkpoint, after ``on_trial_save``."""
 
     def on_experiment_end(self, trials: Sequence[Trial], **info: Any) -> None:
-        """All trials have ended, or the experiment was stopped."""
+        """Called when all trials have finished, or the experiment was stopped."""
 
     def get_state(self) -> dict[str, Any] | None:
-        """What ``set_state`` needs to continue after a restore, as JSON can hold it; None if there is nothing."""
+        """Return the state that ``set_state`` needs after a restore, as JSON values; None if there is none."""
         return None
 
     def set_state(self, state: dict[str, Any]) -> None: ...

@@ -17,11 +17,11 @@ NEVER = {"done", "should_checkpoint"}
 
 
 class WandbLoggerCallback(LoggerCallback):
-    """One run per trial, with the trial's id, so that a restored experiment resumes it.
+    """Logs each trial to a W&B run with the trial's id, so that a restored experiment resumes it.
 
-    ``excludes``: keys of results and config to leave out. ``log_config``: log the config with every result, for
-    schedulers that change it. ``upload_checkpoints``, whose old name is ``save_checkpoints``: upload each as an
-    artifact. More keywords go to ``wandb.init``.
+    ``excludes`` are keys of results and config to leave out. ``log_config`` logs the config with every result, for
+    schedulers that change it. ``upload_checkpoints`` (previously ``save_checkpoints``) uploads each checkpoint as an
+    artifact. Other keywords go to ``wandb.init``.
     """
 
     def __init__(

@@ -114,5 +114,5 @@ def received(what: str, data: bytes, how: str, options: dict[str, Any]) -> Itera
                 for buffer in buffers:
                     conversation.recv_bytes_into(buffer)
             except EOFError as error:
-                raise HoldfastError(f"{what}: the node's actor is gone") from error
+                raise HoldfastError(f"{what}: the node's actor has exited") from error
             yield pickle.loads(body, buffers=buffers)

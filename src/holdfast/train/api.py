@@ -110,7 +110,9 @@ def _validation_task(validation: bool | ValidationTaskConfig) -> dict[str, Any] 
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The newest checkpoint: the last one that this run committed, else the one that it resumed from, else None."""
+    """Return the newest checkpoint: the last one that this run committed, otherwise the one that it resumed from,
+    otherwise None.
+    """
     session = session_for("get_checkpoint")
     offer = session.current_checkpoint()
     if offer is None:
@@ -120,7 +122,9 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> Any:
-    """This worker's part of the dataset with that name; without a name, of the only dataset. None if there is none."""
+    """Return this worker's part of a dataset. Without a name, it is the part of the only dataset. None if there is
+    none.
+    """
     session = session_for("get_dataset_shard")
     known = sorted(session.datasets)
     if not known:
@@ -145,9 +149,11 @@ def get_all_reported_checkpoints(
     consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
     timeout_s: float | None = None,
 ) -> list[ReportedCheckpoint]:
-    """The run's checkpoints, the best last if they have a score and else the newest, once every rank has made as many
-    reports as this one and all of them are committed (and validated, by the default mode). After ``timeout_s`` seconds
-    the list as it is then; None waits without limit."""
+    """Return the run's checkpoints. The last one is the best if they have a score, otherwise the newest.
+
+    The call waits until every rank has made as many reports as this one, and all of them are committed (and validated,
+    by default). After ``timeout_s`` seconds it returns the list as it is then; None waits without limit.
+    """
     session = session_for("get_all_reported_checkpoints")
     check_type(
         "get_all_reported_checkpoints(consistency_mode",
@@ -171,8 +177,11 @@ def get_all_reported_checkpoints(
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """The nodes that are about to be preempted; None without such a notice. All ranks get the same answer at the same
-    place in their loops, as long as they make the same number of reports before it."""
+    """Return the nodes that are about to be preempted, or None without such a notice.
+
+    All ranks get the same answer at the same place in their loops, as long as they have made the same number of
+    reports.
+    """
     notice = session_for("get_preemption_info").notice()
     if notice is None or not notice.nodes:
         return None
@@ -180,7 +189,10 @@ def get_preemption_info() -> PreemptionInfo | None:
 
 
 def checkpoint_requested() -> bool:
-    """Whether the attempt is about to end, and a checkpoint with the next report would save the steps since the last
-    one: before nodes are taken away, before the run gets more workers, before a requested stop. The same on all ranks,
-    as with ``get_preemption_info()``."""
+    """Return whether the attempt is about to end, so that a checkpoint with the next report would save the steps since
+    the last one.
+
+    This is the case before nodes are preempted, before the run gets more workers, and before a requested stop. All
+    ranks get the same answer, as with ``get_preemption_info()``.
+    """
     return session_for("checkpoint_requested").notice() is not None

@@ -25,27 +25,30 @@ class BackendGroup:
         return self._session.world_size
 
     def execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call it on every rank; the results in the order of the ranks."""
+        """Call the function on every rank, and return the results in the order of the ranks."""
         return gather(self._session, func(*args, **kwargs))
 
     def execute_single(self, worker_index: int, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call it on one rank; its result."""
+        """Call the function on one rank, and return its result."""
         is_here = self._session.rank == worker_index
         return gather(self._session, func(*args, **kwargs) if is_here else None)[worker_index]
 
 
 class Backend:
-    """Set-up and clean-up of a framework around the train function. Name the class in ``BackendConfig.backend_cls``."""
+    """Sets up a framework before the train function and cleans up after it. Name the class in
+    ``BackendConfig.backend_cls``.
+    """
 
     def on_start(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
-        """Before the train function."""
+        """Called before the train function."""
 
     def on_training_start(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
-        """Right before the train function, after ``on_start``."""
+        """Called right before the train function, after ``on_start``."""
 
     def on_shutdown(self, worker_group: BackendGroup, backend_config: BackendConfig) -> None:
-        """After the train function has returned. After a failure other ranks are not waited for, and this is not
-        called."""
+        """Called after the train function has returned. It is not called after a failure, because other ranks may still
+        be busy.
+        """
 
 
 @dataclass(frozen=True)

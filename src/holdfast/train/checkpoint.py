@@ -21,8 +21,8 @@ METADATA_FILE = ".metadata.json"
 class Checkpoint:
     """A checkpoint directory, local or in an object store. Two checkpoints are equal if they have the same path.
 
-    Take its files with ``as_directory()`` (no copy where they are local), or copy them with ``to_directory()``.
-    ``filesystem`` is a configured store or file system for a path that is inside it: of obstore, fsspec or pyarrow.
+    Open its files with ``as_directory()`` (local files are not copied), or copy them with ``to_directory()``.
+    ``filesystem`` is a configured obstore, fsspec or pyarrow file system that contains ``path``.
     """
 
     def __init__(self, path: str | os.PathLike[str] | Location, filesystem: Any = None) -> None:
@@ -40,7 +40,7 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """The files in a local directory, to be reported. Nothing is copied or read here."""
+        """Create a checkpoint from a local directory, to report it. This copies and reads nothing."""
         return cls(path)
 
     @classmethod
@@ -51,13 +51,16 @@ class Checkpoint:
         return checkpoint
 
     def exists(self) -> bool:
-        """Whether any file exists there. Raises an error if the store does not answer."""
+        """Return whether any file exists there. Raises an error if storage does not answer."""
         return download.exists(self.location)
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The directory with the files, for reading. If they are local, it is the checkpoint itself: nothing is copied
-        or cleaned up. If not, they are downloaded once per machine, and removed when the last user leaves."""
+        """Open the directory with the files, for reading.
+
+        Local files are used in place: nothing is copied or cleaned up. Remote files are downloaded once per machine,
+        and removed when the last user leaves the context.
+        """
         local = self._local()
         if local is not None:
             yield local
@@ -66,9 +69,9 @@ class Checkpoint:
             yield directory
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the files to ``path``, or to a new temporary directory that the caller deletes; returns where.
+        """Copy the files to ``path``, or to a new temporary directory that the caller deletes. Return the directory.
 
-        If several processes of a machine do this at the same time with the same target, one copies and the others wait.
+        If several processes of a machine copy to the same directory in parallel, one copies and the others wait.
         """
         local = self._local()
         if path is None:
@@ -108,7 +111,7 @@ class Checkpoint:
         return here
 
     def get_metadata(self) -> dict[str, Any]:
-        """The metadata that ``set_metadata`` stored; an empty dict if there is none."""
+        """Return the metadata that ``set_metadata`` stored; an empty dict if there is none."""
         file = f"{self.path}/{METADATA_FILE}"
         text = self._read_metadata()
         if text is None:

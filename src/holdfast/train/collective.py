@@ -17,7 +17,7 @@ _LARGE = 1 << 20
 
 
 def barrier() -> None:
-    """Return when every worker has called it."""
+    """Wait until every worker has called it."""
     session_for("collective.barrier").request("barrier", None, collective_timeout_s())
 
 

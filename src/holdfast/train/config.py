@@ -28,15 +28,19 @@ from holdfast.train.user_callback import UserCallback
 class FailureConfig:
     """Retry policy. A count of -1 means no limit.
 
-    ``max_failures`` counts worker failures, ``max_preemption_failures`` preempted nodes. A killed driver costs neither,
-    so ``controller_failure_limit`` and ``relax_collectives_on_preemption`` have no effect. ``fail_fast`` stops a tuning
-    experiment at the first failed trial. ``hang_timeout_s``: if a worker makes no report for this long, the stacks of
-    all ranks are saved and the attempt is ended. "auto" learns from the run: ten times the longest pause between two
-    reports so far, and at least a minute. ``max_hang_failures`` gives hangs a separate budget; None counts them in
-    ``max_failures``. ``max_same_errors``: fail the run early if the same exception occurs at the same report more often
-    than this; 0 means never. ``preemption_grace_s``: how long workers may continue for a last checkpoint after a
-    SIGTERM. ``snapshot_replicas``: how many other nodes keep a copy of the state that ``TrainState.snapshot()`` keeps
-    in memory; so many nodes can be lost at the same time. ``backoff_s`` is the pause before a retry without progress
+    ``max_failures`` counts worker failures, and ``max_preemption_failures`` counts preempted nodes. A killed driver
+    counts as neither, so ``controller_failure_limit`` and ``relax_collectives_on_preemption`` have no effect.
+    ``fail_fast`` stops a tuning experiment at the first failed trial.
+
+    ``hang_timeout_s``: if a worker makes no report for this long, the stacks of all ranks are saved and the attempt
+    ends. "auto" learns the limit from the run: ten times the longest pause between two reports so far, and at least a
+    minute. ``max_hang_failures`` gives hangs a separate budget; None counts them in ``max_failures``.
+    ``max_same_errors`` fails the run early if the same exception occurs at the same report more often than this; 0
+    means never.
+
+    ``preemption_grace_s`` is how long workers may continue after a SIGTERM to save a last checkpoint.
+    ``snapshot_replicas`` is the number of other nodes that keep a copy of the state that ``TrainState.snapshot()``
+    keeps in memory; that many nodes can be lost together. ``backoff_s`` is the pause before a retry without progress
     since the last one; it doubles up to ``max_backoff_s``.
     """
 
@@ -76,12 +80,12 @@ class FailureConfig:
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints are kept: the ``num_to_keep`` newest, or best by ``checkpoint_score_attribute``.
+    """Which checkpoints are kept: the ``num_to_keep`` newest, or the best by ``checkpoint_score_attribute``.
 
-    The latest, the best and the one that the run resumed from are never deleted. ``checkpoint_frequency`` and
-    ``checkpoint_at_end`` are for trainable classes; a train function decides with ``report()``. ``rank_zero_only``:
-    only rank 0 calls ``report()``, and its checkpoint holds the whole state, as with DDP. Otherwise a checkpoint is
-    saved when every rank has reported.
+    The latest checkpoint, the best one, and the one that the run resumed from are never deleted.
+    ``checkpoint_frequency`` and ``checkpoint_at_end`` are for trainable classes; a train function decides with
+    ``report()``. With ``rank_zero_only``, only rank 0 calls ``report()``, and its checkpoint holds the whole state, as
+    with DDP. Otherwise a checkpoint is saved when every rank has reported.
     """
 
     num_to_keep: int | None = None
@@ -114,10 +118,10 @@ class CheckpointConfig:
 
 @dataclass
 class SyncConfig:
-    """When staged checkpoints are uploaded: at most ``sync_period`` seconds after they were staged, 0 for immediately.
+    """When staged checkpoints are uploaded: at most ``sync_period`` seconds after they were staged, or immediately (0).
 
-    Checkpoints that newer ones replace until then (``num_to_keep``) are not uploaded. The other options have no effect:
-    ``HOLDFAST_STORAGE_PATIENCE_S`` limits the wait for storage, and only files in a checkpoint are kept.
+    A checkpoint that a newer one replaces before then (``num_to_keep``) is not uploaded. The other options have no
+    effect: ``HOLDFAST_STORAGE_PATIENCE_S`` limits the wait for storage, and only files in a checkpoint are kept.
     """
 
     sync_period: float = 0
@@ -134,8 +138,10 @@ class SyncConfig:
 
 @dataclass
 class LoggingConfig:
-    """How much Holdfast's own loggers, those below "holdfast", say in the script's process while a run is driven. What
-    they say goes where the script's logging sends it. INFO leaves their level as the script has set it."""
+    """The log level of Holdfast's own loggers, those below "holdfast", in the script's process during a run.
+
+    Their output goes where the script's logging sends it. INFO leaves their level as the script has set it.
+    """
 
     log_level: str = "INFO"
 
@@ -163,10 +169,13 @@ class LoggingConfig:
 
 class BackendConfig:
     """What a framework needs around the train function. A subclass overrides ``wrap``, or, as with Ray, ``backend_cls``
-    and ``train_func_context``. ``essential`` names the modules that are imported before the first worker starts,
-    ``preload`` those that are imported after the first report, for all workers that start later; with
-    ``preload_early``, when several workers have entered the train function. A name that cannot be imported is skipped.
-    ``joins_torchrun``: whether ``wrap`` forms the process group if torchrun started the processes."""
+    and ``train_func_context``.
+
+    ``essential`` names the modules that are imported before the first worker starts. ``preload`` names those that are
+    imported after the first report, for all workers that start later; with ``preload_early``, as soon as several
+    workers have entered the train function. A module that cannot be imported is skipped. ``joins_torchrun`` says
+    whether ``wrap`` forms the process group if torchrun started the processes.
+    """
 
     essential: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
@@ -174,7 +183,7 @@ class BackendConfig:
     joins_torchrun: ClassVar[bool] = False
 
     def wrap(self, train_fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A picklable callable that workers call instead of ``train_fn``, with the same arguments."""
+        """Return a picklable callable that workers call instead of ``train_fn``, with the same arguments."""
         from holdfast.train.backend import Backend, InBackend
 
         if self.backend_cls is Backend and self.train_func_context is nullcontext:
@@ -183,19 +192,21 @@ class BackendConfig:
 
     @property
     def backend_cls(self) -> type[Any]:
-        """A ``holdfast.train.backend.Backend``, whose hooks are called around the train function."""
+        """The class whose hooks are called around the train function: a ``holdfast.train.backend.Backend``."""
         from holdfast.train.backend import Backend
 
         return Backend
 
     @property
     def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
-        """Creates a context manager in which the train function is called."""
+        """A function that returns the context manager in which the train function is called."""
         return nullcontext
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception of the framework says that memory ran out. ``MemoryError`` and its subclasses, and the
-        exceptions of torch, TensorFlow and JAX are known as such already."""
+        """Return whether an exception of the framework means that memory ran out.
+
+        ``MemoryError`` and its subclasses, and the exceptions of torch, TensorFlow and JAX, are recognized without it.
+        """
         return False
 
     def to_dict(self) -> dict[str, Any]:
@@ -212,14 +223,17 @@ def _default_storage_path() -> str:
 
 @dataclass
 class RunConfig:
-    """The name, storage and behaviour of a run. (storage_path, name) identifies the run: the same pair resumes it.
-    Without a name it gets a unique one. ``storage_path`` is a directory or a URL, or a path in ``storage_filesystem``.
-    ``verbose=0`` shows nothing. ``stop`` and ``progress_reporter`` are for tuning. ``worker_runtime_env={"env_vars":
-    {...}}`` sets environment variables of the workers. ``engine`` is "local", "ray" or an engine; None takes the
-    setting's, then the local one. ``preload`` names modules that workers need and that are slow to import: they are
-    imported once for all workers and all restarts. ``fresh=True`` never resumes: if the name is taken, the run is
-    stored as NAME-2, NAME-3 and so on, and the existing run is kept. A script that is restarted after a crash then
-    starts over too; to resume it, leave ``fresh`` out."""
+    """The name, storage and behaviour of a run.
+
+    (storage_path, name) identifies the run: the same pair resumes it. Without a name it gets a unique one.
+    ``storage_path`` is a directory or a URL, or a path in ``storage_filesystem``. ``verbose=0`` shows nothing. ``stop``
+    and ``progress_reporter`` are for tuning. ``worker_runtime_env={"env_vars": {...}}`` sets environment variables of
+    the workers. ``engine`` is "local", "ray" or an engine; None takes the setting's, then the local one. ``preload``
+    names modules that workers need and that are slow to import: they are imported once for all workers and all
+    restarts. ``fresh=True`` never resumes: if the name is taken, the run is stored as NAME-2, NAME-3 and so on, and the
+    existing run is kept. A script that is restarted after a crash then starts over too; to resume it, leave ``fresh``
+    out.
+    """
 
     name: str = None  # type: ignore[assignment]  # None: a unique one is made
     storage_path: str | os.PathLike[str] = field(default_factory=_default_storage_path)

@@ -65,57 +65,59 @@ OWN_DIRECTORY = "own_directory"  # in that: whether the trial has a separate wor
 
 
 class TrainContext:
-    """The return value of ``get_context()`` in a train function. Without tuning, the run itself is the only trial."""
+    """Describes the current worker and its run; ``get_context()`` returns it. Without tuning, the run is the only
+    trial.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def get_world_size(self) -> int:
-        """How many workers the current attempt has; in an elastic run, other attempts may have other numbers."""
+        """Return how many workers the current attempt has. In an elastic run, other attempts may have other numbers."""
         return self._session.world_size
 
     def get_world_rank(self) -> int:
-        """This worker's number among all of them, from 0."""
+        """Return this worker's number among all workers, from 0."""
         return self._session.rank
 
     def get_local_rank(self) -> int:
-        """This worker's number among those on its node, from 0."""
+        """Return this worker's number among the workers on its node, from 0."""
         return self._session.local_rank
 
     def get_local_world_size(self) -> int:
-        """How many workers are on this node."""
+        """Return how many workers are on this node."""
         return self._session.local_world_size
 
     def get_node_rank(self) -> int:
-        """The number of this worker's node among those with workers, from 0."""
+        """Return the number of this worker's node among the nodes with workers, from 0."""
         return self._session.node_rank
 
     def get_experiment_name(self) -> str:
-        """``RunConfig(name)``: of the run, or of the experiment that the trial belongs to."""
+        """Return ``RunConfig(name)`` of the run, or of the experiment that the trial belongs to."""
         return str(self._trial.get("experiment", self._session.run_name))
 
     def get_trial_name(self) -> str:
-        """The trial's name; without tuning, the run's."""
+        """Return the trial's name; without tuning, the run's."""
         return str(self._trial.get("name", self._session.run_name))
 
     def get_trial_id(self) -> str:
-        """The trial's id; without tuning, the run's name."""
+        """Return the trial's id; without tuning, the run's name."""
         return str(self._trial.get("id", self._session.run_name))
 
     def get_trial_resources(self) -> dict[str, float]:
-        """The resources of all the trial's bundles together; empty without tuning."""
+        """Return the resources of all the trial's bundles together; empty without tuning."""
         return dict(self._trial.get("resources", {}))
 
     def get_trial_dir(self) -> str:
-        """The directory of the trial, or of the run, on this machine."""
+        """Return the directory of the trial, or of the run, on this machine."""
         return self._session.run_dir
 
     def get_storage(self) -> StorageContext:
-        """Where the run is stored: ``experiment_fs_path`` is its directory or URL."""
+        """Return where the run is stored: ``experiment_fs_path`` is its directory or URL."""
         return StorageContext(self._session.run_url or self._session.run_dir, self._session.location)
 
     def get_metadata(self) -> dict[str, Any]:
-        """The ``metadata`` that was passed to the trainer."""
+        """Return the ``metadata`` that was passed to the trainer."""
         return {key: value for key, value in self._session.metadata.items() if key != TRIAL}
 
     @property
@@ -125,7 +127,7 @@ class TrainContext:
 
 
 def get_context() -> TrainContext:
-    """The current worker: its ranks, the world size, the run."""
+    """Return the context of this worker: its ranks, the world size, the run."""
     from holdfast.train.api import session_for
 
     return TrainContext(session_for("get_context"))

@@ -155,7 +155,9 @@ def shard_of(name: str, data: Any, rank: int, world_size: int) -> Any:
 
 
 class DataShard:
-    """Iterate it for single items, or use ``iter_batches`` and ``iter_torch_batches``; each can be iterated again."""
+    """This worker's part of a dataset. Iterate over it for single items, or use ``iter_batches`` and
+    ``iter_torch_batches``. You can iterate over it more than once.
+    """
 
     def __init__(self, data: Any, rank: int, world_size: int) -> None:
         self._data = data
@@ -182,7 +184,9 @@ class DataShard:
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
     ) -> Iterable[list[Any]]:
-        """Lists of ``batch_size`` items (None: all in one). Any ``local_shuffle_buffer_size`` shuffles the shard."""
+        """Yield lists of ``batch_size`` items (None: all in one). Any ``local_shuffle_buffer_size`` shuffles the whole
+        shard.
+        """
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for one batch")
 
@@ -209,8 +213,9 @@ class DataShard:
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
     ) -> Iterable[Any]:
-        """Batches as tensors: items are stacked as a torch DataLoader stacks them, cast to ``dtypes`` (one dtype, or
-        one for each column of dict items), and moved to ``device`` ("auto": the worker's)."""
+        """Yield batches as tensors. Items are stacked as a torch DataLoader stacks them, cast to ``dtypes`` (one dtype,
+        or one for each column of dict items), and moved to ``device`` ("auto" is the worker's).
+        """
         from holdfast.data.tensors import to_device, to_dtypes, torch_collate
         from holdfast.train.torch.loop import get_device
 

@@ -10,10 +10,10 @@ from holdfast.train.ray_data import RayData, is_ray_data
 
 
 class DataConfig:
-    """Which of the trainer's datasets are split among the workers; each worker gets the whole of the others.
+    """Which of the trainer's datasets are split among the workers. Each worker gets the whole of the other datasets.
 
-    ``execution_options`` is one, or a dict of them by dataset. ``enable_shard_locality`` is for Ray Data. A subclass
-    with its own ``configure`` decides what each worker gets.
+    ``execution_options`` is an ``ExecutionOptions``, or a dict of them by dataset. ``enable_shard_locality`` is for Ray
+    Data. Override ``configure`` in a subclass to decide what each worker gets.
     """
 
     def __init__(
@@ -61,9 +61,12 @@ class DataConfig:
         worker_node_ids: list[str] | None = None,
         **kwargs: Any,
     ) -> list[dict[str, Any]]:
-        """For each worker, an iterator by the name of each dataset. Override it to split datasets in another way. It is
-        called in every worker, also after a change of their number, and must return the same there; for datasets of Ray
-        Data it is called in the driver. ``worker_handles`` is None."""
+        """Return, for each worker, an iterator by the name of each dataset. Override it to split datasets in another
+        way.
+
+        It is called in every worker, again after a change of their number, and must return the same everywhere. For
+        datasets of Ray Data it is called in the driver. ``worker_handles`` is None.
+        """
         whole = {name: data for name, data in datasets.items() if not self.is_split(name)}
         hints = worker_node_ids if self.enable_shard_locality else None
         parts = {
@@ -78,12 +81,13 @@ class DataConfig:
 
     @staticmethod
     def default_ingest_options() -> Any:
-        """A copy of the ``execution_options`` of ``holdfast.data``'s current ``DataContext``, to be changed."""
+        """Return a copy of the ``execution_options`` of the current ``DataContext``, which you may change."""
         from holdfast.data import DataContext
 
         return DataContext.get_current().copy().execution_options
 
     def is_split(self, name: str) -> bool:
+        """Return whether this dataset is split among the workers."""
         return self.datasets_to_split == "all" or name in self.datasets_to_split
 
     def _marked(self, name: str, data: Any) -> Any:

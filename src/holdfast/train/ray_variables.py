@@ -53,7 +53,9 @@ def _made(variable: str, path: str, kind: type[_Kind]) -> _Kind:
     try:
         found = getattr(importlib.import_module(module), name)()
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ValueError(f"the environment variable {variable} names {path}, which cannot be made: {error}") from error
+        raise ValueError(
+            f"the environment variable {variable} names {path}, which cannot be created: {error}"
+        ) from error
     if not isinstance(found, kind):
         raise ValueError(f"the environment variable {variable} names {path}, which is not a {kind.__name__}")
     return found

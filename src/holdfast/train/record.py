@@ -110,7 +110,7 @@ def check_given(identity: dict[str, Any], given: Collection[str]) -> None:
         of_run = ", ".join(f"{name.partition('.')[2]}=..." for name in lacking if "." in name)
         arguments = ", ".join([*own, *([f"run_config=RunConfig({of_run})"] if of_run else [])])
         raise ValueError(
-            f"restore({arguments}): the run had that, and neither code, objects nor environment variables are stored; "
+            f"restore({arguments}): code, objects and environment variables are not stored with the run; "
             f"pass it again{'. A RunConfig replaces all settings of the stored one' if of_run else ''}"
         )
     if identity.get("callbacks") and "run_config" not in given:

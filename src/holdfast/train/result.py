@@ -55,8 +55,9 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
-        """Read the result of a run, or of a trial of an experiment, from its directory or URL; it may be running,
-        finished, failed, moved or copied."""
+        """Read the result of a run, or of a trial, from its directory or URL. The run may be running, finished, failed,
+        moved or copied.
+        """
         from holdfast.runs.stored_experiment import load
 
         location = Location.parse("Result.from_path(path", path, storage_filesystem)
@@ -114,8 +115,9 @@ class Result:
         return pandas.DataFrame([encodable_row(flat_items(row)) for row in rows]) if rows else None
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """The kept checkpoint with the highest ("max") or lowest ("min") ``metric``; "a/b" looks into nested metrics.
-        A checkpoint whose value is missing, NaN or no number is passed over."""
+        """Return the kept checkpoint with the highest ("max") or lowest ("min") ``metric``. "a/b" looks into nested
+        metrics. Checkpoints whose value is missing, NaN or not a number are ignored.
+        """
         if mode not in ("max", "min"):
             raise ValueError(f'get_best_checkpoint(mode={mode!r}): use "max" or "min"')
         if not self.best_checkpoints:

@@ -13,16 +13,17 @@ _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 @dataclass
 class ScalingConfig:
-    """How many workers, and what each of them needs.
+    """How many workers a run has, and what each of them needs.
 
     ``num_workers`` is a number, ``(min, max)`` for an elastic run, or 0 to run the function in this process.
-    ``use_gpu`` gives each worker a GPU, ``resources_per_worker`` other amounts, as in ``{"CPU": 4, "GPU": 2}``; without
-    either it takes one CPU. ``placement_strategy``: PACK puts workers on few nodes, SPREAD on many; STRICT_... insist.
-    ``accelerator_type`` and ``label_selector`` choose nodes of a Ray cluster. ``elastic_resize_monitor_interval_s``:
-    how long an attempt must have trained before it gets more workers. ``trainer_resources``, ``use_tpu`` and
-    ``topology`` are accepted and have no effect; on a Ray cluster, the last two are rejected. ``standby_workers``: how
-    many additional processes run the function up to ``TrainState.resume()`` and wait to replace a worker that is lost
-    in a ``recoverable`` step. They use memory, and no CPU while they wait.
+    ``use_gpu`` gives each worker a GPU; ``resources_per_worker`` sets other amounts, as in ``{"CPU": 4, "GPU": 2}``. By
+    default a worker takes one CPU. ``placement_strategy`` PACK puts workers on few nodes and SPREAD on many;
+    STRICT_PACK and STRICT_SPREAD insist on it. ``accelerator_type`` and ``label_selector`` choose nodes of a Ray
+    cluster. ``elastic_resize_monitor_interval_s`` is how long an attempt must have trained before it gets more workers.
+    ``trainer_resources``, ``use_tpu`` and ``topology`` are accepted and have no effect; on a Ray cluster, the last two
+    are rejected. ``standby_workers`` is the number of additional processes that run the function up to
+    ``TrainState.resume()`` and wait there, to replace a worker that is lost in a ``recoverable`` step. They use memory,
+    and no CPU while they wait.
     """
 
     trainer_resources: dict[str, float] | None = None
@@ -114,7 +115,7 @@ class ScalingConfig:
 
     @property
     def worker_resources(self) -> dict[str, float]:
-        """The resources of one worker: the request, otherwise one accelerator or one CPU."""
+        """The resources of one worker: those requested, otherwise one accelerator or one CPU."""
         resources = {name: amount for name, amount in (self.resources_per_worker or {}).items() if amount != 0}
         if self.use_gpu:
             resources.setdefault("GPU", 1)
@@ -142,7 +143,7 @@ class ScalingConfig:
 
     @property
     def total_resources(self) -> dict[str, float]:
-        """The resources of the whole run at its largest."""
+        """The resources of the whole run with its maximum number of workers."""
         return {name: amount * self.max_workers for name, amount in self._resources_with_type.items()}
 
     @property

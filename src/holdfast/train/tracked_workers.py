@@ -21,7 +21,7 @@ def setup_wandb(
     rank_zero_only: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Start a run of Weights & Biases in this process, and return it. More keywords go to ``wandb.init``."""
+    """Start a W&B run in this process, and return it. Other keywords go to ``wandb.init``."""
     wandb = _module("setup_wandb", "wandb")
     context = _context()
     if rank_zero_only and context is not None and context.get_world_rank() != 0:
@@ -52,9 +52,9 @@ def setup_mlflow(
     tags: Mapping[str, Any] | None = None,
     rank_zero_only: bool = True,
 ) -> Any:
-    """Start a run of MLflow in this process, log ``config`` as its parameters, and return the module ``mlflow``.
+    """Start an MLflow run in this process, log ``config`` as its parameters, and return the module ``mlflow``.
 
-    The experiment is the one of that id or name; by default it is named after the trial.
+    The experiment is the one with that id or name; by default it is named after the trial.
     """
     mlflow = _module("setup_mlflow", "mlflow")
     context = _context()

@@ -73,7 +73,7 @@ class TensorBoardCallback(UserCallback):
             log.warning("TensorBoardCallback: the curves in %s end here: %s", where, error)
 
     def close(self) -> None:
-        """Once; may be called before the process ends."""
+        """Close the event file. It may be called before the process exits, and only once."""
         file, self._file = self._file, None
         if file is not None:
             atexit.unregister(self.close)
@@ -168,14 +168,14 @@ def _check_installed(callback: str, module: str) -> None:
 
 
 class MLflowCallback(_LoggedByTune):
-    """An MLflow run with the run's name. More keywords are those of ``holdfast.tune.logger.mlflow``."""
+    """Logs to an MLflow run that has the run's name. Other keywords are those of ``holdfast.tune.logger.mlflow``."""
 
     def __init__(self, tracking_uri: str | None = None, *, step: str | None = None, **options: Any) -> None:
         super().__init__(MLflowLoggerCallback(tracking_uri, **options), "mlflow", step)
 
 
 class WandbCallback(_LoggedByTune):
-    """A W&B run with the run's name. More keywords are those of ``holdfast.tune.logger.wandb``."""
+    """Logs to a W&B run that has the run's name. Other keywords are those of ``holdfast.tune.logger.wandb``."""
 
     def __init__(self, project: str | None = None, *, step: str | None = None, **options: Any) -> None:
         super().__init__(WandbLoggerCallback(project, **options), "wandb", step)

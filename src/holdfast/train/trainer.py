@@ -87,9 +87,10 @@ class DataParallelTrainer:
         self._check_types()
 
     def fit(self) -> Result:
-        """Run to the end. The same (storage_path, name) resumes a run whose driver was stopped or killed.
+        """Run the training until it finishes. The same (storage_path, name) resumes a run whose driver was stopped or
+        killed.
 
-        Raises ``TrainingFailedError`` when the failures are more than ``FailureConfig`` allows.
+        Raises ``TrainingFailedError`` when there are more failures than ``FailureConfig`` allows.
         """
         world = self._launched()
         if world is not None and world.rank > 0:
@@ -158,10 +159,13 @@ class DataParallelTrainer:
         storage_filesystem: Any = None,
         **more: Any,
     ) -> T:
-        """The trainer of an existing run, to resume it. User code is never stored, so the train function is
-        passed again; what else is not passed again comes from the run's own record, or is asked for if it could not be
-        stored: datasets, a validation function, ``worker_runtime_env`` (it may hold secrets). A ``run_config`` takes
-        the place of the whole one that was. ``more``: the other arguments of the trainer."""
+        """Return the trainer of an existing run, to resume it.
+
+        User code is never stored, so pass the train function again. Other arguments that you do not pass come from the
+        run's record. Some cannot be stored there, and an error asks for them: datasets, a validation function,
+        ``worker_runtime_env`` (it may hold secrets). A ``run_config`` replaces the whole previous one. ``more`` are the
+        other arguments of the trainer.
+        """
         check_not_fresh(run_config, f"{cls.__name__}.restore")
         location = _run_in_force(Location.parse("restore(path", path, storage_filesystem))
         identity = record.read(location)
@@ -198,7 +202,7 @@ class DataParallelTrainer:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether the path holds a run that ``restore`` can resume."""
+        """Return whether the path holds a run that ``restore`` can resume."""
         try:
             record.read(_run_in_force(Location.parse("can_restore(path", path, storage_filesystem)))
         except StorageUnavailableError:

@@ -30,20 +30,24 @@ class TrainRunContext:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def get_run_config(self) -> RunConfig:
-        """The same as ``run_config``."""
+        """Return ``run_config``."""
         return self.run_config
 
 
 class UserCallback:
-    """Derive from it, override the methods that you need, and pass instances to ``RunConfig(callbacks=[...])``."""
+    """The base class of callbacks. Override the methods that you need, and pass instances to
+    ``RunConfig(callbacks=[...])``.
+    """
 
     def after_report(
         self, run_context: TrainRunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
     ) -> None:
-        """All ranks have made a report: ``metrics[i]`` is from rank i; ``checkpoint`` is committed, or None."""
+        """Called when all ranks have made a report. ``metrics[i]`` is from rank i; ``checkpoint`` is committed, or
+        None.
+        """
 
     def after_exception(self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]) -> None:
-        """Workers have failed: their exceptions by world rank."""
+        """Called when workers have failed, with their exceptions by world rank."""
 
 
 @contextmanager

@@ -10,14 +10,18 @@ from holdfast.train.checks import check_number, warn_once
 
 
 class ValidationFn(Protocol):
-    """Takes a checkpoint and the task's keyword arguments, returns the metrics to add to the checkpoint."""
+    """A function that takes a checkpoint and the task's keyword arguments, and returns metrics to add to the
+    checkpoint.
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
 
 
 @dataclass
 class ValidationTaskConfig:
-    """One validation: keyword arguments for the function (plain JSON values) and a time limit (None: no limit)."""
+    """The settings of one validation: keyword arguments for the function (plain JSON values), and a time limit (None:
+    no limit).
+    """
 
     fn_kwargs: dict[str, Any] | None = None
     timeout_s: float | None = None

@@ -69,5 +69,5 @@ class _OutsideContext(TuneContext):
 
 
 def get_context() -> TuneContext:
-    """The current trial: its id, name, directory and resources."""
+    """Return the context of the current trial: its id, name, directory and resources."""
     return TuneContext(api.session_for("get_context")) if _has_session() else _OutsideContext()

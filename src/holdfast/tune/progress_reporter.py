@@ -155,7 +155,7 @@ def best_row(rows: Iterable[TrialRow], metric: str, mode: str) -> TrialRow | Non
 
 
 class ProgressReporter:
-    """Derive from it and pass an instance as ``RunConfig(progress_reporter=)``."""
+    """The base class of progress reporters. Pass an instance as ``RunConfig(progress_reporter=)``."""
 
     def setup(
         self,
@@ -165,23 +165,24 @@ class ProgressReporter:
         mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Called first: when the experiment started, how many trials there will be, what is optimized."""
+        """Called first, with the start time of the experiment, the number of trials, and the metric."""
 
     def should_report(self, trials: Sequence[Trial], done: bool = False) -> bool:
-        """Whether to call ``report`` now. ``done``: it is the last time."""
+        """Return whether to call ``report`` now. ``done`` says that this is the last time."""
         raise NotImplementedError
 
     def report(self, trials: Sequence[Trial], done: bool, *sys_info: str) -> None:
-        """Show the progress. ``sys_info``: additional lines about the machine."""
+        """Show the progress. ``sys_info`` are additional lines about the machine."""
         raise NotImplementedError
 
 
 class CLIReporter(ProgressReporter):
     """Prints a table of trials every ``max_report_frequency`` seconds, and a last one at the end.
 
-    metric_columns, parameter_columns: lists of names, or dicts of names and headings; by default all parameters, the
-    usual metrics and the first ``infer_limit`` others that trials report. print_intermediate_tables: False leaves the
-    tables to the end. sort_by_metric: the best trials of each status come first. metric, mode: by default TuneConfig's.
+    ``metric_columns`` and ``parameter_columns`` are lists of names, or dicts of names and headings. By default they are
+    all parameters, the usual metrics, and the first ``infer_limit`` others that trials report.
+    ``print_intermediate_tables=False`` prints only the last table. ``sort_by_metric`` puts the best trials of each
+    status first. ``metric`` and ``mode`` are by default those of ``TuneConfig``.
     """
 
     def __init__(
@@ -240,11 +241,11 @@ class CLIReporter(ProgressReporter):
         self._metric, self._mode = self._metric or metric, self._mode or mode
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
-        """Show this metric too, under ``representation`` if it is given."""
+        """Also show this metric, under ``representation`` if it is given."""
         self._metric_columns = _with_column(self._metric_columns or dict(USUAL_METRICS), metric, representation)
 
     def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
-        """Show this parameter too, under ``representation`` if it is given."""
+        """Also show this parameter, under ``representation`` if it is given."""
         self._parameter_columns = _with_column(self._parameter_columns, parameter, representation)
 
     def should_report(self, trials: Sequence[Trial], done: bool = False) -> bool:
@@ -260,7 +261,7 @@ class CLIReporter(ProgressReporter):
         print(self.text([row_of(trial) for trial in trials], done, *sys_info, width=width), file=out, flush=True)
 
     def text(self, rows: Sequence[TrialRow], done: bool, *sys_info: str, width: int = UNBOUNDED) -> str:
-        """What ``report`` prints."""
+        """Return the text that ``report`` prints."""
         parts = [summary(rows, self._total, self._clock() - self._started), *sys_info]
         best = best_row(rows, self._metric, self._mode) if self._metric and self._mode else None
         if best is not None:
@@ -310,7 +311,7 @@ class CLIReporter(ProgressReporter):
 
 
 class JupyterNotebookReporter(CLIReporter):
-    """Like ``CLIReporter``, in a notebook. ``overwrite``: each table replaces the previous one."""
+    """Like ``CLIReporter``, for notebooks. With ``overwrite``, each table replaces the previous one."""
 
     def __init__(self, overwrite: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)

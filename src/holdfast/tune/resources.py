@@ -18,8 +18,11 @@ _CUSTOM = "custom_resources"
 
 
 class PlacementGroupFactory:
-    """The bundles of a trial. The first is for the trainable itself, and may be empty; the others are for workers that
-    it starts. ``options`` are for Ray's placement groups, where trials run on Ray."""
+    """The resource bundles of a trial. The first is for the trainable itself, and may be empty. The others are for
+    workers that it starts.
+
+    ``options`` are for Ray's placement groups, where trials run on Ray.
+    """
 
     def __init__(self, bundles: Sequence[Mapping[str, float]], strategy: str = "PACK", **options: Any) -> None:
         if isinstance(bundles, (str, Mapping)) or not isinstance(bundles, Iterable):
@@ -29,8 +32,8 @@ class PlacementGroupFactory:
         parsed = [parse_bundle(f"PlacementGroupFactory(bundles[{n}]", bundle) for n, bundle in enumerate(bundles)]
         if not any(parsed):
             raise ValueError(
-                f"PlacementGroupFactory(bundles={bundles!r}): it asks for nothing; ask for something, if only a "
-                'fraction: [{"CPU": 0.1}]'
+                f"PlacementGroupFactory(bundles={bundles!r}): it asks for nothing; ask for a fraction at "
+                'least: [{"CPU": 0.1}]'
             )
         if not all(parsed[1:]):
             raise ValueError(f"PlacementGroupFactory(bundles={bundles!r}): only the first bundle may be empty")
@@ -98,14 +101,12 @@ def parse_bundle(argument: str, bundle: Any) -> dict[str, float]:
             raise ValueError(f"{argument}={bundle!r}): {given!r} is not a resource; use {_MISSPELT[given.lower()]!r}")
         name = given.upper() if given.lower() in ("cpu", "gpu") else given
         if name in parsed:
-            raise ValueError(f"{argument}={bundle!r}): {name} is in it twice")
+            raise ValueError(f"{argument}={bundle!r}): {name} appears twice")
         check_number(f"{argument}[{given!r}]", amount, least=0)
         if math.isinf(amount):
             raise ValueError(f"{argument}={bundle!r}): {given} must be finite")
         if name == "GPU" and amount > 1 and amount != int(amount):
-            raise ValueError(
-                f"{argument}={bundle!r}): a fraction is of one GPU; ask for a whole number of them above 1"
-            )
+            raise ValueError(f"{argument}={bundle!r}): ask for a fraction of one GPU, or for a whole number of GPUs")
         parsed[name] = float(amount)
     return {name: amount for name, amount in parsed.items() if amount}
 
@@ -137,7 +138,7 @@ def _of_dict(argument: str, given: Mapping[str, Any]) -> PlacementGroupFactory:
     rest = {name: amount for name, amount in given.items() if name != _CUSTOM}
     both = sorted(set(custom) & set(rest)) if isinstance(custom, Mapping) else []
     if both:
-        raise ValueError(f"{argument}={dict(given)!r}): {', '.join(both)} is in it twice")
+        raise ValueError(f"{argument}={dict(given)!r}): {', '.join(both)} appears twice")
     bundle = {**parse_bundle(argument, rest), **parse_bundle(f"{argument}[{_CUSTOM!r}]", custom)}
     if given and not bundle:
         raise ValueError(

@@ -34,12 +34,11 @@ class TrialResult(Protocol):
 
 
 class ResultGrid:
-    """The outcome of ``Tuner.fit()``: a sequence of ``Result``, one for each trial, whatever its end.
+    """The outcome of ``Tuner.fit()``: a sequence with a ``Result`` for each trial.
 
-    ``results`` may read each of its items when it is asked for it; an ``ExperimentAnalysis`` may take their place.
-    ``statuses`` are the trials' statuses; without them a trial with an error counts as ERROR and any other one as
-    TERMINATED. ``reports`` gives all reports of a result; the default takes them from its data frame, in which a metric
-    that a report lacks cannot be told from NaN.
+    ``results`` may read an item only when it is requested; it may also be an ``ExperimentAnalysis``. ``statuses`` are
+    the trials' statuses; without them a trial with an error counts as ERROR and any other as TERMINATED. ``reports``
+    returns all reports of a result; by default they come from its data frame, in which a missing metric looks like NaN.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class ResultGrid:
 
     @property
     def num_terminated(self) -> int:
-        """How many trials have ended without an error."""
+        """How many trials have finished without an error."""
         return self._count("TERMINATED")
 
     def get_best_result(
@@ -109,11 +108,12 @@ class ResultGrid:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Any:
-        """The result with the highest ("max") or lowest ("min") ``metric``; both default to ``TuneConfig``'s.
+        """Return the result with the highest ("max") or lowest ("min") ``metric``. By default both are those of
+        ``TuneConfig``.
 
-        scope: what of a trial is compared: its "last" value, the average of all ("avg"), of the last 5 or 10
-        ("last-5-avg", "last-10-avg"), or its best ever ("all"). Nested metrics are named with slashes.
-        Trials that come to NaN or an infinity are never the best, unless ``filter_nan_and_inf`` is False.
+        ``scope`` says which value of a trial is compared: its "last" one, the average of all ("avg"), of the last 5 or
+        10 ("last-5-avg", "last-10-avg"), or its best ("all"). Nested metrics are named with slashes. Trials whose value
+        is NaN or infinite are never the best, unless ``filter_nan_and_inf`` is False.
         """
         if len(self) == 1:
             return self[0]
@@ -135,8 +135,10 @@ class ResultGrid:
         return max(usable, key=lambda pair: pair[0])[1]  # of equals, the first
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> Any:
-        """A pandas DataFrame with a row for each trial that has reported: its metrics, its config as "config/..."
-        and its path as "logdir". The metrics are the last ones, or those of the report with the best ``filter_metric``.
+        """Return a pandas DataFrame with a row for each trial that has reported.
+
+        A row holds the trial's metrics, its config as "config/...", and its path as "logdir". The metrics are those of
+        the last report, or of the report with the best ``filter_metric``.
         """
         try:
             import pandas

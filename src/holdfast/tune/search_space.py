@@ -66,17 +66,17 @@ _UNSET = object()
 
 
 def grid_search(values: Iterable[Any]) -> dict[str, list[Any]]:
-    """Each of the values, combined with all other grids; ``num_samples`` repeats the whole grid."""
+    """Try each of the values, in combination with all other grids. ``num_samples`` repeats the whole grid."""
     return {"grid_search": list(categories_of("grid_search(values", values))}
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
-    """One of the values, all equally likely."""
+    """Draw one of the values, all equally likely."""
     return Categorical(categories_of("choice(categories", categories))
 
 
 def sample_from(func: Callable[..., Any]) -> Function:
-    """What ``func`` returns. It may take the configuration, and is called after all that it reads of it is drawn.
+    """Call ``func`` for a value. It may take the configuration, and is called after the values that it uses are drawn.
 
     Both ``lambda config: config["a"] * 2`` and ``lambda spec: spec.config.a * 2`` work.
     """
@@ -84,52 +84,52 @@ def sample_from(func: Callable[..., Any]) -> Function:
 
 
 def uniform(lower: float, upper: float) -> Float:
-    """A float from ``lower`` to ``upper``, all equally likely."""
+    """Draw a float between ``lower`` and ``upper``, all equally likely."""
     return _float("uniform", lower, upper)
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
-    """Multiples of ``q``; ``upper`` is included."""
+    """Like ``uniform``, rounded to multiples of ``q``. ``upper`` is included."""
     return _float("quniform", lower, upper, q=q)
 
 
 def loguniform(lower: float, upper: float, base: object = _UNSET) -> Float:
-    """Uniform on a logarithmic scale."""
+    """Draw a float between ``lower`` and ``upper``, uniform on a logarithmic scale."""
     return _float("loguniform", lower, upper, log=True, base=base)
 
 
 def qloguniform(lower: float, upper: float, q: float, base: object = _UNSET) -> Float:
-    """Like ``loguniform``, in multiples of ``q``; ``upper`` is included."""
+    """Like ``loguniform``, rounded to multiples of ``q``. ``upper`` is included."""
     return _float("qloguniform", lower, upper, log=True, q=q, base=base)
 
 
 def randint(lower: int, upper: int) -> Integer:
-    """An integer from ``lower`` to below ``upper``."""
+    """Draw an integer from ``lower`` up to, but not including, ``upper``."""
     return _integer("randint", lower, upper)
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """Multiples of ``q``; ``upper`` is included, except for ``q=1``."""
+    """Like ``randint``, rounded to multiples of ``q``. ``upper`` is included, except for ``q=1``."""
     return _integer("qrandint", lower, upper, q=q)
 
 
 def lograndint(lower: int, upper: int, base: object = _UNSET) -> Integer:
-    """An integer from ``lower`` to below ``upper``, uniform on a logarithmic scale."""
+    """Draw an integer from ``lower`` up to, but not including, ``upper``, uniform on a logarithmic scale."""
     return _integer("lograndint", lower, upper, log=True, base=base)
 
 
 def qlograndint(lower: int, upper: int, q: int, base: object = _UNSET) -> Integer:
-    """Like ``lograndint``, in multiples of ``q``; ``upper`` is included, except for ``q=1``."""
+    """Like ``lograndint``, rounded to multiples of ``q``. ``upper`` is included, except for ``q=1``."""
     return _integer("qlograndint", lower, upper, log=True, q=q, base=base)
 
 
 def randn(mean: float = 0.0, sd: float = 1.0) -> Normal:
-    """Normally distributed."""
+    """Draw from a normal distribution."""
     return _normal("randn", mean, sd)
 
 
 def qrandn(mean: float, sd: float, q: float) -> Normal:
-    """Normally distributed, in multiples of ``q``."""
+    """Like ``randn``, rounded to multiples of ``q``."""
     return _normal("qrandn", mean, sd, q)
 
 

@@ -22,9 +22,9 @@ Clock = Callable[[], float]
 
 
 class Stopper(Recorded):
-    """Subclass it, override both methods, and pass an instance as ``RunConfig(stop=...)``.
+    """The base class of stoppers. Override both methods, and pass an instance as ``RunConfig(stop=...)``.
 
-    An exception that ``__call__`` raises is the error of the trial that it was called for.
+    If ``__call__`` raises an exception, the trial that it was called for fails with it.
     """
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -32,12 +32,15 @@ class Stopper(Recorded):
         raise NotImplementedError
 
     def stop_all(self) -> bool:
-        """Whether to stop the whole experiment."""
+        """Return whether to stop the whole experiment."""
         raise NotImplementedError
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
-        """The first later ``training_iteration`` at which ``__call__`` may be true. The trial continues up to there
-        without waiting; a class that overrides only ``__call__`` is asked about each result."""
+        """Return the next ``training_iteration`` at which ``__call__`` may return True.
+
+        Until then the trial continues without waiting for an answer. A class that overrides only ``__call__`` is asked
+        about each result.
+        """
         return iteration + 1
 
     def use_clock(self, clock: Clock) -> None:
@@ -45,7 +48,7 @@ class Stopper(Recorded):
 
 
 class NoopStopper(Stopper):
-    """Stops nothing."""
+    """Never stops anything."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -102,8 +105,8 @@ class ThresholdStopper(Stopper):
         if value is None and metric not in self._warned:
             self._warned.add(metric)
             warnings.warn(
-                f"stop: trials that never report a number {metric!r} run until they end by themselves. A result has "
-                f"none: {reported_text(result, metric)}",
+                f"stop: trials that never report a number {metric!r} run until they finish. A result without "
+                f"it: {reported_text(result, metric)}",
                 UserWarning,
                 stacklevel=2,
             )
@@ -116,7 +119,8 @@ class ThresholdStopper(Stopper):
 class MaximumIterationStopper(Stopper):
     """Stops each trial after ``max_iter`` results.
 
-    It counts the results' own training_iteration, so repeated results after a failure are not counted twice.
+    It reads ``training_iteration`` from the results, so results that are repeated after a failure are not counted
+    twice.
     """
 
     def __init__(self, max_iter: int) -> None:
@@ -138,10 +142,10 @@ class MaximumIterationStopper(Stopper):
 
 
 class TimeoutStopper(Stopper):
-    """Stops the experiment once it has been running for ``timeout`` (seconds or a timedelta).
+    """Stops the experiment when it has been running for ``timeout`` (seconds or a timedelta).
 
-    Time starts at the first call, unless an experiment passes a clock of its running time: that includes the time
-    before an interruption, but not the time until the restore.
+    Time starts at the first call. In an experiment, the time before an interruption counts, but not the time until the
+    restore.
     """
 
     def __init__(self, timeout: float | timedelta, *, clock: Clock = time.monotonic) -> None:
@@ -168,10 +172,12 @@ class TimeoutStopper(Stopper):
 
 
 class TrialPlateauStopper(Stopper):
-    """Stops a trial when ``metric`` hardly changes: its last ``num_results`` values have a deviation below ``std``.
+    """Stops a trial when ``metric`` hardly changes: the standard deviation of its last ``num_results`` values is below
+    ``std``.
 
-    Not before ``grace_period`` results. If there is a ``metric_threshold``, also not while the value is worse than it
-    (above it for mode "min", below it for "max"). A window with a missing value or NaN is not a plateau.
+    It does not stop a trial before ``grace_period`` results. With ``metric_threshold``, it does not stop one while its
+    value is worse than that (above it for mode "min", below it for "max"). A window with a missing value or NaN is not
+    a plateau.
     """
 
     def __init__(
@@ -216,8 +222,8 @@ class TrialPlateauStopper(Stopper):
 class ExperimentPlateauStopper(Stopper):
     """Stops the experiment when the ``top`` best values of ``metric``, of all trials, no longer differ much.
 
-    That is when their deviation has been at most ``std`` for another ``patience`` results. Results without a finite
-    value are ignored.
+    That is when their standard deviation has been at most ``std`` for another ``patience`` results. Results without a
+    finite value are ignored.
     """
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
@@ -246,7 +252,7 @@ class ExperimentPlateauStopper(Stopper):
 
 
 class CombinedStopper(Stopper):
-    """Stops when any of the stoppers does. All of them see every result."""
+    """Stops when any of the given stoppers does. All of them see every result."""
 
     def __init__(self, *stoppers: Stopper) -> None:
         wrong = [stopper for stopper in stoppers if not isinstance(stopper, Stopper)]

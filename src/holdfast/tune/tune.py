@@ -73,13 +73,13 @@ def run(
     chdir_to_trial_dir: bool | None = None,
     local_dir: str | None = None,
 ) -> ExperimentAnalysis:
-    """Run trials of a trainable to their ends, and return what came of them; ``Tuner`` is the newer way to say it.
+    """Run all trials of a trainable until they finish, and return their results. ``Tuner`` is the newer interface.
 
-    The arguments are those of ``TuneConfig``, ``RunConfig``, ``FailureConfig`` and ``CheckpointConfig``. ``restore``: a
-    checkpoint that every trial starts from. ``export_formats``: passed to ``Trainable.export_model`` when a trial ends.
-    ``resume``: True continues the experiment of this name, "AUTO" does so if there is one, and "AUTO+ERRORED",
-    "AUTO+RESTART_ERRORED" and the same with "_ONLY" say what becomes of trials that had failed. A trial that fails
-    raises a ``TuneError`` in the end, unless ``raise_on_failed_trial`` is False.
+    The arguments are those of ``TuneConfig``, ``RunConfig``, ``FailureConfig`` and ``CheckpointConfig``. ``restore`` is
+    a checkpoint that every trial starts from. ``export_formats`` is passed to ``Trainable.export_model`` when a trial
+    finishes. ``resume=True`` resumes the experiment of this name, and "AUTO" does so if there is one. "AUTO+ERRORED",
+    "AUTO+RESTART_ERRORED" and the same with "_ONLY" also resume or restart failed trials. If a trial fails, it raises a
+    ``TuneError`` after all trials, unless ``raise_on_failed_trial`` is False.
     """
     if not isinstance(run_or_experiment, Experiment):
         run_or_experiment = Experiment(
@@ -141,8 +141,11 @@ def run_experiments(
     concurrent: bool = True,
     callbacks: Sequence[Any] | None = None,
 ) -> list[AnalysedTrial]:
-    """Run experiments, one after the other, and return the trials of all. They are ``Experiment`` objects, or dicts
-    that map a name to the arguments of one. ``concurrent`` has no effect: the trials of each run concurrently."""
+    """Run experiments, one after the other, and return the trials of all of them.
+
+    The experiments are ``Experiment`` objects, or dicts that map a name to the arguments of one. ``concurrent`` has no
+    effect: the trials of each experiment run in parallel.
+    """
     del concurrent
     trials: list[AnalysedTrial] = []
     for experiment in _experiments(experiments):

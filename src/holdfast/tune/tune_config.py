@@ -15,11 +15,14 @@ from holdfast.tune.search.searcher import Searcher
 
 @dataclass
 class TuneConfig:
-    """``metric`` and ``mode`` define the best trial. ``num_samples``: how many trials, or how often to run the whole
-    grid; -1 continues until something stops it. ``max_concurrent_trials`` limits the trials in parallel, in addition to
-    the resources. ``time_budget_s``: stop the experiment after this time. ``reuse_actors`` is accepted and has no
-    effect: a trial's process costs a fork. ``chdir_to_trial_dir``: each trial has its own working directory; False
-    leaves them all in the script's, as the environment variable ``RAY_CHDIR_TO_TRIAL_DIR=0`` does."""
+    """How to search.
+
+    ``metric`` and ``mode`` define the best trial. ``num_samples`` is how many trials to run, or how often to run the
+    whole grid; -1 continues until something stops it. ``max_concurrent_trials`` limits how many trials run in parallel,
+    in addition to the resources. ``time_budget_s`` stops the experiment after this time. ``reuse_actors`` is accepted
+    and has no effect: a trial's process costs only a fork. With ``chdir_to_trial_dir``, each trial has its own working
+    directory; False leaves them all in the script's, as the environment variable ``RAY_CHDIR_TO_TRIAL_DIR=0`` does.
+    """
 
     mode: str | None = None
     metric: str | None = None
@@ -59,7 +62,7 @@ class TuneConfig:
 
 @dataclass
 class ResumeConfig:
-    """What a restore does with trials that were finished, unfinished, or failed."""
+    """What a restore does with trials that have finished, have not finished, or have failed."""
 
     class ResumeType(str, Enum):
         """RESUME resumes from the latest checkpoint, RESTART from the beginning, SKIP leaves the trial as it is."""

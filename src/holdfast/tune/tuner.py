@@ -39,9 +39,12 @@ from holdfast.tune.unused_options import warn_unused_in_tuning
 
 
 class Tuner:
-    """Runs trials of ``trainable`` with configurations from ``param_space``. The same (storage_path, name) resumes an
-    experiment whose driver was stopped or killed; of one that has finished, ``fit()`` says so and gives its results.
-    ``TuneError`` if an experiment that searches something else has that name."""
+    """Runs trials of ``trainable`` with configurations from ``param_space``.
+
+    The same (storage_path, name) resumes an experiment whose driver was stopped or killed. If the experiment has
+    finished, ``fit()`` says so and returns its results. If the stored experiment has another search space, it raises
+    ``TuneError``.
+    """
 
     def __init__(
         self,
@@ -79,8 +82,9 @@ class Tuner:
         self._is_restored = False
 
     def fit(self) -> ResultGrid:
-        """Run all trials to their ends. A trial that fails has its error in the results; see ``FailureConfig`` for
-        ``fail_fast``."""
+        """Run all trials until they finish. The result of a failed trial holds its error.
+        ``FailureConfig(fail_fast=...)`` stops at the first one.
+        """
         check_refs(self._definition.param_space)
         start_fresh(self._definition.run_config, "experiment")
         location = self._definition.run_config.location
@@ -121,7 +125,7 @@ class Tuner:
         return self._results
 
     def get_results(self) -> ResultGrid:
-        """The results so far: of the last ``fit()``, or of the restored experiment."""
+        """Return the results so far, of the last ``fit()`` or of the restored experiment."""
         if self._results is not None:
             return self._results
         if not self._is_restored:
@@ -161,9 +165,11 @@ class Tuner:
         run_config: RunConfig | None = None,
         _resume_config: ResumeConfig | None = None,
     ) -> Tuner:
-        """The tuner of an existing experiment, to resume it. User code is never stored, so the trainable is passed
-        again. Values in ``tune_config`` and ``run_config`` replace the stored ones: more samples, another stop
-        criterion, another concurrency."""
+        """Return the tuner of an existing experiment, to resume it.
+
+        User code is never stored, so pass the trainable again. Values in ``tune_config`` and ``run_config`` replace the
+        stored ones: more samples, another stop criterion, another concurrency.
+        """
         check_not_fresh(run_config, "Tuner.restore")
         location = Location.parse("Tuner.restore(path", path, storage_filesystem)
         identity = _identity(location)
@@ -197,7 +203,7 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether the path holds an experiment that ``restore`` can resume."""
+        """Return whether the path holds an experiment that ``restore`` can resume."""
         try:
             _identity(Location.parse("Tuner.can_restore(path", path, storage_filesystem))
         except StorageUnavailableError:

@@ -73,7 +73,7 @@ def validate_warmstart(
         if not isinstance(point, (dict, list)):
             raise TypeError(f"points_to_evaluate: {point!r} is neither a dict nor a list")
         if validate_point_name_lengths and len(point) != len(parameter_names):
-            raise ValueError(f"points_to_evaluate: {point!r} has not one value for each of {parameter_names}")
+            raise ValueError(f"points_to_evaluate: {point!r} does not have one value for each of {parameter_names}")
     if evaluated_rewards and not isinstance(evaluated_rewards, list):
         raise TypeError(f"evaluated_rewards={evaluated_rewards!r}: pass a list")
     if evaluated_rewards and len(evaluated_rewards) != len(points_to_evaluate):

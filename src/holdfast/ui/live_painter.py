@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_WIDTH = 100
-METRIC_WIDTH = 28
+METRIC_WIDTH, LONG_METRIC_WIDTH = 28, 30
 METRIC_ROWS = 2
+_NOT_A_NAME = 14  # of the width of a metric
 PANEL_EVERY_S = 0.25  # laying the panel out takes milliseconds; lines that come sooner go above the one there is
 STYLES = {"running": "green", "finished": "bold green", "failed": "bold red", "recovering": "yellow"}
 WORKER_STYLES = {"running": "green", "dead": "red"}
@@ -186,16 +187,24 @@ def _metrics(picture: Picture, width: int) -> tuple[str, RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    pairs = max(1, (width - 14) // METRIC_WIDTH)
+    inner = width - 14
+    most = max(1, inner // METRIC_WIDTH)
+    names = [len(name) for name, _ in pick_metrics(picture.metrics, most * METRIC_ROWS)]
+    wanted = max(names, default=0) + _NOT_A_NAME
+    pairs = max(1, inner // min(max(wanted, METRIC_WIDTH), LONG_METRIC_WIDTH))
+    name_width = max(8, inner // pairs - _NOT_A_NAME)
     shown = pick_metrics(picture.metrics, pairs * METRIC_ROWS)
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(min(pairs, len(shown))):
-        table.add_column(no_wrap=True, overflow="ellipsis", max_width=14)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width)
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=10, min_width=8, justify="right")
     for first in range(0, len(shown), pairs):
         cells: list[Text] = []
         for name, value in shown[first : first + pairs]:
-            cells += [Text(name), Text(value_text(value), style="bold red" if is_odd(value) else "bold")]
+            cells += [
+                Text(shortened(name, name_width)),
+                Text(value_text(value), style="bold red" if is_odd(value) else "bold"),
+            ]
         table.add_row(*cells)
     left_out = len(picture.metrics) - len(shown)
     return f"metrics\n+{left_out} more" if left_out > 0 else "metrics", table

@@ -15,7 +15,7 @@ _FIRST = "Traceback (most recent call last):"
 _HOLD_S = 3.0  # then it was no failure of the attempt: the script printed it
 _MOST_HELD = 2_000  # lines of one rank
 _WITHIN_S = 30.0  # after a failure
-_SHOWN = 120  # characters
+_SHOWN = 60  # characters
 _BETWEEN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -95,5 +95,5 @@ class TracebackFold:
         self._folded.discard(rank)
         assert self._named is not None
         after = f"after rank {self._named[0]}'s failure" if self._named[0] >= 0 else "after the failure"
-        where = f"{after}; traceback: holdfast logs {shlex.quote(run)} --rank {rank}"
-        return [OutputLine(rank, f"{headline(text, _SHOWN)} ({where})")]
+        error = headline(text.partition(":")[0], _SHOWN)  # its message only names a lost connection
+        return [OutputLine(rank, f"{error} {after}. Traceback: holdfast logs {shlex.quote(run)} --rank {rank}")]

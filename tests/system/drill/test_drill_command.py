@@ -115,7 +115,7 @@ def test_a_drill_that_is_ended_leaves_nothing(number: signal.Signals, code: int,
         (["--timeout", "0", str(JOB)], "must be greater than 0"),
         (["--html", "/nowhere/report.html", str(JOB)], "--html /nowhere/report.html: cannot be written"),
         (["--only", "worker-kill", str(JOB), "broken"], "with exit code 1: this script does not even start"),
-        ([str(EXAMPLES / "tune_auto_resume.py")], "with exit code 1: ValueError: holdfast drill rehearses trainings"),
+        ([str(EXAMPLES / "tune_auto_resume.py")], "with exit code 1: ValueError: holdfast drill tests training runs"),
         ([str(EXAMPLES / "sine.py")], "made no report. It must call fit()"),
     ],
 )

@@ -79,7 +79,7 @@ def test_what_refuses_the_manifest_leaves_the_shards_as_they_were(store: Checkpo
 
 
 def test_a_commit_without_any_file_is_refused(store: CheckpointStore, layout: RunLayout) -> None:
-    with pytest.raises(StorageError, match="no file at all"):
+    with pytest.raises(StorageError, match="is empty: save files"):
         store.commit(manifest("c"), [])
     assert not layout.checkpoints_dir.exists()
 

@@ -187,5 +187,5 @@ def test_a_digest_does_not_depend_on_buffers(store: CheckpointStore, tmp_path: P
 
 def test_an_empty_checkpoint_is_an_error_that_says_so(store: CheckpointStore, tmp_path: Path) -> None:
     (tmp_path / "empty" / "below").mkdir(parents=True)
-    with pytest.raises(StorageError, match="no file at all"):
+    with pytest.raises(StorageError, match="is empty: save files"):
         store.seal(tmp_path / "empty")

@@ -99,7 +99,7 @@ def test_what_is_not_passed_again_comes_from_the_record(tmp_path: Path) -> None:
     ("run", "options", "asked"),
     [
         ({"worker_runtime_env": {"env_vars": {"TOKEN": "a secret"}}}, {}, r"run_config=RunConfig\(worker_runtime_env="),
-        ({"engine": object()}, {}, r"run_config=RunConfig\(engine=\.\.\.\)\): the run had that"),
+        ({"engine": object()}, {}, r"run_config=RunConfig\(engine=\.\.\.\)\): code, objects"),
         ({}, {"metadata": {"x": (1, 2)}}, r"restore\(metadata="),
         ({}, {"validation_config": ValidationConfig(fn=dict)}, r"restore\(validation_config="),
         ({}, {"dataset_config": DataConfig(execution_options={"a": 1})}, r"restore\(dataset_config="),

@@ -189,7 +189,7 @@ def test_modules_that_are_one_here() -> None:
     assert not has_verbosity(2)
     set_verbosity(Verbosity.V3_TRIAL_DETAILS)
     validate_warmstart(["a", "b"], [{"a": 1, "b": 2}, [3, 4]], [0.5, 0.6])
-    with pytest.raises(ValueError, match="has not one value for each"):
+    with pytest.raises(ValueError, match="does not have one value for each"):
         validate_warmstart(["a", "b"], [{"a": 1}], None)
     with pytest.raises(ValueError, match="1 evaluated_rewards for 2"):
         validate_warmstart(["a"], [[1], [2]], [0.5])

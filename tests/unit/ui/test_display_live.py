@@ -373,3 +373,10 @@ def test_what_was_stored_is_shown_and_never_obeyed() -> None:
     written = told.stream.getvalue()
     assert not [harmful for harmful in ("\x07", "\x1b]", "\x1b[2J", "\x9b", "\u202e") if harmful in written]
     assert any(r"[bold red]x[/] \x1b]0;owned" in line for line in lines)
+
+
+def test_a_long_name_of_a_metric_keeps_its_end() -> None:
+    told = Told()
+    told.picture.metrics = {"validation/accuracy_top1": 0.5, "validation/accuracy_top5": 0.9}
+    lines = told.at(1.0)
+    assert any("validati…racy_top1       0.5  validati…racy_top5       0.9" in line for line in lines)

@@ -81,7 +81,7 @@ def test_the_traceback_of_the_named_rank_is_whole_and_above_its_failure() -> Non
     assert [line for line in shown(tell).splitlines() if line[0] == "(" or "FAILURE" in line] == [
         f"(rank 1) {head}",
         "(rank 1) ValueError: bad",
-        "(rank 0) RuntimeError: peer (after rank 1's failure; traceback: holdfast logs /runs/demo --rank 0)",
+        "(rank 0) RuntimeError after rank 1's failure. Traceback: holdfast logs /runs/demo --rank 0",
         "[holdfast 0.0s] FAILURE: rank 1 raised ValueError: bad",
         f"(rank 1) {head}",
     ]

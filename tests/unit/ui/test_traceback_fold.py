@@ -10,7 +10,7 @@ from holdfast.ui.traceback_fold import TracebackFold
 HEAD = "Traceback (most recent call last):"
 OWN = [OutputLine(1, text) for text in (HEAD, "  File x", "ValueError: bad")]
 KNOCK_ON = [OutputLine(0, text) for text in (HEAD, "  File y", "", "RuntimeError: closed by peer")]
-FOLDED = "RuntimeError: closed by peer (after rank 1's failure; traceback: holdfast logs 'runs/my run' --rank 0)"
+FOLDED = "RuntimeError after rank 1's failure. Traceback: holdfast logs 'runs/my run' --rank 0"
 
 
 def fold(ranks: int = 2) -> TracebackFold:

@@ -121,7 +121,7 @@ def _print(demand: Demand, found: RayCapacity) -> None:
         ]
         output.print_table(("NODE TYPE", "WORKERS EACH", "MIN NODES", "MAX NODES"), kinds)
         if found.limit is not None:
-            output.say(f"Of all types together there are {found.limit} nodes at most, and the head.")
+            output.say(f"All node types together have at most {found.limit} nodes, plus the head.")
     else:
         output.say("The cluster may have an autoscaler." if found.in_the_dark else "The cluster has no autoscaler.")
 

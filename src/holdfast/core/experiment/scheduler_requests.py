@@ -8,38 +8,39 @@ from msgspec import Struct
 
 
 class Request(Struct, frozen=True, tag=True):
-    """An action on a trial that a scheduler requests."""
+    """The base class of requests: actions on trials that a scheduler asks for."""
 
     trial_id: str
 
 
 class SetConfig(Request, frozen=True):
-    """Give a trial that has not started yet this configuration."""
+    """Give this configuration to a trial that has not started yet."""
 
     config: dict[str, Any]
 
 
 class Save(Request, frozen=True):
-    """Save a checkpoint now, if the trainable can be asked for one; a trainable that reports its own just continues."""
+    """Save a checkpoint now. This has no effect on a train function, which decides itself when it reports one."""
 
 
 class StopTrial(Request, frozen=True):
-    """End another trial that is paused or waits to run. It counts as completed."""
+    """Stop another trial that is paused or waits to run. It counts as completed."""
 
     reason: str
 
 
 class Resize(Request, frozen=True):
-    """Run the trial with these bundles of resources from its next start on. A PAUSE makes it restart soon."""
+    """Run a trial with these bundles of resources from its next start on. Add a PAUSE to restart it soon."""
 
     resources: tuple[dict[str, float], ...]
 
 
 class Exploit(Request, frozen=True):
-    """Let the trial resume from a checkpoint of the donor, with a new configuration.
+    """Resume a trial from a checkpoint of the donor, with a new configuration.
 
-    A trial that runs and continues is restarted so; one that pauses or is paused starts so when its turn comes. The
-    donor may be the trial itself. Without a number it is the newest checkpoint that the donor has by then.
+    A running trial that continues is restarted in this way. A trial that pauses or is paused starts in this way when
+    its turn comes. The donor may be the trial itself. Without a checkpoint number, it is the newest one that the donor
+    has by then.
     """
 
     donor_id: str
@@ -51,7 +52,7 @@ class Exploit(Request, frozen=True):
     operations: dict[str, Any] = {}
 
     def policy_row(self) -> list[Any]:
-        """A line of ``pbt_global.txt`` and ``pbt_policy_<trial>.txt``, as Ray Tune writes them."""
+        """Return a line of ``pbt_global.txt`` and ``pbt_policy_<trial>.txt``, as Ray Tune writes them."""
         return [self.trial_id, self.donor_id, self.step, self.donor_step, self.donor_config, self.config]
 
 

@@ -23,7 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 class LocalCluster:
-    """Logical nodes, each with its own agent and process tree. All methods may be called from any thread.
+    """Logical nodes on this machine, each with its own agent and process tree. You may call its methods from any
+    thread.
 
     with LocalCluster() as cluster:
         a = cluster.add_node(cpus=1)
@@ -67,7 +68,7 @@ class LocalCluster:
         node_id: str | None = None,
         network: Network | None = None,
     ) -> str:
-        """Add a node, which current runs may use immediately; returns its id."""
+        """Add a node and return its id. Current runs may use it immediately."""
         if not cpus > 0 or not gpus >= 0:
             raise ValueError(f"add_node(cpus={cpus!r}, gpus={gpus!r}): pass cpus above 0 and gpus of 0 or more")
         if node_id is not None and not _NAME.fullmatch(node_id):
@@ -86,7 +87,7 @@ class LocalCluster:
         return node.id
 
     def remove_node(self, node_id: str) -> None:
-        """The node is lost immediately, as if the machine had lost power: all its processes are killed."""
+        """Kill all processes of the node, as if its machine had lost power."""
         with self._lock:
             self._known(node_id)
             del self._nodes[node_id]
@@ -100,7 +101,7 @@ class LocalCluster:
             member.join(_ENDED_WITHIN_S)
 
     def drain_node(self, node_id: str, deadline_s: float = 30.0) -> None:
-        """A preemption notice: the runs learn that the node will be removed in so many seconds, and then it is."""
+        """Send runs a preemption notice for the node, and remove the node after ``deadline_s`` seconds."""
         if not deadline_s >= 0:
             raise ValueError(f"drain_node(deadline_s={deadline_s!r}): pass 0 or more seconds")
         with self._lock:

@@ -58,7 +58,7 @@ def _configuration() -> dict[str, str]:
 def _credentials() -> dict[str, Any]:
     keys = _keys()
     if keys is None:
-        raise PermissionError("the AWS profile has no credentials any more")
+        raise PermissionError("the AWS profile no longer has credentials")
     return _expiring(keys)
 
 

@@ -16,12 +16,12 @@ from holdfast.train.torch.split import split_loader
 
 
 def get_device() -> torch.device:
-    """The device of this worker; the first one if it has several."""
+    """Return the device of this worker; the first one if it has several."""
     return get_devices()[0]
 
 
 def get_devices() -> list[torch.device]:
-    """The devices of this worker: its GPUs, otherwise the CPU."""
+    """Return the devices of this worker: its GPUs, otherwise the CPU."""
     given = session_for("torch.get_devices").devices
     return [torch.device("cuda", index) for index in given] or [torch.device("cpu")]
 
@@ -105,22 +105,22 @@ def enable_reproducibility(seed: int = 0) -> None:
 
 
 def accelerate(amp: bool = False) -> NoReturn:
-    """Raises ``NotImplementedError``: use ``torch.amp`` directly."""
+    """Raise ``NotImplementedError``: use ``torch.amp`` directly."""
     _refuse("accelerate", amp)
 
 
 def prepare_optimizer(optimizer: torch.optim.Optimizer) -> NoReturn:
-    """Raises ``NotImplementedError``: use the optimizer as it is."""
+    """Raise ``NotImplementedError``: use the optimizer as it is."""
     _refuse("prepare_optimizer", optimizer)
 
 
 def backward(tensor: torch.Tensor) -> NoReturn:
-    """Raises ``NotImplementedError``: call ``loss.backward()``."""
+    """Raise ``NotImplementedError``: call ``loss.backward()``."""
     _refuse("backward", tensor)
 
 
 def _refuse(name: str, _: Any) -> NoReturn:
     raise NotImplementedError(
-        f"holdfast.train.torch.{name}() is not offered: use torch.amp (autocast and GradScaler) directly for mixed "
+        f"holdfast.train.torch.{name}() is not supported: use torch.amp (autocast and GradScaler) directly for mixed "
         "precision, and the optimizer and loss.backward() as they are"
     )

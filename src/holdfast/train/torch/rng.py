@@ -18,7 +18,9 @@ from holdfast.worker import session as sessions
 
 
 def rng_state() -> dict[str, Any]:
-    """The states of the generators of Python, NumPy, torch and this worker's GPUs, to be saved by each rank."""
+    """Return the states of the generators of Python, NumPy, torch and this worker's GPUs. Each rank saves
+    its own.
+    """
     version, numbers, gauss = random.getstate()
     return {
         "python": [version, list(numbers), gauss],
@@ -29,7 +31,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Continue with the random numbers from where ``rng_state()`` was called."""
+    """Restore the random number generators to the state that ``rng_state()`` returned."""
     missing = sorted({"python", "numpy", "torch", "cuda"} - state.keys())
     if missing:
         raise ValueError(
@@ -46,7 +48,7 @@ def set_rng_state(state: dict[str, Any]) -> None:
 
 
 def seed_rng(*key: int | str) -> None:
-    """Seed Python, NumPy, torch and CUDA by a key, as in ``seed_rng(seed, rank, step)``: equal keys, equal numbers."""
+    """Seed Python, NumPy, torch and CUDA by a key, as in ``seed_rng(seed, rank, step)``. Equal keys: equal numbers."""
     seed = derive("rng", *key)
     _seed(seed)
     if torch.cuda.is_available():
@@ -54,9 +56,11 @@ def seed_rng(*key: int | str) -> None:
 
 
 class SeededDataset(Dataset):  # type: ignore[misc]
-    """A map-style dataset; each sample is made with generators that are seeded by (seed, epoch, index). Random
-    augmentations then do not depend on the world size, on the number of loader workers, or on earlier random numbers.
-    The epoch comes from the loader that ``prepare_data_loader`` returned."""
+    """A map-style dataset whose samples are created with generators seeded by (seed, epoch, index).
+
+    Random augmentations then do not depend on the world size, on the number of loader workers, or on earlier random
+    numbers. The epoch comes from the loader that ``prepare_data_loader`` returned.
+    """
 
     def __init__(self, dataset: Any, seed: int = 0) -> None:
         self.dataset = dataset

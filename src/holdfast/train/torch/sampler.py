@@ -21,11 +21,15 @@ _LOOKED_UP_AT_ONCE = 4096
 
 
 class ElasticSampler(DistributedSampler):  # type: ignore[misc]
-    """For ``DataLoader(dataset, batch_size, sampler=ElasticSampler(dataset, global_batch_size))``, which
-    ``prepare_data_loader`` then splits: one optimizer step uses ``global_batch_size`` samples at any world size, and a
-    worker takes at most the loader's ``batch_size`` of them at a time (see ``loader.ends_step``). None means as without
-    this sampler: ``batch_size`` from each worker that the run started with, and a worker takes its whole share at a
-    time. ``num_replicas`` and ``rank`` are those of the training, unless given."""
+    """A sampler for elastic runs: one optimizer step uses ``global_batch_size`` samples, whatever the number of
+    workers.
+
+    Use it as ``DataLoader(dataset, batch_size, sampler=ElasticSampler(dataset, global_batch_size))``, which
+    ``prepare_data_loader`` then splits. A worker takes at most the loader's ``batch_size`` samples at a time (see
+    ``loader.ends_step``). With ``global_batch_size=None``, the global batch is ``batch_size`` from each worker that the
+    run started with, and a worker takes its whole share at a time. ``num_replicas`` and ``rank`` are those of the
+    training, unless given.
+    """
 
     def __init__(
         self,

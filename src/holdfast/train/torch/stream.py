@@ -20,9 +20,11 @@ from holdfast.train.torch.shares import Cut, SharePart
 
 
 class ElasticStream(IterableDataset):  # type: ignore[misc]
-    """For ``DataLoader(ElasticStream(dataset), batch_size)``. The dataset must yield the whole epoch, in the same order
-    in every process: it must not split itself by rank or by loader worker. Its ``set_epoch(epoch)`` is called if it has
-    one. ``global_batch_size`` is as for ``ElasticSampler``."""
+    """An iterable dataset for elastic runs, used as ``DataLoader(ElasticStream(dataset), batch_size)``.
+
+    The dataset must yield the whole epoch, in the same order in every process: it must not split itself by rank or by
+    loader worker. If it has ``set_epoch(epoch)``, that is called. ``global_batch_size`` is as for ``ElasticSampler``.
+    """
 
     seed, shuffle, samples = 0, False, None
 

@@ -22,7 +22,7 @@ class TorchCheckpoint(Checkpoint):
 
     @classmethod
     def from_state_dict(cls: type[T], state_dict: dict[str, Any]) -> T:
-        """Save it into a new temporary directory, under the names that it has without DDP."""
+        """Save a state dict to a new temporary directory, with the parameter names of the model without DDP."""
         bare = {name.removeprefix(_DDP): value for name, value in state_dict.items()}
         return cls._saved(bare)
 
@@ -38,13 +38,16 @@ class TorchCheckpoint(Checkpoint):
         return cls(directory)
 
     def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
-        """The model with the weights of the checkpoint. A whole model is unpickled only if no ``model`` is passed: that
-        runs code, so the checkpoint must come from someone you trust."""
+        """Return the model with the weights of the checkpoint.
+
+        Without ``model``, a whole model is unpickled. That runs code, so the checkpoint must come from someone you
+        trust.
+        """
         with self.as_directory() as directory:
             file = Path(directory, self.MODEL_FILENAME)
             if not file.exists():
                 raise RuntimeError(
-                    f"{self!r} has no {self.MODEL_FILENAME}: make it with TorchCheckpoint.from_state_dict()"
+                    f"{self!r} has no {self.MODEL_FILENAME}: create it with TorchCheckpoint.from_state_dict()"
                 )
             saved = torch.load(file, map_location="cpu", weights_only=model is not None)
         if isinstance(saved, torch.nn.Module):

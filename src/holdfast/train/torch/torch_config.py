@@ -42,8 +42,11 @@ _ALL_FORMED, _ALL_SEEN = "all formed", "all seen"
 
 @dataclass
 class TorchConfig(BackendConfig):
-    """How workers form their process group. ``backend`` None means nccl on GPUs, else gloo. ``init_method`` "env" and
-    "tcp" do the same here: the group always forms over a store that Holdfast sets up."""
+    """How workers form their process group.
+
+    ``backend=None`` means nccl on GPUs, otherwise gloo. ``init_method`` "env" and "tcp" do the same: the group always
+    forms over a store that Holdfast sets up.
+    """
 
     backend: str | None = None
     init_method: str = "env"

@@ -15,7 +15,7 @@ from holdfast.train.validation import ValidationConfig
 
 
 class TorchTrainer(DataParallelTrainer):
-    """Runs ``train_loop_per_worker`` on every worker, inside a torch process group."""
+    """Trains with PyTorch: runs ``train_loop_per_worker`` on every worker, inside a torch process group."""
 
     config_argument = "torch_config"
 

@@ -21,14 +21,14 @@ from holdfast.train.torch.rng import rng_state, seed_rng, set_rng_state
 
 
 class TrainState:
-    """The model, the optimizer, the schedule, the data loader and plain values such as the epoch, to save and resume.
+    """The training state to save and resume: the model, the optimizer, the schedule, the data loader, and plain values.
 
-    ``TrainState(model=model, optimizer=optimizer, loader=loader, best=0.0)``: anything with ``state_dict`` and
-    ``load_state_dict``, and plain values, which are attributes: ``state.best = 0.9``. The random numbers of torch,
-    NumPy and Python are part of it, of each rank. ``steps`` counts completed steps.
+    In ``TrainState(model=model, optimizer=optimizer, loader=loader, best=0.0)``, each component is an object with
+    ``state_dict`` and ``load_state_dict``, or a plain value. Plain values are attributes: ``state.best = 0.9``. The
+    state also holds the random numbers of torch, NumPy and Python of each rank. ``steps`` counts completed steps.
 
-    ``for epoch in state.epochs(10)`` resumes in the epoch, and with the loader of ``prepare_data_loader`` at the batch,
-    where the state was saved.
+    ``for epoch in state.epochs(10)`` resumes in the epoch in which the state was saved. The loader of
+    ``prepare_data_loader`` resumes at the batch.
     """
 
     steps: int
@@ -66,8 +66,9 @@ class TrainState:
             raise AttributeError(f"TrainState has no value {name!r}; pass it to TrainState({name}=…)")
 
     def resume(self) -> bool:
-        """Load the newest state of the run: from memory, or else from the newest checkpoint. False if there is none:
-        training starts from the beginning."""
+        """Load the newest state of the run: from memory if possible, otherwise from the newest checkpoint. Return False
+        if there is none; training then starts from the beginning.
+        """
         session = api.session_for("torch.TrainState.resume")
         self._resumed = True
         if not session.place.is_known:
@@ -116,19 +117,22 @@ class TrainState:
             seed_rng(derive("torch", *found["first_rng"]["torch"].tolist()), rank)
 
     def epochs(self, total: int) -> Iterator[int]:
-        """The epochs that are left of ``total``. A state that is saved when the data loaders in it have ended their
-        epoch continues with the next one; so does one that is reported without a data loader in it."""
+        """Yield the remaining epochs of ``total``.
+
+        If a state is saved after its data loaders have finished their epoch, training resumes with the next epoch.
+        Without a data loader in the state, training resumes with the epoch after the last report.
+        """
         for epoch in range(self.epoch, total):
             self.epoch, self._in_epoch = epoch, True
             yield epoch
             self.epoch, self._in_epoch = epoch + 1, False
 
     def snapshot(self, every: int = 1, share: float | None = None) -> None:
-        """A step is completed: count it (``recoverable`` does that itself), and keep the state after it in memory,
-        where it survives this process.
+        """Count a completed step (``recoverable`` does that itself), and keep the state after it in memory, where it
+        survives this process.
 
-        Call it on every rank after each optimizer step. ``every``: only after so many steps. ``share``: as often as
-        takes at most this part of the time (0.02 is 2 %), instead.
+        Call it on every rank after each optimizer step. ``every`` takes a snapshot only after that many steps.
+        ``share`` takes snapshots as often as possible without using more than this fraction of the time (0.02 is 2 %).
         """
         if not self._resumed:
             raise RuntimeError(
@@ -149,9 +153,9 @@ class TrainState:
             self._writer.regrouped(complete)
 
     def report(self, metrics: dict[str, Any], checkpoint: bool = True, **options: Any) -> None:
-        """``train.report`` with a checkpoint of this state. Every rank must call it, after the same step.
+        """Call ``train.report`` with a checkpoint of this state. Every rank must call it, after the same step.
 
-        With ``checkpoint=False`` only the metrics are reported, unless the run has asked for a checkpoint
+        With ``checkpoint=False`` it reports only the metrics, unless the run has asked for a checkpoint
         (``train.checkpoint_requested()``). ``options`` are those of ``train.report``.
         """
         session = api.session_for("torch.TrainState.report")
@@ -167,7 +171,9 @@ class TrainState:
         api.report(metrics, Checkpoint.from_directory(directory), **options)
 
     def capture(self) -> dict[str, Any]:
-        """The state now: ``{"steps", "values", "parts", "rng"}``, with the tensors that are trained, not copies."""
+        """Return the current state: ``{"steps", "values", "parts", "rng"}``. It holds the tensors that are being
+        trained, not copies.
+        """
         values = {**self._values}
         loaders = self._loaders()
         if self._in_epoch and loaders and all(ended(loader, self.epoch) for loader in loaders):
@@ -175,8 +181,9 @@ class TrainState:
         return {"steps": self.steps, "values": values, "parts": state_parts.collect(self._parts), "rng": rng_state()}
 
     def apply(self, captured: dict[str, Any]) -> None:
-        """Load a captured state, from here or from another process. Its tensors are copied. Random numbers come last:
-        loading a state must not draw any."""
+        """Load a captured state, from here or from another process. Its tensors are copied. Random numbers are restored
+        last, so loading a state cannot change them.
+        """
         unknown = sorted(
             (captured["values"].keys() | captured["parts"].keys()) - self._values.keys() - self._parts.keys()
         )

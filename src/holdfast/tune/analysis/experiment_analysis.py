@@ -25,11 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class ExperimentAnalysis:
-    """The trials of an experiment, from its directory or URL; it may be running, finished, moved or copied.
+    """The trials of an experiment, read from its directory or URL. The experiment may be running, finished, moved or
+    copied.
 
-    ``default_metric`` and ``default_mode`` define the best trial if a method is not given them; by default they are
-    those that the experiment was started with. Objects in configs are not stored: the return value of ``tune.run`` has
-    them.
+    ``default_metric`` and ``default_mode`` define the best trial where a method is given none. By default they are
+    those that the experiment was started with. Objects in configs are not stored; only the return value of ``tune.run``
+    has them.
     """
 
     def __init__(
@@ -125,11 +126,11 @@ class ExperimentAnalysis:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> AnalysedTrial | None:
-        """The trial with the highest ("max") or lowest ("min") ``metric``; None if no trial has it.
+        """Return the trial with the highest ("max") or lowest ("min") ``metric``; None if no trial has it.
 
-        scope: what of a trial is compared: its "last" value, the average of all ("avg"), of the last 5 or 10
-        ("last-5-avg", "last-10-avg"), or its best ever ("all"). Trials that come to NaN or an infinity are passed over,
-        unless ``filter_nan_and_inf`` is False.
+        ``scope`` says which value of a trial is compared: its "last" one, the average of all ("avg"), of the last 5 or
+        10 ("last-5-avg", "last-10-avg"), or its best ("all"). Trials whose value is NaN or infinite are ignored, unless
+        ``filter_nan_and_inf`` is False.
         """
         if len(self.trials) == 1:
             return self.trials[0]
@@ -150,19 +151,19 @@ class ExperimentAnalysis:
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
     ) -> dict[str, Any] | None:
-        """The configuration of the best trial."""
+        """Return the configuration of the best trial."""
         best = self.get_best_trial(metric, mode, scope)
         return None if best is None else dict(best.config)
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
-        """The directory of the best trial."""
+        """Return the directory of the best trial."""
         best = self.get_best_trial(metric, mode, scope)
         return None if best is None else best.logdir
 
     def get_best_checkpoint(
         self, trial: AnalysedTrial | str, metric: str | None = None, mode: str | None = None
     ) -> Checkpoint | None:
-        """The checkpoint of a trial, or of the trial with that directory, that was reported with the best metric."""
+        """Return the checkpoint with the best metric, of a trial or of the trial with that directory."""
         metric, mode = metric or self.default_metric or TRAINING_ITERATION, self._mode(mode)
         scored = [
             (value, checkpoint)
@@ -177,14 +178,14 @@ class ExperimentAnalysis:
     def get_last_checkpoint(
         self, trial: AnalysedTrial | str | None = None, metric: str = TRAINING_ITERATION, mode: str = "max"
     ) -> Checkpoint | None:
-        """The newest checkpoint of a trial; without one, of the best trial."""
+        """Return the newest checkpoint of a trial; without an argument, of the best trial."""
         found = trial or self.get_best_trial(metric, mode)
         return None if found is None else self._trial(found).checkpoint
 
     # All of them
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """The config of each trial by its id; with ``prefix``, parameters have flat names such as "config/lr"."""
+        """Return the config of each trial by its id. ``prefix`` makes names flat: "config/lr"."""
         return {t.trial_id: dict(flat_items(t.config, "config/")) if prefix else dict(t.config) for t in self.trials}
 
     @property
@@ -204,7 +205,9 @@ class ExperimentAnalysis:
         return {t.trial_id: frame([encodable_row(flat_items(row)) for row in t.rows]) for t in self.trials}
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
-        """A row for each trial that has reported: its last result, or the one with the best ``metric``."""
+        """Return a data frame with a row for each trial with reports: its last result, or the one with the best
+        ``metric``.
+        """
         if mode is not None:
             check_mode("dataframe(mode", mode)
             if metric is None:

@@ -16,7 +16,7 @@ from holdfast.tune.stopper import Stopper, as_stopper
 
 
 class Experiment:
-    """A trainable under a name, with how it is searched, stopped and stored. ``spec`` has all of it."""
+    """A trainable with a name, and how it is searched, stopped and stored. ``spec`` holds all of this."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Experiment:
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
-        """From a dict with "run" and the arguments of ``Experiment``."""
+        """Create an experiment from a dict with "run" and the arguments of ``Experiment``."""
         given = dict(spec)
         if "run" not in given:
             raise TuneError(f"Experiment.from_json({name!r}): the spec names no trainable; add 'run'")

@@ -227,7 +227,7 @@ class Listeners:
                 self._reporter.report(self._all, done)
         except Exception as error:
             who = type(self._reporter).__name__
-            self.warn(f"{who} raised {type(error).__name__}: {message_of(error)}; it is not asked to report again")
+            self.warn(f"{who} raised {type(error).__name__}: {message_of(error)}; it will not be called again")
             self._reporter = None
 
     def _trials(self) -> Sequence[Trial]:

@@ -57,7 +57,7 @@ _BY_NAME: dict[str, type[TrialScheduler]] = {
 
 
 def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
-    """A scheduler by name. Arguments that it does not accept are dropped, so that names can be swapped."""
+    """Create a scheduler by its name. Arguments that it does not accept are dropped, so names can be swapped."""
     kind = _BY_NAME.get(scheduler.lower())
     if kind is None:
         raise ValueError(f"create_scheduler(scheduler={scheduler!r}): must be one of {', '.join(_BY_NAME)}")

@@ -1,8 +1,8 @@
 """Asynchronous successive halving (ASHA): at each rung a trial continues only if it is among the best so far.
 
-Rung k of bracket s is at ``grace_period * reduction_factor ** (s + k)``. A trial that reaches it is compared once, with
-those that were there before: below the quantile ``1 - 1 / reduction_factor`` of their scores it is stopped. Scores are
-kept sorted, so a decision costs the same with a hundred thousand trials.
+Rung k of bracket s is at ``grace_period * reduction_factor ** (s + k)``. A trial that reaches a rung is compared once,
+with the trials that reached it before. If its score is below the quantile ``1 - 1 / reduction_factor``, it is stopped.
+Scores are kept sorted, so a decision costs the same with a hundred thousand trials.
 
 See "A System for Massively Parallel Hyperparameter Tuning", https://arxiv.org/abs/1810.05934
 """

@@ -16,7 +16,7 @@ ACTIONS = ("CONTINUE", "PAUSE", "STOP", "ERROR")
 
 
 def policy_rows(exploits: Iterable[Exploit], trial_id: str) -> list[list[Any]]:
-    """The lines of ``pbt_policy_<trial_id>.txt``: the history of the trial's configuration."""
+    """Return the lines of ``pbt_policy_<trial_id>.txt``: the history of the trial's configuration."""
     rows: dict[str, list[list[Any]]] = {}
     for exploit in exploits:
         rows[exploit.trial_id] = [*rows.get(exploit.donor_id, []), exploit.policy_row()]
@@ -24,7 +24,9 @@ def policy_rows(exploits: Iterable[Exploit], trial_id: str) -> list[list[Any]]:
 
 
 class Decision(str):
-    """The action as a text, so that it equals ``TrialScheduler.STOP`` and "STOP", with its reason and its requests."""
+    """What a scheduler decides: an action, a reason and requests. It is a string that equals ``TrialScheduler.STOP``
+    and "STOP".
+    """
 
     reason: str
     requests: tuple[Request, ...]
@@ -39,7 +41,7 @@ class Decision(str):
 
     @classmethod
     def of(cls, answer: Any) -> Decision:
-        """The return value of a user's scheduler: a decision, or an action as plain text."""
+        """Convert what a user's scheduler returned, a decision or an action as plain text, to a decision."""
         if isinstance(answer, Decision):
             return answer
         if answer in ACTIONS:

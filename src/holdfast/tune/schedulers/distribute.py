@@ -28,10 +28,11 @@ def bundles_of(resources: Any) -> Bundles:
 
 
 class DistributeResources:
-    """The same number of units for every trial, as far as possible.
+    """Gives every trial the same number of units, as far as possible.
 
-    A unit is ``increase_by``, or one GPU for trials with GPUs, or one CPU; with ``add_bundles`` a whole bundle.
-    ``increase_by_times`` is the most units for a trial, without limit below 1; ``reserve_resources`` are left free.
+    A unit is ``increase_by``, or one GPU for trials with GPUs, otherwise one CPU. With ``add_bundles``, a unit is a
+    whole bundle. ``increase_by_times`` is the maximum number of units of a trial; below 1 means no limit.
+    ``reserve_resources`` are left free.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class DistributeResources:
 
 
 class DistributeResourcesToTopJob(DistributeResources):
-    """All free resources for the best trial that may have more; the others keep theirs."""
+    """Gives all free resources to the best trial that may have more. The others keep what they have."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """HyperBand: brackets that trade the number of trials against how early the worse ones are stopped.
 
-Trials fill one bracket after the other, and those of a round after those of the round before. A trial pauses at the end
-of a stage until its bracket is full and all of it has come there, or until nothing else can run.
+Trials fill one bracket after the other, and one round after the other. At the end of a stage a trial pauses until its
+bracket is full and all of its trials have reached that stage, or until nothing else can run.
 """
 
 from __future__ import annotations

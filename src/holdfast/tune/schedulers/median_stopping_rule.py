@@ -1,7 +1,7 @@
-"""The median stopping rule: a trial stops if its best is worse than the median of the others' averages so far.
+"""The median stopping rule: a trial stops if its best result is worse than the median of the other trials' averages.
 
-The averages are taken from ``grace_period`` up to the time at which the trial reports, over all other trials that have
-come as far. See "Google Vizier: A Service for Black-Box Optimization", section 3.2.
+An average covers the results from ``grace_period`` up to the time of the report. Only trials that have come as far
+count. See "Google Vizier: A Service for Black-Box Optimization", section 3.2.
 """
 
 from __future__ import annotations

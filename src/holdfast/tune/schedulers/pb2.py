@@ -1,7 +1,7 @@
 """Population-based bandits: population-based training whose new configurations come from a model, not from chance.
 
-The model, a Gaussian process, is fitted to what trials gained between two points at which they were ranked. It needs
-numpy. See https://arxiv.org/abs/2002.02518
+The model is a Gaussian process. It is fitted to the improvement of each trial between two rankings. It requires numpy.
+See https://arxiv.org/abs/2002.02518
 """
 
 from __future__ import annotations

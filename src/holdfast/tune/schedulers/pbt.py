@@ -1,7 +1,8 @@
-"""Population-based training: from time to time bad trials take over the state of good ones and explore from there.
+"""Population-based training: at intervals, bad trials copy the state of good ones and explore from there.
 
-Every ``perturbation_interval`` a trial is ranked. One in the lowest ``quantile_fraction`` resumes from the checkpoint
-of one in the highest, with that one's configuration perturbed. With ``synch`` all trials wait for each other before.
+Every ``perturbation_interval`` a trial is ranked. A trial in the lowest ``quantile_fraction`` resumes from the
+checkpoint of a trial in the highest, with a perturbed copy of its configuration. With ``synch``, trials wait for each
+other before they are ranked.
 
 See "Population Based Training of Neural Networks", https://arxiv.org/abs/1711.09846
 """

@@ -1,6 +1,6 @@
-"""Trains one trial with the schedule of configurations that a run of population-based training came to.
+"""Trains one trial with the schedule of configurations that population-based training found.
 
-The schedule is read once, when the scheduler is made, from a ``pbt_policy_<trial>.txt``.
+The schedule is read once, when the scheduler is created, from a file ``pbt_policy_<trial>.txt``.
 """
 
 from __future__ import annotations

@@ -39,17 +39,21 @@ class TrialView(Protocol):
 
     @property
     def resources(self) -> Sequence[Mapping[str, float]]:
-        """The bundles with which it runs."""
+        """The bundles that it runs with."""
 
 
 class ExperimentView(Protocol):
-    """The experiment as a scheduler sees it. Trials come in the order in which they were added."""
+    """An experiment as a scheduler sees it. Trials come in the order in which they were added."""
 
-    def get_trials(self) -> Sequence[TrialView]: ...
+    def get_trials(self) -> Sequence[TrialView]:
+        """Return all trials."""
+
     def get_live_trials(self) -> Sequence[TrialView]:
-        """Trials that have not ended. Schedulers iterate these, so that ended trials cost nothing."""
+        """Return the trials that have not finished. Schedulers iterate over these, so finished trials cost nothing."""
 
-    def get_trial(self, trial_id: str) -> TrialView | None: ...
+    def get_trial(self, trial_id: str) -> TrialView | None:
+        """Return the trial with this id."""
+
     @property
     def total_resources(self) -> Mapping[str, float]: ...
 
@@ -71,13 +75,13 @@ __all__ = [
 
 
 class TrialScheduler(Recorded):
-    """Extend this. Every method has a default that runs trials in order, so override only what matters.
+    """The base class of schedulers. By default every method runs trials in order; override only what you need.
 
-    Each trial is added once (again if it is resumed after it had failed for good), and ends with exactly one of
-    ``on_trial_complete`` (on its own, by a stopper or by a STOP), ``on_trial_error`` (it failed for good; retries cause
-    no call, but may repeat results since the last checkpoint) and ``on_trial_remove`` (it was ended while it was not
-    running). All methods except ``choose_trial_to_run`` and ``debug_string`` may change the state, and are repeated on
-    restore.
+    Each trial is added once (and again if it is resumed after it had failed for good), and finishes with exactly one
+    call: ``on_trial_complete`` (it finished by itself, by a stopper or by a STOP), ``on_trial_error`` (it failed for
+    good; retries cause no call, but may repeat results since the last checkpoint) or ``on_trial_remove`` (it was
+    stopped while it was not running). All methods except ``choose_trial_to_run`` and ``debug_string`` may change the
+    scheduler's state, and are repeated on restore.
     """
 
     CONTINUE: ClassVar[Decision] = Decision("CONTINUE")
@@ -101,9 +105,9 @@ class TrialScheduler(Recorded):
         return self._mode
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Use the settings of ``TuneConfig``; False if the scheduler has its own.
+        """Use the settings of ``TuneConfig``. Return False if the scheduler has its own.
 
-        ``seed`` in ``spec`` is the experiment's, and is used if the scheduler has no seed.
+        ``seed`` in ``spec`` is the experiment's. It is used if the scheduler has no seed.
         """
         if (metric and self._metric) or (mode and self._mode):
             return False
@@ -114,55 +118,64 @@ class TrialScheduler(Recorded):
         return True
 
     def on_trial_add(self, experiment: ExperimentView, trial: TrialView) -> Requests:
-        """A trial exists and waits to run."""
+        """Called when a trial has been created and waits to run."""
         return ()
 
     def on_trial_result(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Decision:
-        """A running trial reported. Return CONTINUE, PAUSE or STOP, or a ``Decision`` that says more."""
+        """Called when a running trial has reported. Return CONTINUE, PAUSE or STOP, or a ``Decision``."""
         return self.CONTINUE
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
-        """The first later ``training_iteration`` for which the trial may get anything but CONTINUE. It continues up to
-        there without waiting; a class that overrides only ``on_trial_result`` is asked about each result."""
+        """Return the next ``training_iteration`` at which the answer may be anything but CONTINUE.
+
+        Until then the trial continues without waiting for an answer. A class that overrides only ``on_trial_result`` is
+        asked about each result.
+        """
         return iteration + 1
 
     def on_trial_complete(self, experiment: ExperimentView, trial: TrialView, result: Mapping[str, Any]) -> Requests:
-        """A trial has ended without an error, with its last result."""
+        """Called when a trial has finished without an error, with its last result."""
         return ()
 
     def on_trial_error(self, experiment: ExperimentView, trial: TrialView) -> Requests:
-        """A trial has failed and will not be retried."""
+        """Called when a trial has failed and will not be retried."""
         return ()
 
     def on_trial_remove(self, experiment: ExperimentView, trial: TrialView) -> Requests:
-        """A trial that was paused or waited to run has been ended."""
+        """Called when a trial was stopped while it was paused or waiting to run."""
         return ()
 
     def on_idle(self, experiment: ExperimentView) -> Requests:
-        """Nothing runs, ``choose_trial_to_run`` has nothing, and no trial can be added. Release trials that wait for
-        each other here; if that changes nothing, the experiment ends the paused trials."""
+        """Called when nothing runs, ``choose_trial_to_run`` returned None, and no trial can be added.
+
+        Release trials here that wait for each other. If that changes nothing, the experiment ends the paused trials.
+        """
         return ()
 
     def choose_trial_to_run(self, experiment: ExperimentView) -> TrialView | None:
-        """The trial to start or resume next, or None. Asking changes nothing."""
+        """Return the trial to start or resume next, or None. This must not change the scheduler's state."""
         return first_waiting(experiment.get_live_trials())
 
     def get_state(self) -> dict[str, Any]:
-        """Its state, for ``set_state`` of an equal one in this process."""
+        """Return the state, for ``set_state`` of an equal scheduler in this process."""
         return copy.deepcopy(self.__dict__)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over the state that ``get_state`` of an equal scheduler returned."""
         self.__dict__.update(copy.deepcopy(dict(state)))
 
     def save(self, checkpoint_path: str) -> None:
-        """Write its state to a JSON file. Experiments do not need such a file: the journal restores them."""
+        """Write the state to a JSON file. Experiments do not need such a file: the journal restores their scheduler."""
         saved_state.save(self, checkpoint_path)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Load a saved state into a new one with the same arguments, which continues where the other one was."""
+        """Load a saved state into a new scheduler with the same arguments, which then continues where the other one
+        stopped.
+        """
         saved_state.restore(self, checkpoint_path)
 
     def debug_string(self) -> str:
+        """Return a line about the state, for the display."""
         return type(self).__name__
 
     @property
@@ -184,7 +197,7 @@ def first_waiting(trials: Sequence[TrialView]) -> TrialView | None:
 
 
 class FIFOScheduler(TrialScheduler):
-    """Runs trials in order, each to its end."""
+    """Runs trials in order, each until it finishes."""
 
     def next_decision(self, trial_id: str, iteration: int) -> float:
         return math.inf

@@ -27,7 +27,7 @@ _NAMES = ("random", "variant_generator", *_MODULES)
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Searcher:
-    """A searcher by name. Arguments that it does not accept are dropped, so that names can be swapped."""
+    """Create a searcher by its name. Arguments that it does not accept are dropped, so names can be swapped."""
     if search_alg.lower() == "hebo":
         raise ValueError("create_searcher(search_alg='hebo'): HEBO needs an old numpy, so it is left out; use optuna")
     if search_alg.lower() not in _NAMES:

@@ -17,9 +17,10 @@ from holdfast.tune.search.library_searcher import LATER, LibrarySearcher, Params
 
 
 class AxSearch(LibrarySearcher):
-    """Suggests with Ax. ``parameter_constraints`` ("x1 + x2 <= 2") and ``outcome_constraints``
-    ("cost <= 5") are Ax' own texts, of flat names. More keywords go to ``AxClient``, ``random_seed`` among them, which
-    is by default the experiment's.
+    """Suggests configurations with Ax. ``parameter_constraints`` ("x1 + x2 <= 2") and ``outcome_constraints`` ("cost <=
+    5") are written as Ax expects them, with flat names.
+
+    Other keywords go to ``AxClient``, among them ``random_seed``, which is the experiment's by default.
     """
 
     package, extra = "ax", "ax"
@@ -38,7 +39,7 @@ class AxSearch(LibrarySearcher):
         if ax_client is not None:
             raise ValueError(
                 "AxSearch(ax_client=): pass the space, metric and mode instead, and what the client was made with as "
-                "keywords: a client cannot be made again for a restore"
+                "keywords: a restore cannot recreate a client"
             )
         if isinstance(space, (list, tuple)):
             raise ValueError("AxSearch(space=[...]): pass a dict of holdfast.tune domains")

@@ -14,15 +14,12 @@ from holdfast.tune.search_space import RandomSource, RandomState, Variant, count
 
 
 class BasicVariantGenerator(Searcher):
-    """The default search. Variants are created on demand, so a grid may have any size.
+    """The default search: grids and random draws. Variants are created on demand, so a grid may have any size.
 
-    points_to_evaluate: configs, or parts of them, to try first; each replaces one sample.
-
-    max_concurrent: how many trials may run in parallel, 0 for any number.
-
-    constant_grid_search: draw the random values once for each sample, not once for each point of the grid.
-
-    random_state: a seed, or a generator with a ``random()``, for the same configs in every run.
+    ``points_to_evaluate`` are configs, or parts of them, to try first; each replaces one sample. ``max_concurrent`` is
+    how many trials may run in parallel, 0 for any number. ``constant_grid_search`` draws the random values once for
+    each sample, not once for each point of the grid. ``random_state`` is a seed, or a generator with a ``random()``,
+    for the same configs in every run.
     """
 
     def __init__(
@@ -100,11 +97,11 @@ class BasicVariantGenerator(Searcher):
         return variant.config
 
     def get_state(self) -> dict[str, Any]:
-        """How many variants it has returned, and which trials have not ended."""
+        """Return how many variants it has returned, and which trials have not finished."""
         return {"given": self._given_before + self._given, "live": sorted(self._live)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """For a fresh one with the same arguments and seed: it continues with the next variant."""
+        """Continue with the next variant. Call it on a new generator with the same arguments and seed."""
         self._given_before, self._live = int(state["given"]), set(state["live"])
 
     def save(self, checkpoint_path: str) -> None:

@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 
 class BayesOptSearch(LibrarySearcher):
-    """Suggests where the upper confidence bound of a Gaussian process is best, after ``random_search_steps`` random
-    trials, which all end first.
+    """Suggests the configuration with the best upper confidence bound of a Gaussian process, after
+    ``random_search_steps`` random trials have finished.
 
-    The space has numbers only: those of ``randint`` and with a ``q`` are rounded, logarithmic ones searched by their
-    logarithm; choices are refused. utility_kwargs: ``kappa`` of the bound; with ``kind`` "ei" or "poi" and ``xi``,
-    another acquisition. A configuration that comes up again is replaced by a random one unless ``skip_duplicate`` is
-    False, and more than ``patience`` times ends the search; floats are compared to ``repeat_float_precision`` digits.
-    analysis: an ``ExperimentAnalysis`` to learn from at first.
+    The space holds only numbers: integers and values with a ``q`` are rounded, logarithmic ones are searched by their
+    logarithm, and choices are rejected. ``utility_kwargs`` is ``kappa`` of the bound, or selects another acquisition
+    function by ``kind`` ("ei" or "poi") and ``xi``. A repeated configuration is replaced by a random one, unless
+    ``skip_duplicate`` is False; more than ``patience`` of them end the search. Floats are compared to
+    ``repeat_float_precision`` digits. ``analysis`` is an ``ExperimentAnalysis`` to learn from first.
     """
 
     package, extra = "bayes_opt", "bayesopt"

@@ -16,12 +16,13 @@ _OPTIONS = {"min_points_in_model": "n_startup_trials", "num_samples": "n_ei_cand
 
 
 class TuneBOHB(OptunaSearch):
-    """Suggests with multivariate kernel density estimators, as BOHB does, of the trials with the largest budgets: a
-    trial that was stopped early counts with its last iteration. Use it with ``HyperBandForBOHB``.
+    """Suggests configurations as BOHB does, with multivariate kernel density estimators of the trials with the largest
+    budgets. A trial that was stopped early counts with its last iteration. Use it with ``HyperBandForBOHB``.
 
-    space: a dict of ``holdfast.tune`` domains, or a ``ConfigSpace.ConfigurationSpace`` without conditions; by default
-    ``param_space``. bohb_config: ``min_points_in_model`` random trials come first, ``num_samples`` are compared for
-    each suggestion. max_concurrent: how many may run in parallel, 0 for any number; paused ones do not count.
+    ``space`` is a dict of ``holdfast.tune`` domains, or a ``ConfigSpace.ConfigurationSpace`` without conditions; by
+    default ``param_space``. In ``bohb_config``, ``min_points_in_model`` random trials come first, and ``num_samples``
+    are compared for each suggestion. ``max_concurrent`` is how many trials may run in parallel, 0 for any number;
+    paused trials do not count.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class TuneBOHB(OptunaSearch):
 def _domains(space: Any) -> dict[str, Any]:
     """Those of a ``ConfigSpace``, known by their shape."""
     if getattr(space, "conditions", None):
-        raise ValueError("TuneBOHB(space=): a ConfigurationSpace with conditions is not taken; use OptunaSearch")
+        raise ValueError("TuneBOHB(space=): a ConfigurationSpace with conditions is not supported; use OptunaSearch")
     return {name: _domain(name, space[name]) for name in list(space)}
 
 

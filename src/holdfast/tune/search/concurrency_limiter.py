@@ -11,10 +11,10 @@ from holdfast.tune.search.wrapped import WrappedSearcher
 
 
 class ConcurrencyLimiter(WrappedSearcher):
-    """At most ``max_concurrent`` suggestions are in progress at any time.
+    """Limits the number of trials of a searcher that run in parallel to ``max_concurrent``.
 
-    With ``batch``, the searcher is told of the ends of a batch of trials only when all of them have ended, and the next
-    batch begins then. A searcher that can limit itself gets the number and does so.
+    With ``batch``, the searcher learns the results of a batch of trials only when all of them have finished; then the
+    next batch starts. A searcher that can limit itself gets the number and does so.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:

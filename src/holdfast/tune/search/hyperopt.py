@@ -12,11 +12,11 @@ from holdfast.tune.search.library_searcher import LibrarySearcher, Params
 
 
 class HyperOptSearch(LibrarySearcher):
-    """Suggests with HyperOpt's TPE after ``n_initial_points`` random trials.
+    """Suggests configurations with HyperOpt's TPE, after ``n_initial_points`` random trials.
 
-    space: a dict of ``holdfast.tune`` domains; by default ``param_space``. Or HyperOpt's own, with ``hp.choice`` and
-    conditional parameters; ``points_to_evaluate`` then use HyperOpt's names and values, and a restored trial counts as
-    the suggestion that replaces it. gamma: the share of the trials that counts as good.
+    ``space`` is a dict of ``holdfast.tune`` domains; by default ``param_space``. It may also be HyperOpt's own, with
+    ``hp.choice`` and conditional parameters. ``points_to_evaluate`` then use HyperOpt's names and values, and a
+    restored trial counts as the suggestion that replaces it. ``gamma`` is the fraction of trials that counts as good.
     """
 
     package, extra = "hyperopt", "hyperopt"

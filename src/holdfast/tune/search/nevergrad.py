@@ -10,9 +10,12 @@ from holdfast.tune.search.library_searcher import LibrarySearcher, Params
 
 
 class NevergradSearch(LibrarySearcher):
-    """Suggests with an optimizer of Nevergrad: a class such as ``ng.optimizers.OnePlusOne``, a configured one, or its
-    name; ``NGOpt`` by default. ``optimizer_kwargs``: for the class, such as ``budget``, which is ``num_samples`` by
-    default. ``seed``: by default the experiment's."""
+    """Suggests configurations with a Nevergrad optimizer: a class such as ``ng.optimizers.OnePlusOne``, a configured
+    one, or a name; ``NGOpt`` by default.
+
+    ``optimizer_kwargs`` are arguments of the class, such as ``budget``, which is ``num_samples`` by default. ``seed``
+    is the experiment's by default.
+    """
 
     package, extra = "nevergrad", "nevergrad"
 
@@ -34,7 +37,7 @@ class NevergradSearch(LibrarySearcher):
         if isinstance(optimizer, base.Optimizer):
             raise ValueError(
                 "NevergradSearch(optimizer=): pass the optimizer's class or its name, not an instance, and the "
-                "space as space= or Tuner(param_space=): an instance cannot be made again for a restore"
+                "space as space= or Tuner(param_space=): a restore cannot recreate an instance"
             )
         is_class = isinstance(optimizer, type) and issubclass(optimizer, base.Optimizer)
         if optimizer is not None and not is_class and not isinstance(optimizer, base.ConfiguredOptimizer):

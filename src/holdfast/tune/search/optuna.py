@@ -26,15 +26,15 @@ TRIAL_ID = "holdfast_trial_id"  # by which a trial is found again in a storage o
 
 
 class OptunaSearch(RestorableSearcher):
-    """Suggests with a sampler of Optuna, and tells it the results.
+    """Suggests configurations with an Optuna sampler, and tells it the results.
 
-    space: a dict of ``holdfast.tune`` domains or Optuna's distributions, nested or not, or a function of an
-    ``optuna.Trial`` that calls its ``suggest_`` methods and may return constants. By default: ``param_space``. metric,
-    mode: lists of each for several objectives. seed: of the default sampler, TPE; give your own sampler a seed, or a
-    restored experiment keeps its trials but draws new ones differently. points_to_evaluate: configurations to try
-    first. evaluated_rewards: their known results, so that they are not tried. storage: an Optuna storage to keep the
-    study in as well, for its dashboard or for a study that continues. A restored experiment uses the trials that it
-    finds there.
+    ``space`` is a dict of ``holdfast.tune`` domains or Optuna distributions, nested or not, or a function of an
+    ``optuna.Trial`` that calls its ``suggest_`` methods and may return constants. By default it is ``param_space``.
+    ``metric`` and ``mode`` are lists for several objectives. ``seed`` is the seed of the default sampler, TPE. Give
+    your own sampler a seed: without one, a restored experiment keeps its trials but draws different new ones.
+    ``points_to_evaluate`` are configurations to try first; with their known results in ``evaluated_rewards``, they are
+    not tried. ``storage`` is an Optuna storage that also keeps the study, for its dashboard or for a study that
+    continues. A restored experiment uses the trials that it finds there.
     """
 
     def __init__(

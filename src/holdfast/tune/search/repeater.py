@@ -16,12 +16,13 @@ TRIAL_INDEX = "__trial_index__"
 
 
 class Repeater(WrappedSearcher):
-    """Each suggestion is given to ``repeat`` trials. The searcher knows the first of them, and is told of its end when
-    all have ended, with the mean of their results. Trials without a number for a metric do not count, and neither do
-    results of a trial that had failed and is resumed.
+    """Gives each suggestion to ``repeat`` trials, and tells the searcher the mean of their results.
 
-    ``num_samples`` counts the repetitions too: make it a multiple of ``repeat``. With ``set_index`` the config has the
-    number of the repetition as ``"__trial_index__"``, to derive a seed from.
+    The searcher knows only the first trial of each suggestion, and learns the mean when all have finished. Trials whose
+    metric is not a number do not count, and neither do results of a failed trial that is resumed.
+
+    ``num_samples`` counts the repetitions too: make it a multiple of ``repeat``. With ``set_index``, the config
+    contains the number of the repetition as ``"__trial_index__"``, so you can derive a seed from it.
     """
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:

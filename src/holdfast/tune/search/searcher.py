@@ -18,10 +18,11 @@ Objective = str | list[str] | None
 
 
 class Searcher(Recorded):
-    """Subclass it, override ``suggest`` and ``on_trial_complete``, and pass an instance as ``TuneConfig(search_alg=)``.
+    """The base class of searchers. Override ``suggest`` and ``on_trial_complete``, and pass an instance as
+    ``TuneConfig(search_alg=)``.
 
-    For what you write to continue after a restore as if nothing had happened, draw all randomness from a generator
-    that is seeded in ``__init__`` or by the ``seed`` that ``set_search_properties`` is given.
+    To continue after a restore as if nothing had happened, a searcher must draw all randomness from a generator that is
+    seeded in ``__init__`` or by the ``seed`` that ``set_search_properties`` receives.
     """
 
     FINISHED = "FINISHED"
@@ -44,42 +45,46 @@ class Searcher(Recorded):
     ) -> bool:
         """Set the metric, the mode and the search space of the experiment, before the first suggestion.
 
-        ``spec`` has ``num_samples`` and ``seed``: the experiment's, the same after every restore, for searchers without
-        a seed. False means that the searcher ignores them because it has its own space.
+        ``spec`` has ``num_samples`` and ``seed``. The seed is the experiment's, the same after every restore; use it if
+        the searcher has none. Return False if the searcher ignores the space because it has its own.
         """
         return False
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Set the number of trials that may run in parallel. True means that the searcher enforces it itself."""
+        """Set the number of trials that may run in parallel. Return True if the searcher enforces it itself."""
         return False
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The config for a new trial, or the searched part of it; None: not now; ``Searcher.FINISHED``: no more."""
+        """Return the config of a new trial, or the searched part of it; None if there is none yet;
+        ``Searcher.FINISHED`` if there will be no more.
+        """
         raise NotImplementedError
 
     def replay_suggestion(self, trial_id: str, config: Mapping[str, Any]) -> Any:
-        """This trial was given this config by an earlier driver. May return the suggestion that it would make now, from
-        which objects that could not be stored are taken.
+        """Called on restore: an earlier driver gave this config to the trial. May return the suggestion that it would
+        make now; objects that could not be stored are taken from it.
 
-        The config is kept even if ``suggest`` would return something else now, because the searcher had no seed or its
-        limits were changed for the restore. Override it if that would spoil what the searcher learns from the trial's
-        results.
+        The trial keeps its config even if ``suggest`` would return something else now, because the searcher had no seed
+        or its limits were changed for the restore. Override this method if that would spoil what the searcher learns
+        from the trial's results.
         """
         return self.suggest(trial_id)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial has reported. The result may lack the metric, or have NaN for it."""
+        """Called when a trial has reported. The result may lack the metric, or have NaN for it."""
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """A trial has ended. ``result`` is its last result, or None."""
+        """Called when a trial has finished. ``result`` is its last result, or None."""
         raise NotImplementedError
 
     def on_trial_resume(self, trial_id: str, config: Mapping[str, Any]) -> None:
-        """A trial that had ended with an error runs again, with the same config, and will end once more."""
+        """Called when a failed trial runs again, with the same config. It will finish once more."""
 
-    def on_pause(self, trial_id: str) -> None: ...
+    def on_pause(self, trial_id: str) -> None:
+        """Called when a trial was paused."""
 
-    def on_unpause(self, trial_id: str) -> None: ...
+    def on_unpause(self, trial_id: str) -> None:
+        """Called when a paused trial runs again."""
 
     def add_evaluated_point(
         self,
@@ -93,8 +98,9 @@ class Searcher(Recorded):
         raise NotImplementedError(f"{type(self).__name__} cannot learn from points that it did not suggest")
 
     def add_evaluated_trials(self, trials_or_analysis: Any, metric: str) -> None:
-        """Learn from the results of an earlier experiment: an ExperimentAnalysis, a ResultGrid, a list of trials or of
-        results, or one of them."""
+        """Learn from the results of an earlier experiment: an ExperimentAnalysis, a ResultGrid, a list of trials or
+        results, or one of them.
+        """
         given = getattr(trials_or_analysis, "trials", trials_or_analysis)
         for trial in given if isinstance(given, Iterable) else [given]:
             result: Any = getattr(trial, "result", trial)
@@ -103,11 +109,13 @@ class Searcher(Recorded):
                 self.add_evaluated_point(result.config, value, error=result.error is not None)
 
     def get_state(self) -> dict[str, Any]:
-        """For subclasses that can be kept beyond an experiment; experiments restore by replay and never call it."""
+        """Return the state, for subclasses that can be stored outside an experiment. Experiments restore by replay and
+        never call it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no get_state; experiments restore it by replay")
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """The other half of ``get_state``."""
+        """Take over the state that ``get_state`` returned."""
         raise NotImplementedError(f"{type(self).__name__} has no set_state; experiments restore it by replay")
 
     def save(self, checkpoint_path: str) -> None:
@@ -115,17 +123,17 @@ class Searcher(Recorded):
         raise NotImplementedError(f"{type(self).__name__} has no save; experiments restore it by replaying the journal")
 
     def restore(self, checkpoint_path: str) -> None:
-        """The other half of ``save``."""
+        """Read the state from a file that ``save`` wrote."""
         raise NotImplementedError(
             f"{type(self).__name__} has no restore; experiments restore it by replaying the journal"
         )
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """``save`` to a file in a directory. Experiments do not need it: the journal restores their searcher."""
+        """Write the state to a file in a directory. Experiments do not need it: the journal restores their searcher."""
         self.save(str(Path(checkpoint_dir, f"searcher-state-{session_str}.json")))
 
     def restore_from_dir(self, checkpoint_dir: str) -> None:
-        """``restore`` from the last file, by its name, that ``save_to_dir`` left in the directory."""
+        """Read the state from the last file, by name, that ``save_to_dir`` wrote in the directory."""
         files = sorted(Path(checkpoint_dir).glob("searcher-state-*.json"))
         if not files:
             raise RuntimeError(

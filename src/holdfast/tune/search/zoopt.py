@@ -15,9 +15,12 @@ _TRIES = 20  # it says that it has finished, if 100 samples near the best ones a
 
 
 class ZOOptSearch(LibrarySearcher):
-    """Suggests with ZOOpt's sequential RACOS. ``budget``: how many trials there will be. ``dim_dict``: the space, as
-    ``holdfast.tune`` domains. ``parallel_num``: how many trials may run in parallel after the first, random ones. More
-    keywords are for ZOOpt's ``Parameter``. ``seed``: by default the experiment's."""
+    """Suggests configurations with ZOOpt's sequential RACOS.
+
+    ``budget`` is how many trials there will be. ``dim_dict`` is the space, as ``holdfast.tune`` domains.
+    ``parallel_num`` is how many trials may run in parallel after the first, random ones. Other keywords go to ZOOpt's
+    ``Parameter``. ``seed`` is the experiment's by default.
+    """
 
     package, extra = "zoopt", "zoopt"
 

@@ -50,7 +50,7 @@ class Drawing:
         if path in self._under_way:
             chain = [*self._under_way[self._under_way.index(path) :], path]
             names = " -> ".join(map(slashed, chain))
-            raise DependencyCycleError(f"sample_from: {names} read each other; one of them must do without the next")
+            raise DependencyCycleError(f"sample_from: {names} depend on each other; remove one of these dependencies")
         self._under_way.append(path)
         try:
             value = self._call(path, domain)
@@ -77,7 +77,7 @@ class Drawing:
         if isinstance(node, Domain):
             node = self.draw(path, node)
         if is_grid(node):
-            raise GridPendingError(f"sample_from: {slashed(path)!r} is a grid that comes out of what is drawn")
+            raise GridPendingError(f"sample_from: {slashed(path)!r} is a grid_search inside a value that is drawn")
         if isinstance(node, dict):
             return ConfigView(self, path, node)
         if isinstance(node, (list, tuple)):

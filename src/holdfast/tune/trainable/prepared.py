@@ -86,8 +86,11 @@ class PreparedFunction:
 
 
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:
-    """The trainable, with arguments that all trials share: a function gets them by name besides ``config``, a class in
-    ``setup``. They are stored once per machine (see ``holdfast.put``) and not sent with each trial."""
+    """Return the trainable with arguments that all trials share. A function gets them by name besides ``config``, a
+    class in ``setup``.
+
+    They are stored once per machine (see ``holdfast.put``), not sent with each trial.
+    """
     _check_wrappable("with_parameters", trainable)
     _check_takes(trainable, kwargs)
     parameters = Parameters.put(kwargs)
@@ -99,8 +102,9 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
 
 def with_resources(trainable: Any, resources: Any) -> Any:
-    """The trainable, with the resources of a trial: a dict (``{"cpu": 2, "gpu": 0.5}``), a ``PlacementGroupFactory``, a
-    ``ScalingConfig``, or a function of the trial's config that returns one of them."""
+    """Return the trainable with the resources of a trial: a dict (``{"cpu": 2, "gpu": 0.5}``), a
+    ``PlacementGroupFactory``, a ``ScalingConfig``, or a function of the trial's config that returns one of them.
+    """
     _check_wrappable("with_resources", trainable)
     if callable(resources) and not isinstance(resources, (type, PlacementGroupFactory)):
         request: Request = resources

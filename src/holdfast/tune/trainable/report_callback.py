@@ -17,8 +17,12 @@ CHECKPOINT_PATH_KEY = "checkpoint_path"
 
 
 class TuneReportCallback(UserCallback):
-    """Pass it to the inner trainer's ``RunConfig(callbacks=[...])``. Rank 0's metrics are reported; a checkpoint stays
-    in the inner run's storage, and its path is in the metrics as ``checkpoint_path``."""
+    """Reports the metrics of a trainer's run to the trial that started it. Pass it to the inner trainer's
+    ``RunConfig(callbacks=[...])``.
+
+    It reports rank 0's metrics. A checkpoint stays in the inner run's storage, and its path is in the metrics as
+    ``checkpoint_path``.
+    """
 
     def __init__(self) -> None:
         session_for("TuneReportCallback")

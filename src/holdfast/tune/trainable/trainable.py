@@ -39,7 +39,7 @@ class TrainingResult:
 
 
 class Trainable:
-    """Derive from it and override ``setup``, ``step``, ``save_checkpoint`` and ``load_checkpoint``.
+    """The base class of trainable classes. Override ``setup``, ``step``, ``save_checkpoint`` and ``load_checkpoint``.
 
     ``storage`` exists for scripts that pass it on, and is not used. Each trial has its own working directory, below
     ``logdir``, the trial's directory.
@@ -69,8 +69,9 @@ class Trainable:
         """Prepare for the first step; ``config`` is a copy of ``self.config``."""
 
     def step(self) -> dict[str, Any]:
-        """One iteration; returns its metrics. ``{"done": True}`` ends the trial, ``{"should_checkpoint": True}`` asks
-        for a checkpoint."""
+        """Do one iteration and return its metrics. ``{"done": True}`` ends the trial; ``{"should_checkpoint": True}``
+        asks for a checkpoint.
+        """
         raise NotImplementedError(f"{type(self).__name__}.step(): override it, and return a dict of metrics")
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | None:
@@ -82,7 +83,7 @@ class Trainable:
         raise NotImplementedError(f"{type(self).__name__}.load_checkpoint(checkpoint): override it to restore")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Switch to another config; returns whether that was possible."""
+        """Switch to another config. Return whether that was possible."""
         return False
 
     def log_result(self, result: dict[str, Any]) -> None:
@@ -96,7 +97,7 @@ class Trainable:
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:  # noqa: ARG003
-        """The resources of a trial with this config; None for one CPU."""
+        """Return the resources of a trial with this config; None for one CPU."""
         return None
 
     @classmethod
@@ -106,7 +107,7 @@ class Trainable:
     # Called by the trial's loop
 
     def train(self) -> dict[str, Any]:
-        """One step; its result is completed with the iteration, times, and where and when it was made."""
+        """Do one step. Return its result, with the iteration, the times, the host and the process added."""
         start = time.time()
         given = self.step()
         if not isinstance(given, Mapping):
@@ -140,7 +141,7 @@ class Trainable:
             self._episodes_total = (self._episodes_total or 0) + episodes
 
     def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[dict[str, Any]]:
-        """Steps until the time is up, the buffer is full, or a result says that it is done or asks to be saved."""
+        """Do steps until the time is up, the buffer is full, or a result is done or asks for a checkpoint."""
         results: list[dict[str, Any]] = []
         over = time.time() + buffer_time_s
         while not results or (time.time() < over and len(results) < max_buffer_length):
@@ -243,7 +244,7 @@ class Trainable:
         return _address(), os.getpid()
 
     def is_actor(self) -> bool:
-        """Whether it runs in a trial."""
+        """Return whether it runs in a trial."""
         return _context() is not None
 
     def get_auto_filled_metrics(
@@ -253,7 +254,7 @@ class Trainable:
         timestamp: int | None = None,
         debug_metrics_only: bool = False,
     ) -> dict[str, Any]:
-        """Fields added to each result; with ``debug_metrics_only`` only those that need no step."""
+        """Return the fields that are added to each result; with ``debug_metrics_only`` only those that need no step."""
         now = now or datetime.now()
         filled = {
             "trial_id": self.trial_id,

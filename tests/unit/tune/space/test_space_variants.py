@@ -197,7 +197,7 @@ def test_a_cycle_is_named() -> None:
         "b": {"inner": tune.sample_from(lambda config: config["c"])},
         "c": tune.sample_from(lambda config: config["a"]),
     }
-    with pytest.raises(tune.DependencyCycleError, match="a -> b/inner -> c -> a read each other"):
+    with pytest.raises(tune.DependencyCycleError, match="a -> b/inner -> c -> a depend on each other"):
         configs(space)
     with pytest.raises(tune.DependencyCycleError, match="m/x -> m/x"):
         configs({"m": {"x": tune.sample_from(lambda config: config["m"])}})
@@ -208,7 +208,7 @@ def test_a_cycle_is_named() -> None:
 def test_a_function_that_fails_is_named() -> None:
     with pytest.raises(ValueError, match=r"param_space: 'm/a' could not be drawn: KeyError\('missing'\)"):
         configs({"m": {"a": tune.sample_from(lambda config: config["missing"])}})
-    with pytest.raises(ValueError, match="is a grid that comes out of what is drawn"):
+    with pytest.raises(ValueError, match="is a grid_search inside a value that is drawn"):
         configs({"g": tune.choice([tune.grid_search([1])]), "a": tune.sample_from(lambda config: config["g"])})
 
 
