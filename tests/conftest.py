@@ -16,7 +16,7 @@ from holdfast.platform import process_control
 from support.repository import ROOT
 
 pytest_plugins = ["support.gate"]
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 # Not SIGCHLD: torch's loaders never give it back. With the default of SIGPIPE the next connection that breaks would be
 # the silent end of the process that runs the tests.
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCONT, signal.SIGUSR1, signal.SIGALRM)

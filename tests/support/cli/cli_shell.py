@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 JOB = Path(__file__).with_name("watched_job.py")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _background: list[subprocess.Popen[str]] = []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import holdfast.train as train
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def train_fn(config: dict[str, Any]) -> None:

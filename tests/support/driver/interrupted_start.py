@@ -15,7 +15,7 @@ from typing import Any
 from holdfast import train, tune
 
 POINTS = 40
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 TICKS = 3000
 # The function that ends the start
 STARTED = {"training": "_start_attempt", "tuning": "_advance", "in_process": "perform"}

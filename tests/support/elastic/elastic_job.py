@@ -28,7 +28,7 @@ from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 from holdfast.store.metrics import read_metrics
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def next_state(state: str, step: int) -> str:

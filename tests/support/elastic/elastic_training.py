@@ -31,7 +31,7 @@ from holdfast.train.torch import (
 )
 
 SAMPLES, EPOCHS, BATCH, EVERY = 52, 2, 12, 2
-PATIENCE_S = 100.0
+PATIENCE_S = 120.0
 
 
 class Augmented(Dataset[Any]):

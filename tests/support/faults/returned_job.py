@@ -23,7 +23,7 @@ import holdfast.train as train
 
 STEPS = 6
 RANKS = 2
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 def train_fn(config: dict[str, Any]) -> None:

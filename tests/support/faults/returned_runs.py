@@ -11,7 +11,7 @@ from typing import Any
 from support.faults.returned_job import RANKS, STEPS
 
 JOB = Path(__file__).with_name("returned_job.py")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 AT = 4
 
 

@@ -19,7 +19,7 @@ from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
 M = TypeVar("M", bound=wire.Message)
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def configure(run_dir: Path, work: Callable[[], Any] | None = None, **changes: Any) -> wire.Configure:

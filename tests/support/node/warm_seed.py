@@ -13,7 +13,7 @@ from holdfast.node import seed
 from holdfast.platform import processes
 
 home = Path(sys.argv[1])
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def parent_of_next() -> tuple[int, int]:

@@ -29,8 +29,8 @@ VICTIMS: tuple[Victim, ...] = get_args(Victim)
 JOB = Path(__file__).with_name("remote_job.py")
 CONFIG = {"steps": 5, "keep": 2, "size": 200, "max_failures": 1, "pace_s": 0.05}
 NEVER = Aim(0)
-ENDS_WITHIN_S = 60.0
-GONE_WITHIN_S = 10.0
+ENDS_WITHIN_S = 120.0
+GONE_WITHIN_S = 120.0
 
 
 @dataclass

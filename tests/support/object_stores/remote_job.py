@@ -19,7 +19,7 @@ from typing import Any
 
 import holdfast.train as train
 
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 120.0
 
 
 def next_state(state: str, step: int) -> str:

@@ -9,7 +9,7 @@ from holdfast import train
 from holdfast.node import seed
 from holdfast.train.torch import TorchTrainer
 
-WARM_WITHIN_S = 90.0
+WARM_WITHIN_S = 120.0
 
 
 def train_fn() -> bool:

@@ -22,7 +22,7 @@ from support.faults.returned_job import agent_of
 
 EPOCHS = 5
 AT = 3
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 def count(config: dict[str, Any]) -> None:

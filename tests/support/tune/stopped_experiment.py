@@ -19,7 +19,7 @@ from holdfast import tune
 EPOCHS = 40
 TRIALS = 2
 HOLDS = {("first", 10): "continued", ("second", 30): "ended"}
-WITHIN_S = 100.0
+WITHIN_S = 120.0
 
 
 def train_fn(config: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass

@@ -18,7 +18,7 @@ from support.elastic.elastic_job import wait_until
 from support.repository import SUPPORT
 
 SCRIPT = SUPPORT / "data" / "tuned_data.py"
-ENDS_WITHIN_S = 90.0
+ENDS_WITHIN_S = 120.0
 
 
 def started(storage: Path, how: str) -> subprocess.Popen[str]:

@@ -20,7 +20,7 @@ from support.elastic.elastic_job import Scene, wait_until
 from support.repository import SUPPORT
 
 FAULT = {"kind": "SIGKILL", "at": 2, "times": 2, "node": "bad"}
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 120.0
 
 
 @pytest.mark.parametrize(("signal_name", "kind"), [("SIGKILL", "crash"), ("SIGSTOP", "hang")])

@@ -25,7 +25,7 @@ from support.faults.job import STEPS, expected, trainer
 from support.repository import SUPPORT
 
 JOB = SUPPORT / "faults" / "job.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def start(storage: Path, name: str = "run", **config: Any) -> subprocess.Popen[str]:

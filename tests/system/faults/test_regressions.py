@@ -33,7 +33,7 @@ from holdfast.platform import process_control
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import pack
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def fit(storage: Path, fn: Callable[..., Any], workers: int = 1, **options: Any) -> train.Result:

@@ -20,7 +20,7 @@ from support.object_stores.remote_job import __file__ as JOB
 from support.object_stores.remote_job import trainer
 from support.object_stores.servers import S3Server
 
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 120.0
 
 
 def run_job(storage: str, config: dict[str, Any]) -> subprocess.CompletedProcess[str]:

@@ -25,7 +25,7 @@ from support.driver.ledger_model import check_sum
 from support.repository import SUPPORT
 
 JOB = SUPPORT / "faults" / "job.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def check_run(root: Path) -> tuple[Ledger, list[Record]]:

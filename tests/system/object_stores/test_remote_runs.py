@@ -22,7 +22,7 @@ from holdfast.store.remote import remote_journal
 from support.object_stores.proxy import Fault, FaultProxy, RequestClass
 from support.object_stores.remote_job import expected, load, run_job, save, train_fn, trainer
 
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 120.0
 
 
 @pytest.fixture

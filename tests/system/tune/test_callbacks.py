@@ -15,7 +15,7 @@ import pytest
 from holdfast import tune
 from support.tune import counting, dies_while_telling
 
-ENDS_WITHIN_S = 100.0
+ENDS_WITHIN_S = 120.0
 
 
 class Counts(tune.Callback):

@@ -24,7 +24,7 @@ from support.tune import counting
 
 SCRIPT = Path(counting.__file__)
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
-ENDS_WITHIN_S = 100.0
+ENDS_WITHIN_S = 120.0
 
 
 def records(storage: Path) -> list[Record]:

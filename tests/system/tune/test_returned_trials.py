@@ -15,7 +15,7 @@ from support.object_stores.servers import S3Server
 from support.tune import returned_trials
 
 SCRIPT = Path(returned_trials.__file__)
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 120.0
 WHOLE = list(range(1, returned_trials.EPOCHS + 1))
 
 

@@ -16,7 +16,7 @@ from holdfast.store.disk import Disk
 from holdfast.store.layout import RunLayout
 from holdfast.store.manifests import FORMAT, Manifest, Shard
 
-WITHIN_S = 30.0
+WITHIN_S = 120.0
 MANIFEST = Manifest(FORMAT, "a", 1, 0, 1, 1, 0.0, {}, [])
 Inbox = queue.SimpleQueue[Any]
 

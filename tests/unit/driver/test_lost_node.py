@@ -17,7 +17,7 @@ from holdfast.settings import Settings
 from holdfast.store.location import Location
 from holdfast.wire import messages as wire
 
-WITHIN_S = 20.0
+WITHIN_S = 120.0
 ERROR = wire.Raised(0.0, "RuntimeError", "connection closed by peer", "", b"", True)
 
 

@@ -17,7 +17,7 @@ from holdfast.engine.switchboard import Switchboard
 from holdfast.wire import messages as wire
 from holdfast.wire.channel import Unpacker, pack
 
-WITHIN_S = 30.0
+WITHIN_S = 120.0
 
 
 class Lines:

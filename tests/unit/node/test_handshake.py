@@ -12,7 +12,7 @@ import pytest
 from holdfast.node import handshake
 from holdfast.node.handshake import AgentListener
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

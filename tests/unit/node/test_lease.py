@@ -13,7 +13,7 @@ from holdfast.node.launch import ZygoteLauncher
 from holdfast.node.node_lease import NodeLease
 from holdfast.platform import process_control
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 pytestmark = pytest.mark.skipif(not process_control.LINUX, reason="places and zygotes are Linux's")
 
 

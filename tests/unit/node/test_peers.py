@@ -17,7 +17,7 @@ from holdfast.driver.peers import Peers
 from holdfast.node import peer_check
 from holdfast.wire import messages as wire
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 HERE = "127.0.0.1"
 
 

@@ -15,7 +15,7 @@ from holdfast.platform import process_control, processes
 from support.repository import SUPPORT
 
 pytest.importorskip("torch")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 SLOW = """
 import os, pathlib, time
 home = pathlib.Path({home!r})

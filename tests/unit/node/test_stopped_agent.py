@@ -14,7 +14,7 @@ from holdfast.platform import process_control, processes
 from support.repository import SUPPORT
 
 OTHER_DRIVER = SUPPORT / "engine" / "other_driver.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def test_a_stopped_agent_does_not_outlive_its_driver(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from holdfast.platform import process_control, processes
 from support.repository import SUPPORT
 
 OTHER_DRIVER = SUPPORT / "engine" / "other_driver.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 pytestmark = pytest.mark.skipif(not process_control.LINUX, reason="a zygote is forked on Linux alone")
 
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast.node.process_tree import ProcessTree
 from holdfast.platform import process_control
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 FORKING = """
 import os, time
 end = time.monotonic() + 30  # it must not outlive tests that were killed

@@ -16,7 +16,7 @@ import pytest
 import holdfast.train as train
 from holdfast.objects import ObjectLostError, close, exists, get, object_session, open_session, put
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 SCRIPT = """
 import os, pickle, sys
 from pathlib import Path

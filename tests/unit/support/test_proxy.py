@@ -28,7 +28,7 @@ OTHER_FILE = f"/{RUN}/checkpoints/checkpoint_000001/rank-1.bin"
 MANIFEST = f"/{RUN}/checkpoints/checkpoint_000001.json"
 JOURNAL = f"/{RUN}/journal/00000001.jsonl"
 BODY = bytes(range(256)) * 1024
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 CREDENTIAL = "Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 SIGNED = f"authorization: AWS4-HMAC-SHA256 {CREDENTIAL}\r\n"  # moto asks for a signature and does not check it
 

@@ -43,7 +43,7 @@ workers = train.ScalingConfig(num_workers=6)
 train.DataParallelTrainer(work, train_loop_config={"notes": sys.argv[1]}, scaling_config=workers, run_config=run).fit()
 """
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 def made(env: dict[str, str]) -> list[Path]:

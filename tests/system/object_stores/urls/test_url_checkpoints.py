@@ -29,7 +29,7 @@ from support.object_stores.proxy import FaultProxy
 from support.object_stores.remote_runs import FILES, LARGE, commit, flip, open_at, put_files, tree
 from support.object_stores.servers import S3Server
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from holdfast.store.remote.remote_journal import RemoteJournal, read
 from holdfast.testing.fake_objects import Bucket, FakeObjects
 from support.object_stores.drivers import begin, say, token
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class Driver:

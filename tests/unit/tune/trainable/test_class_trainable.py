@@ -18,7 +18,7 @@ from holdfast.errors import CheckpointDamagedError
 from holdfast.tune.trainable import Trainable, class_entry
 from support.tune.one_trial import rows, run_trial, trainer
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 class Counter(Trainable):
