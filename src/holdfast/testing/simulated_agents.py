@@ -190,7 +190,7 @@ class Agents:
             self._storage.maybe_damage()
             found = self._storage.manifests.get(id)
             bad = found.damaged if found is not None else self._storage.lacks(manifest)
-            return wire.Fetched(id, "a digest differs" if bad else "", bad, order.number)
+            return wire.Fetched(id, "a digest differs" if bad else "", bool(bad), order.number)
         if self._lose_by_chance(attempt, manifest.index) or not attempt.has_staged(manifest.index):
             return wire.Fetched(id, "it is gone", True, order.number)
         if self._rng.random() < 0.2:
