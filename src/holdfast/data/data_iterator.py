@@ -235,7 +235,7 @@ class DataIterator:
         if batch_size is None:
             return self._context_here().target_chunk_rows
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for large ones")
+            raise ValueError(f"iter_batches(batch_size={batch_size!r}): must be at least 1, or None for large batches")
         return batch_size
 
     def _batches(
@@ -272,8 +272,9 @@ class DataIterator:
             return replace(cursor, shuffle=shuffle)
         if cursor.shuffle != shuffle:
             raise ValueError(
-                f"local_shuffle_buffer_size and local_shuffle_seed are {_told(shuffle)}, and the loaded state is "
-                f"of an epoch with {_told(cursor.shuffle)}: its rows are in another order. Pass the same."
+                f"The loaded state was saved with local_shuffle_buffer_size and local_shuffle_seed "
+                f"{_told(cursor.shuffle)}. They are now {_told(shuffle)}, which gives another order of the rows. Pass "
+                "the values that the state was saved with."
             )
         return cursor
 

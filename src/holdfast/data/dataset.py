@@ -148,7 +148,7 @@ class Dataset(Consumption):
         as ``"x > 1 and kind == 'a'"``, or a ``pyarrow.compute`` expression.
         """
         if (fn is None) == (expr is None):
-            raise ValueError("filter(fn=..., expr=...): pass one of them")
+            raise ValueError("filter(): pass either fn or expr")
         if fn is not None:
             return self._with(with_op(self._plan, FilterRows(user_call("filter", fn, **_of_call(options)))))
         if isinstance(expr, str):
@@ -255,7 +255,7 @@ class Dataset(Consumption):
         does not change unless ``shuffle`` is True.
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
-            raise ValueError("repartition(num_blocks=..., target_num_rows_per_block=...): pass one of them")
+            raise ValueError("repartition(): pass either num_blocks or target_num_rows_per_block")
         if keys is not None or sort:
             raise missing("Dataset.repartition", "keys" if keys is not None else "sort")
         for name, value in (("num_blocks", num_blocks), ("target_num_rows_per_block", target_num_rows_per_block)):

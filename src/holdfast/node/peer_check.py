@@ -75,7 +75,7 @@ def _receive(peer: socket.socket, size: int, deadline: float) -> bytes:
         peer.settimeout(_left(deadline))
         part = peer.recv(min(size - len(data), 1 << 18))
         if not part:
-            raise ConnectionResetError("it hung up")
+            raise ConnectionResetError("the other node closed the connection")
         data += part
     return bytes(data)
 

@@ -143,7 +143,7 @@ def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, 
     """Whether it arrived as it was sent. Then it counts."""
     header = SnapshotHeader(request.attempt_number, request.step, request.data_size, request.meta_size)
     if header.step < 0 or min(header.data_size, header.meta_size) < 0:
-        raise ValueError("such a snapshot cannot be")
+        raise ValueError("the description of the snapshot is invalid")
     file = into.next(request.keep)
     content = file.begin(header.data_size, header.meta_size)
     with memoryview(content) as view:
@@ -152,7 +152,7 @@ def receive_copy(peer: socket.socket, request: CopyRequest, into: PieceBuffers, 
             with view[at : min(at + _CHUNK, header.size)] as part:
                 got = peer.recv_into(part)
             if not got:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("the other node closed the connection")
             at += got
     meta = content[DATA_AT + header.data_size : header.size]
     if digest_of(content, header) != request.digest:

@@ -49,7 +49,7 @@ class ElasticStream(IterableDataset):  # type: ignore[misc]
 
     def check(self, state: Mapping[str, Any]) -> None:
         if state["samples"] is not None:
-            raise ValueError("load_state_dict(): this state is of a dataset with a length, not of an ElasticStream")
+            raise ValueError("load_state_dict(): this state belongs to a dataset with a length, not to an ElasticStream. Load the state that this loader's state_dict() returned")
 
     def labelled(self, batches: Iterator[Any]) -> Iterator[tuple[SharePart, Any]]:
         return batches
