@@ -50,7 +50,7 @@ class DataIterator:
         self._cursor: Callable[[], RowCursor] = RowCursor
         self._known: tuple[int | None] | None = None
         self._data = ""
-        self._is_fresh = True  # whether the next iteration is of the cursor's epoch
+        self._is_fresh = True  # whether the next iteration continues the cursor's epoch
         self._pinned: int | None = None
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class DataIterator:
             self.set_epoch(self._pinned + 1)
 
     def _of_pass(self) -> DataIterator:
-        """Whose cursor the pass moves that begins now."""
+        """The iterator whose cursor the next pass moves."""
         if self._pinned is None:
             return self
         own, epoch = copy(self), self._pinned
@@ -109,7 +109,8 @@ class DataIterator:
         return self._data
 
     def _rows(self) -> int | None:
-        """How many in an epoch, if that is known. Asked once: a sorted plan is computed to answer it."""
+        """The number of rows in an epoch, if it is known. Computed once: a sorted plan must be computed to answer
+        this."""
         if self._known is None:
             pieces = self._pieces(0)
             self._known = (total_rows(pieces) if is_counted(pieces) else None,)

@@ -1,6 +1,5 @@
-"""``Dataset``: a plan, with Ray's methods to add to it. Nothing is read or computed until rows are asked for.
-
-What Ray's has and this one has not is in ``left_out``, each with what to use in its place.
+"""``Dataset``: a plan, with Ray's methods to add to it. Nothing is read or computed until rows are requested.
+``left_out`` lists the methods of Ray that are missing here, with what to use instead.
 """
 
 from __future__ import annotations
@@ -377,7 +376,7 @@ class MaterializedDataset(Dataset):
 
 
 def _of_call(options: dict[str, Any]) -> dict[str, Any]:
-    """Those about the call. What tells Ray where to run it changes nothing here."""
+    """The options about the call. Options that tell Ray where to run it have no effect here."""
     return {name: value for name, value in options.items() if name in _CALL}
 
 
