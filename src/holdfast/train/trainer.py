@@ -171,7 +171,8 @@ class DataParallelTrainer:
         identity = record.read(location)
         if train_loop_per_worker is None:
             raise ValueError(
-                f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, because code is not stored"
+                f"{cls.__name__}.restore(path, train_loop_per_worker=...): pass the train function, "
+                "because code is not stored"
             )
         missing = sorted(set(identity.get("datasets", ())) - set(datasets or {}))
         if missing:

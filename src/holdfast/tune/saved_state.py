@@ -57,7 +57,9 @@ def take_state(scheduler: Recorded, state: Mapping[str, Any]) -> None:
     for name, item in inner.items():
         found = scheduler.__dict__.get(name)
         if not isinstance(found, Recorded):
-            raise ValueError(f"the state was saved by another scheduler than this {type(scheduler).__name__}: it has {name!r}")
+            raise ValueError(
+                f"the state was saved by another scheduler than this {type(scheduler).__name__}: it has {name!r}"
+            )
         take_state(found, item["state"])
     scheduler.__dict__.update(own)
 
