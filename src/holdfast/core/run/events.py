@@ -41,8 +41,7 @@ class DriverStarted(Event, frozen=True):
 
 
 class AttemptStarted(Event, frozen=True):
-    """The next attempt is decided. This is journalled before its processes are started, so no later driver reuses its
-    number."""
+    """An attempt will start. This is journalled before its processes start, so no later driver reuses its number."""
 
     durable = True
     recorded_as = "GroupStarted"
