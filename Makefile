@@ -132,7 +132,7 @@ define install
 		echo "using the torch of $(PYTHON) in $(1)"; \
 	else \
 		echo "installing $(TORCH) into $(1)"; \
-		$$add "$(TORCH)" || { echo "$(TORCH) is not to be had here; taking the newest"; $$add torch; }; \
+		$$add "$(TORCH)" || { echo "$(TORCH) is not available here; installing the newest torch"; $$add torch; }; \
 	fi; \
 	echo 'installing $(2) into $(1)'; \
 	$$add $(2)

@@ -17,7 +17,7 @@ from holdfast.store.staging import describe
 
 RANDOM = "another random state"  # of a generator; its name follows
 _TORCH_STATE = 5056  # bytes, of the generator on the CPU
-OPAQUE = "other bytes"  # for a file that cannot be read: only an id or a date in it may differ
+OPAQUE = "other bytes"  # of a file that cannot be read: perhaps only an id or a date in it differs
 _DISTRIBUTED = ".distcp"
 
 
@@ -32,7 +32,7 @@ class Compared(NamedTuple):
 
 
 def compare(expected: Path, found: Path) -> Compared:
-    """Files with equal bytes are equal; others are looked into."""
+    """Files with equal bytes are equal; the content of others is compared."""
     before = {entry.path: entry.digest for entry in describe(expected)}
     after = {entry.path: entry.digest for entry in describe(found)}
     count, differences = 0, []
@@ -73,7 +73,7 @@ def _load(path: Path) -> Any:
     import torch
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of files that it may not be able to read
+        warnings.simplefilter("ignore")  # of files that it may be unable to read
         return torch.load(path, map_location="cpu", weights_only=True)
 
 

@@ -72,7 +72,7 @@ class Watch:
         self._rates.append([float(group["lr"]) for group in optimizer.param_groups])
 
     def take(self) -> dict[str, Any]:
-        """All since the last call."""
+        """The observations since the last call."""
         self.install()
         schedules = [schedule() for schedule in self._schedules]
         taken = {

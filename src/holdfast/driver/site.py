@@ -1,4 +1,4 @@
-"""Where a run lives, as far as the kernel has to know it."""
+"""The facts about a run's storage and nodes that the kernel needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Site:
-    grows: bool  # nodes come and go, so that there may be too little capacity
+    grows: bool  # nodes may join and leave, so there may be too little capacity
     keeps_files: bool  # a node that is lost comes back with its files, which are on this machine
-    nodes_hold_files: bool  # until they have uploaded them; otherwise all reach what workers staged
+    nodes_hold_files: bool  # nodes hold staged files until they are uploaded; otherwise all nodes reach them
     run_dir: Path  # of the run, or with remote storage where nodes have theirs for it; nothing is read or written here
     log_address: Callable[[int, int], str]  # of an attempt and a rank
     report_log: Callable[[int, int, str], Path | None]  # of an attempt and a rank on a node, if this machine has it

@@ -1,7 +1,5 @@
-"""Which nodes have which pieces of which snapshots in memory, and which copies are in progress.
-
-Nothing is decided here: ``core/run/memory`` decides which snapshot an attempt resumes from, and which nodes keep
-copies.
+"""Records which nodes have which pieces of which snapshots in memory, and which copies are in progress. It decides
+nothing: ``core/run/memory`` decides which snapshot an attempt resumes from, and which nodes keep copies.
 """
 
 from __future__ import annotations
@@ -52,18 +50,18 @@ class SnapshotRegistry:
         self._stores: dict[str, wire.PeerStore] = {}  # by node
         self._told: dict[str, wire.Replicate] = {}  # where each node was told to send copies
         self._recall: _Recall | None = None
-        self._recalls = 0  # how many there were: of the same snapshot another may follow, for other places
+        self._recalls = 0  # how many recalls there were: a second one of the same snapshot may follow, for other places
         self._steps: dict[int, int] = {}  # the last step that was known to be complete before a report of the run
         self._newest = -1  # step that any rank has completed
         self._given_up = -1  # snapshots up to this step that were incomplete when ranks were replaced stay so
 
-    # What nodes say
+    # Messages of nodes
 
     def hear(
         self, node: str, message: wire.SnapshotHeld | wire.StoreOpen | wire.Recalled, state: RunState
     ) -> Iterator[ev.Event]:
         if node not in self._nodes.ids:
-            return  # it is lost by now, with its content
+            return  # it has been lost with its content meanwhile
         match message:
             case wire.SnapshotHeld():
                 yield from self._hear_held(node, message, state)
@@ -106,8 +104,8 @@ class SnapshotRegistry:
             self._outbox.tell(SnapshotKept(message.attempt_number, message.step))
 
     def regrouped(self, steps: int) -> tuple[int, int] | None:
-        """Replaced ranks continue after that step: they take no snapshot of earlier ones. Returns the newest complete
-        one, by attempt and step, whose memory stays."""
+        """Replaced ranks continue after that step and take no snapshot of earlier steps. Returns the newest complete
+        snapshot, by attempt and step; its memory stays."""
         self._taken = {key: taken for key, taken in self._taken.items() if taken.snapshot is not None}
         self._given_up = steps
         return max(self._taken, default=None)
@@ -119,7 +117,7 @@ class SnapshotRegistry:
     # Copies on other nodes
 
     def _open_stores(self, state: RunState) -> None:
-        """When the first snapshot comes, and for each node that joins later."""
+        """Called when the first snapshot arrives, and for each node that joins later."""
         if self._replicas < 1 or len(self._nodes.ids) < 2:
             return
         for node in self._nodes.ids:
@@ -175,7 +173,7 @@ class SnapshotRegistry:
     # Recovery
 
     def recall(self, snapshot: Snapshot, world_size: int) -> None:
-        """Have each node verify and fetch what the workers that would be placed there need."""
+        """Let each node verify and fetch what its workers in the next attempt will need."""
         taken = self._taken.get((snapshot.attempt_number, snapshot.step))
         homes = taken.homes if taken is not None else {}
         placed = self._nodes.place(world_size)
@@ -183,7 +181,7 @@ class SnapshotRegistry:
             node: memory.pieces_of(snapshot, (place.rank for place in places), world_size)
             for node, places in placed.items()
         }
-        is_room = sum(map(len, placed.values())) >= world_size  # else a node is on its way
+        is_room = sum(map(len, placed.values())) >= world_size  # otherwise a node is joining
         waiting = set(asked) if is_room else {_NOBODY}
         self._recalls += 1
         self._recall = _Recall(snapshot, world_size, {node: set(p) for node, p in asked.items()}, waiting)
@@ -229,7 +227,7 @@ class SnapshotRegistry:
         return 0 if self._recall is None else self._recall.snapshot.world_size
 
     def redone(self, event: ev.AttemptStarted) -> int:
-        """How many steps that ranks had completed the attempt does again, as far as they are known."""
+        """How many completed steps the attempt repeats, as far as is known."""
         step = event.snapshot[1] if event.snapshot is not None else self._steps.get(event.base - 1, self._newest)
         return max(0, self._newest - step)
 

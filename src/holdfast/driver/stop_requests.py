@@ -45,7 +45,7 @@ def leave(objects: ObjectStore, request: StopRequest) -> None:
 
 
 def is_waiting(objects: ObjectStore) -> bool:
-    """Whether no driver has taken it."""
+    """Whether no driver has taken the note."""
     return _content(objects) is not None
 
 

@@ -1,7 +1,6 @@
-"""A run's snapshots on this node: the agent owns the memory, computes digests in the background, and keeps copies.
-
-A snapshot whose file changed while its digest was computed does not count. A recall computes every digest again: files
-that differ or are missing are fetched from a peer, and if no peer has them, the driver is told.
+"""A run's snapshots on this node. The agent owns the memory, computes digests in the background, and keeps copies. A
+snapshot whose file changed while its digest was computed does not count. A recall computes every digest again. Files
+that differ or are missing are fetched from a peer; if no peer has them, the driver is told.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class NodeSnapshots:
         self._recalled_of: tuple[int, int] | None = None
 
     def memory(self, order: wire.StartWorkers | None) -> Memory | None:
-        """What the workers of an attempt are told; None if no memory is available. Without an order: for an attempt
-        that gets its state from a peer."""
+        """The information for the workers of an attempt; None if no memory is available. Without an order: for an
+        attempt that gets its state from a peer."""
         if self._directory is None:
             self._directory = new_directory()
         if self._directory is None:
@@ -60,7 +59,7 @@ class NodeSnapshots:
                 self._run_beside(lambda: self._answer(self._recall(order)))
 
     def taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
-        """A worker has written one."""
+        """A worker has written a snapshot."""
         self._run_beside(lambda: self._keep_taken(attempt_number, rank, message))
 
     def close(self) -> None:
@@ -77,7 +76,7 @@ class NodeSnapshots:
         files = {piece: self._own(path) for piece, path in message.pieces.items()}
         for piece, path in files.items():
             if not self._digest_taken(piece, path, attempt_number, message.step):
-                return  # it is being overwritten: the worker has stopped waiting for us
+                return  # it is being overwritten, because the worker no longer waits for us
         order = self._order
         said = (attempt_number, rank, message.step, message.reports, message.moves, list(files))
         self._answer(wire.SnapshotHeld(*said, [], not order.to))
@@ -175,7 +174,7 @@ class NodeSnapshots:
                 if lines.fetch(peer, wanted, into, self._keep):
                     return self._verified(piece, order.attempt_number, order.step)
         except OSError:
-            pass  # no memory for it
+            pass  # there is no memory for it
         finally:
             lines.close()
         return None

@@ -91,7 +91,7 @@ def _joined(a: PendingCheckpoint, b: PendingCheckpoint) -> PendingCheckpoint:
 def _entries(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
-    except OSError:  # it is not there, or no longer
+    except OSError:  # it does not exist (any more)
         return []
 
 

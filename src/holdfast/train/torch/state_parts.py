@@ -117,7 +117,7 @@ def local(state: Any) -> Any:
 
 
 def filled(parts: Mapping[str, Any], shards: Mapping[str, Any]) -> dict[str, Any]:
-    """Sharded states with this rank's shards of then in them."""
+    """Sharded states with the shards that this rank had then."""
     wanted = {name: part for name, part in parts.items() if name in shards or isinstance(part, torch.nn.Module)}
     present = collect(wanted)
     return {name: _filled(present[name], shard) for name, shard in shards.items()}

@@ -105,7 +105,7 @@ class SnapshotWriter:
     def take(self, captured: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
         session, step = self._session, captured["steps"]
         if not session.reports_are_told:
-            return  # the report before it is still being uploaded: the snapshot's place in the run is not certain
+            return  # an earlier report is still being uploaded, so the snapshot's place in the run is uncertain
         if self._last >= 0 and not session.await_kept(self._last, _KEPT_WITHIN_S):
             self._stop(f"step {self._last} was not kept by all ranks within {_KEPT_WITHIN_S:g} s")
             return
@@ -121,8 +121,8 @@ class SnapshotWriter:
         self._pace.took(session.world_size)
 
     def regrouped(self, complete: tuple[int, int] | None) -> None:
-        """Ranks were replaced. A snapshot that was not complete then never will be: it is not waited for, and its
-        memory is reused, not that of the one before."""
+        """Ranks were replaced. A snapshot that was incomplete then will never be complete: do not wait for it, and
+        reuse its memory instead of that of the snapshot before."""
         if complete is None or complete[1] < self._last:
             self._last, self._keep = -1, complete
 
@@ -146,8 +146,8 @@ def _resumed_from(memory: Memory) -> tuple[int, int] | None:
 
 
 class _Pace:
-    """After which steps a snapshot is due. A share of the time is turned into a number of steps, on which all ranks
-    agree while that number is being learnt."""
+    """After which steps a snapshot is due. A share of the time is converted into a number of steps. All ranks agree on
+    the steps even while that number is being learnt."""
 
     def __init__(self) -> None:
         self._every = 1

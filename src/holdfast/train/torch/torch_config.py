@@ -95,7 +95,7 @@ class _InProcessGroup:
             try:
                 result = self.train_fn(*args)
             except BaseException:
-                # Peers may be dead or deep in a collective: leaving is the process's end, not a farewell to them.
+                # Peers may be dead or inside a collective: leave by exiting, without waiting for them.
                 if session.world_size == 1 and dist.is_initialized():
                     dist.destroy_process_group()
                 raise
@@ -162,8 +162,8 @@ def _stay_alone(session: Session) -> None:
 
 
 def _await_all_formed(session: Session, store: Any) -> None:
-    """A function may return immediately; the store to which a slower peer still connects must not disappear. Rank 0,
-    which serves the store, stays until all have seen that (see ``_InProcessGroup``)."""
+    """A train function may return immediately, but the store must not disappear while a slower peer still connects to
+    it. Rank 0, which serves the store, stays until all ranks have connected (see ``_InProcessGroup``)."""
     if store.add("formed", 1) == session.world_size:
         store.set(_ALL_FORMED, "")
     store.wait([_ALL_FORMED])

@@ -26,7 +26,7 @@ class TrialsPicture(Picture):
     total: float | None = None  # how many trials there will be, as far as that is known
     metric: str | None = None
     best: TrialRow | None = None
-    rows: tuple[TrialRow, ...] = ()  # some of those that run
+    rows: tuple[TrialRow, ...] = ()  # some of the running trials
     spent_s: float = 0.0  # by earlier drivers
     budget_s: float | None = None
     closing: str = ""  # the text to read at the end
