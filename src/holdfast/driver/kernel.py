@@ -35,7 +35,9 @@ from .startup import Startup
 log = logging.getLogger(__name__)
 _HEARTBEAT_S = 10.0  # handle() is called at least this often while a timer waits
 _LATE_S = 1.0  # a loop that is only busy calls handle() within this time after it is due
-_DONE_BY_WORKERS = {ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded}
+_DONE_BY_WORKERS = {
+    *(ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded, ev.WorkerReturned),
+}
 
 
 class StepTaken(NamedTuple):
@@ -178,7 +180,7 @@ class Kernel:
         while True:
             turns: list[StepTaken] = []
             while known.queue:
-                self._step(_next(known.queue), turns)
+                self._step(_next(known.queue, known.run), turns)
             if turns:
                 self._journal(turns)
             if self._inbound.has_uploaded:
@@ -209,6 +211,9 @@ class Kernel:
         if self._is_logged:
             log.debug("%s: %s", type(event).__name__, reason)
         turns.append(StepTaken(event, before, known.run, commands))
+        for one in event.events if type(event) is ev.Several else (event,):
+            if type(one) is ev.WorkerReturned:
+                known.note_returned(one)
         for command in commands:
             if type(command) is do.Decide:
                 self._step(self._located(command.event), turns)
@@ -288,12 +293,15 @@ _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
 }
 
 
-def _next(queue: deque[ev.Event]) -> ev.Event:
-    """What workers did one after the other is one step: in a large attempt that is much."""
+def _next(queue: deque[ev.Event], run: RunState) -> ev.Event:
+    """What workers did one after the other is one step: in a large attempt that is much. Only while ranks are being
+    replaced each return is a step of its own, because it ends that."""
     event = queue.popleft()
-    if not queue or type(event) not in _DONE_BY_WORKERS:
+    is_regrouping = run.attempt is not None and run.attempt.regroup is not None
+    together = _DONE_BY_WORKERS - {ev.WorkerReturned} if is_regrouping else _DONE_BY_WORKERS
+    if not queue or type(event) not in together:
         return event
     several: list[Any] = [event]
-    while queue and type(queue[0]) in _DONE_BY_WORKERS:
+    while queue and type(queue[0]) in together:
         several.append(queue.popleft())
     return ev.Several(tuple(several)) if len(several) > 1 else event
