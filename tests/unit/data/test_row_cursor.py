@@ -239,7 +239,7 @@ def test_a_function_that_gives_other_rows_than_were_counted(change: int) -> None
     plan = holdfast.data.range(10, override_num_blocks=1).filter(lambda row: row["id"] < limit[0]).counted()
     limit[0] += change
     for give in (lambda: list(plan.iter_rows()), lambda: list(plan.random_shuffle().iter_rows())):
-        with pytest.raises(holdfast.errors.DataError, match=f"had 5 rows when .* gives {5 + change} now"):
+        with pytest.raises(holdfast.errors.DataError, match=f"had 5 rows when .* has {5 + change} now"):
             give()
 
 
