@@ -99,7 +99,8 @@ class Outbound:
         known = self._known
         known.accounts.begin(command.attempt_number)
         known.book.begin(command.attempt_number, command.world_size, command.base, known.run.spec.rank_zero_only)
-        known.returned.clear()
+        known.values.clear()
+        known.value = None
         before = set(known.attempts.homes.values())
         if known.attempts.start(command, known.snapshots.is_in_place, known.snapshots.taken_by()):
             after = set(known.attempts.homes.values())

@@ -4,7 +4,8 @@ nothing: ``core/run/memory`` decides which snapshot an attempt resumes from, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.run import events as ev
@@ -29,9 +30,19 @@ class _Taken:
     homes: dict[str, set[str]] = field(default_factory=dict)  # nodes by piece
     final: set[int] = field(default_factory=set)  # ranks for which no further copies will be made
     snapshot: Snapshot | None = None  # when it is complete
+    made: Counter[int] = field(default_factory=Counter)  # how many ranks made so many reports before it
 
-    def is_on(self, nodes: Sequence[str]) -> bool:
-        return all(homes & set(nodes) for homes in self.homes.values())
+    def note(self, rank: int, reports: int) -> None:
+        before = self.reports.get(rank)
+        if before != reports:
+            self.made.subtract([] if before is None else [before])
+            self.made = +self.made
+            self.made[reports] += 1
+            self.reports[rank] = reports
+
+    def is_on(self, nodes: Collection[str]) -> bool:
+        there = set(nodes)
+        return all(not homes.isdisjoint(there) for homes in self.homes.values())
 
 
 @dataclass
@@ -79,7 +90,7 @@ class SnapshotRegistry:
             return
         self._open_stores(state)
         taken = self._taken.setdefault(which, _Taken(message.moves))
-        taken.reports[message.rank] = message.reports
+        taken.note(message.rank, message.reports)
         taken.moves = taken.moves and message.moves
         for piece in message.pieces:
             homes = taken.homes.setdefault(piece, set())
@@ -90,7 +101,7 @@ class SnapshotRegistry:
             taken.final.add(message.rank)
         self._newest = max(self._newest, message.step)
         world_size = len(state.ranks)
-        if len(taken.reports) < world_size or len(set(taken.reports.values())) > 1:
+        if len(taken.reports) < world_size or len(taken.made) > 1:
             return
         if taken.snapshot is None:
             report = state.base + message.reports

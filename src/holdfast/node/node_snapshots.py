@@ -40,14 +40,18 @@ class NodeSnapshots:
     def memory(self, order: wire.StartWorkers | None) -> Memory | None:
         """The information for the workers of an attempt; None if no memory is available. Without an order: for an
         attempt that gets its state from a peer."""
-        if self._directory is None:
-            self._directory = new_directory()
-        if self._directory is None:
+        directory = self._made_directory()
+        if directory is None:
             return None
         if order is None or order.snapshot is None:
-            return Memory(str(self._directory))
+            return Memory(str(directory))
         assert order.snapshot == self._recalled_of, f"{order.snapshot} was not recalled, but {self._recalled_of}"
-        return Memory(str(self._directory), order.snapshot[1], order.taken_by, self._recalled)
+        return Memory(str(directory), order.snapshot[1], order.taken_by, self._recalled)
+
+    def _made_directory(self) -> Path | None:
+        """None if no memory is available."""
+        self._directory = self._directory or new_directory()
+        return self._directory
 
     def serve(self, order: wire.OpenStore | wire.Replicate | wire.Recall) -> None:
         match order:
@@ -162,14 +166,13 @@ class NodeSnapshots:
         return path if intact else None
 
     def _fetched(self, piece: str, order: wire.Recall) -> Path | None:
-        if self._directory is None:
-            self._directory = new_directory()
-        if self._directory is None:
+        directory = self._made_directory()
+        if directory is None:
             return None
         lines = PeerCalls()
         try:
             for peer in order.sources.get(piece, []):
-                into = PieceBuffers(self._directory / "fetched", piece)
+                into = PieceBuffers(directory / "fetched", piece)
                 wanted = CopyRequest(self._node, piece, order.attempt_number, order.step)
                 if lines.fetch(peer, wanted, into, self._keep):
                     return self._verified(piece, order.attempt_number, order.step)
@@ -180,12 +183,11 @@ class NodeSnapshots:
         return None
 
     def _open_store(self, address: str) -> None:
-        if self._directory is None:
-            self._directory = new_directory()
-        if self._directory is None or self._store is not None:
+        directory = self._made_directory()
+        if directory is None or self._store is not None:
             return
         try:
-            self._store = SnapshotStore(self._directory, address, self._find, self._keep)
+            self._store = SnapshotStore(directory, address, self._find, self._keep)
         except OSError:
             return  # no node can bring anything here
         self._answer(wire.StoreOpen(self._store.port, self._store.token))

@@ -61,14 +61,13 @@ class RunList:
 
 
 def _stamp(location: Location) -> Any:
-    """Stays the same as long as the row does: of a run without a driver, its id and the size of its journal. None if
-    that would cost as much as to read the run, at an object store, or if it is not known."""
-    if location.path is None:
-        return None
+    """Stays the same as long as the row does: of a run without a driver, its id and its journal's stamp. None if that
+    would cost as much as to read the run, or if it is not known."""
     stored = StoredRun(location, READ_PATIENCE_S)
     try:
-        if stored.driver() is not None:
+        stamp = stored.store.journal_stamp()
+        if stamp is None or stored.driver() is not None:
             return None
-        return stored.identity().get("id"), stored.journal_size()
+        return stored.identity().get("id"), stamp
     except (HoldfastError, OSError, *NONSENSE):
         return None
