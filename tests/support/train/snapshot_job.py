@@ -32,6 +32,7 @@ def train_fn(config: dict[str, Any]) -> str:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     state = TrainState(model=model, optimizer=optimizer, loader=loader, loss=0.0)
     state.resume()
+    optimizer.register_step_post_hook(lambda *_: note(config, rank, state.steps + 1, "updates"))
     with open(Path(config["marks"], f"nodes-{rank}"), "a") as file:
         file.write(f"{session.current().node_id}\n")
     for epoch in state.epochs(config["epochs"]):
@@ -52,8 +53,8 @@ def train_fn(config: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def note(config: dict[str, Any], rank: int, step: int) -> None:
-    with open(Path(config["marks"], f"steps-{rank}"), "a") as file:
+def note(config: dict[str, Any], rank: int, step: int, kind: str = "steps") -> None:
+    with open(Path(config["marks"], f"{kind}-{rank}"), "a") as file:
         file.write(f"{step}\n")
 
 
@@ -66,5 +67,6 @@ def strike(config: dict[str, Any], rank: int, step: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def steps_of(marks: Path, rank: int) -> list[int]:
-    return [int(line) for line in (marks / f"steps-{rank}").read_text().split()]
+def steps_of(marks: Path, rank: int, kind: str = "steps") -> list[int]:
+    """After which it took a snapshot; ``updates``: which it made, whether or not it came to the snapshot."""
+    return [int(line) for line in (marks / f"{kind}-{rank}").read_text().split()]
