@@ -106,7 +106,7 @@ class Outbound:
             after = set(known.attempts.homes.values())
             moved = (tuple(sorted(after - before)), tuple(sorted(before - after))) if before and after else ((), ())
             known.effects.append(ShowAttempt(command.attempt_number, command.world_size, *moved))
-            known.snapshots.attempt_started(command.snapshot)
+            known.snapshots.attempt_started(command.snapshot, after)
         else:
             known.queue.append(ev.Capacity(known.slots()))
             known.queue.append(not_started(command.attempt_number))
