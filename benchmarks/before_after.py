@@ -1,7 +1,8 @@
 """Two commits side by side: recovery, cold start, reports and tuning, in turns, so that a slow spell meets both.
 
 The commit before is checked out into a temporary worktree. The benchmarks and jobs are those of this checkout, so that
-only the product differs. ``before_after.py ca1b1b8 --repeats 3``.
+only the product differs. ``before_after.py`` compares with the driver before it became a kernel and a runtime. Each
+round measures everything on both commits; no round begins that is not expected to end within ``--minutes``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,10 @@ from measure import progress, summary
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LIMIT_S = 900.0
+BEFORE_THE_KERNEL = "ca1b1b8"  # the last commit before docs/decisions/0019-the-driver-is-a-kernel.md
+
+
+Found = dict[str, dict[str, list[float]]]  # the samples of each figure, by side
 
 
 class Subject(NamedTuple):
@@ -86,8 +92,9 @@ def measure(subject: Subject, source: Path) -> dict[str, list[float]]:
     return {what: figure(samples) for what, figure in subject.figures.items()}
 
 
-def table(found: dict[str, dict[str, list[float]]], better: dict[str, bool]) -> str:
-    rows = [["", "before", "after", "after against before"], ["---"] * 4]
+def table(found: Found, commit: str) -> str:
+    better = {what: subject.more_is_better for subject in SUBJECTS.values() for what in subject.figures}
+    rows = [["", f"before ({commit})", "after", "after against before"], ["---"] * 4]
     for what, sides in found.items():
         before, after = summary(sides["before"]), summary(sides["after"])
         quicker = after.median / before.median if better[what] else before.median / after.median
@@ -95,24 +102,35 @@ def table(found: dict[str, dict[str, list[float]]], better: dict[str, bool]) -> 
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def measure_all(names: Sequence[str], sides: Mapping[str, Path], found: Found) -> None:
+    """A round. The sides take turns at being first."""
+    for name in names:
+        for side in sides:
+            for what, values in measure(SUBJECTS[name], sides[side]).items():
+                found.setdefault(what, {"before": [], "after": []})[side] += values
+                progress(f"{what}, {side}: {', '.join(f'{value:.3g}' for value in values)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("before", help="a commit")
+    parser.add_argument("before", nargs="?", default=BEFORE_THE_KERNEL, help=f"a commit ({BEFORE_THE_KERNEL})")
     parser.add_argument("--only", nargs="+", choices=list(SUBJECTS), default=list(SUBJECTS))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5, help="the most rounds")
+    parser.add_argument("--minutes", type=float, default=9.0)
     options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
-    better: dict[str, bool] = {}
+    found: Found = {}
+    began, loads = time.monotonic(), [os.getloadavg()[0]]
     with checked_out(options.before) as old:
-        for name in options.only:
-            for turn in range(options.repeats):
-                sides = {"before": old, "after": ROOT}
-                for side in sorted(sides, reverse=turn % 2 == 0):
-                    for what, values in measure(SUBJECTS[name], sides[side]).items():
-                        found.setdefault(what, {"before": [], "after": []})[side] += values
-                        better[what] = SUBJECTS[name].more_is_better
-                        progress(f"{what}, {side}: {', '.join(f'{value:.3g}' for value in values)}")
-    print(table(found, better))
+        sides = {"before": old, "after": ROOT}
+        for round_ in range(options.repeats):
+            took = (time.monotonic() - began) / max(1, round_)
+            if round_ and time.monotonic() - began + took > 60 * options.minutes:
+                break
+            order = sorted(sides, reverse=round_ % 2 == 0)
+            measure_all(options.only, {side: sides[side] for side in order}, found)
+            loads.append(os.getloadavg()[0])
+    print(table(found, options.before))
+    print(f"\n{len(loads) - 1} rounds, {time.monotonic() - began:.0f} s, load {min(loads):.1f} to {max(loads):.1f}")
 
 
 if __name__ == "__main__":

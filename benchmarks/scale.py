@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -139,7 +140,8 @@ def table(results: list[dict[str, Any]]) -> str:
         "turn_p99_ms": "a turn of the loop, p99, ms",
     }
     others |= {"kill_recovered_s": "restart after a kill, s", "rack_recovered_s": "restart after the loss of a rack, s"}
-    others |= {"start_s": "all agents connected and all workers started, s", "threads": "driver's threads"}
+    others |= {"start_s": "all agents connected and all workers started, s", "end_s": "from all returns to the end, s"}
+    others |= {"threads": "driver's threads", "load": "load of the machine, at the end"}
     for key, what in others.items():
         rows.append([what, *(f"{result[key]:.2f}".removesuffix(".00") for result in results), "", ""])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -154,7 +156,7 @@ def main() -> None:
     results = []
     for workers in options.workers:
         with tempfile.TemporaryDirectory(prefix="holdfast-scale-") as work:
-            results.append(play(workers, options.seconds, Path(work)))
+            results.append({**play(workers, options.seconds, Path(work)), "load": os.getloadavg()[0]})
         print(f"{workers:,} workers: done", file=sys.stderr, flush=True)
     last = results[-1]
     with tempfile.TemporaryDirectory(prefix="holdfast-scale-") as work:

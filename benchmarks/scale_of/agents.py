@@ -208,10 +208,12 @@ def scenes(world: World, agents: int, seconds: float, rack: int) -> Iterator[tup
     yield "rack_recovered_s", time.time() - lost
     yield "rack_world_size", world.world_size
     world.train(between)
+    returned = time.time()
     for agent in world.living:
         for rank in agent.ranks:
             agent.say(wire.WorkerHasReturned(agent.attempt_number, rank, b"\x80\x04N."))
     world.await_(lambda: not world.agents, "the end")
+    yield "end_s", time.time() - returned
     yield "attempts", world.attempt_number
 
 

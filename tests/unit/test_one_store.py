@@ -1,7 +1,9 @@
 """Who uses what is stored does not ask where that is: only ``store/`` tells disk and object stores apart.
 
 Beyond it there is one question, which is about nodes and not about storage: whether they hold files until they have
-uploaded them (``nodes_hold_files``). A table has the places that ask either question, each with its reason.
+uploaded them (``nodes_hold_files``). It is asked once, where a run's settings choose a row of
+``core/run/staged_files.py``, and by the simulator, which judges for itself. A table has the places that ask either
+question, each with its reason.
 """
 
 from __future__ import annotations
@@ -24,20 +26,10 @@ ANY = -1
 TELLS_STORAGES_APART = {
     "data/file_access.py": (ANY, "the user's own files: those of a disk are mapped, and listed by pattern"),
     "driver/storage_place.py": (1, "chooses the driver's storage for a location, once"),
-    "runs/pending_checkpoints.py": (1, "on an object store they are in this machine's scratch directories"),
-    "web/run_list.py": (1, "on an object store, to ask whether a run has changed costs as much as to read it"),
     "train/trainer.py": (1, "tells the core, once for each run, that its nodes hold files"),
 }
 ASKS_ABOUT_NODES = {
-    "core/run/checkpointing.py": (5, "a rule of the run: what is uploaded before it is committed, and names for that"),
-    "core/run/failing.py": (1, "a checkpoint that could not be committed counts after its attempt, too"),
-    "core/run/salvage.py": (1, "names that an upload on its way may still use"),
-    "driver/driver_state.py": (1, "hands it to the outbox"),
-    "driver/outbox.py": (4, "which orders only the node with the files can carry out"),
-    "driver/runtime.py": (1, "tells the kernel what the storage has said"),
-    "driver/startup.py": (1, "whether there may be files of an earlier driver on nodes"),
-    "tune/experiment/experiment_session.py": (1, "artifacts are where the storage is, or are uploaded by a thread"),
-    "tune/experiment/trial_run.py": (1, "uploads may be slow: the other trials do not wait for the end of this one's"),
+    "core/run/run_spec.py": (1, "chooses the row of ``staged_files``, by whose answers the core and the driver decide"),
     **dict.fromkeys(("testing/budget_invariants.py", "testing/simulated_runtime.py"), (2, "the simulated run's rule")),
     **dict.fromkeys(("testing/simulated_cluster.py", "testing/simulated_site.py"), (1, "the simulated run's rule")),
     "testing/fates.py": (3, "what must become of an uploaded checkpoint"),
@@ -156,7 +148,7 @@ def test_what_tells_them_apart_is_found(source: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["if site.nodes_hold_files: pass", "far = self._storage.nodes_hold_files", "Site(spec.nodes_hold_files)"],
+    ["if site.nodes_hold_files: pass", "far = self._storage.nodes_hold_files", "Outbox(spec.nodes_hold_files)"],
 )
 def test_what_asks_about_nodes_is_found(source: str) -> None:
     assert list(asked_about_nodes(source))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import sys
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +70,8 @@ def _load(path: Path) -> Any:
         return dict(loaded) if path.suffix == ".npz" else loaded
     if path.suffix in (".pkl", ".pickle", ".joblib"):
         return pickled_values.read(path.read_bytes())
+    if path.suffix == ".keras":
+        return _keras_model(path)
     if path.suffix in (".txt", _DISTRIBUTED):
         raise ValueError("not looked into")
     import torch
@@ -75,6 +79,33 @@ def _load(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of files that it may be unable to read
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _keras_model(path: Path) -> dict[str, Any]:
+    """An archive with JSON and with arrays in HDF5; without the date when it was saved."""
+    members: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            members[name] = json.loads(content) if name.endswith(".json") else content
+            if name.endswith(".h5"):
+                members[name] = _arrays(content)
+    members.get("metadata.json", {}).pop("date_saved", None)
+    return members
+
+
+def _arrays(hdf5: bytes) -> dict[str, Any]:
+    import h5py  # Keras has it
+
+    found: dict[str, Any] = {}
+
+    def take(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    with h5py.File(io.BytesIO(hdf5), "r") as file:
+        file.visititems(take)
+    return found
 
 
 def _compare(before: Any, after: Any, where: str, seen: set[tuple[int, int]]) -> Iterator[tuple[str, str]]:

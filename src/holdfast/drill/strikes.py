@@ -27,7 +27,7 @@ class DrillError(RuntimeError):
 def strike(fault: Fault, stage: Stage, newest: str, memory: str, has_hang_timeout: bool) -> None:
     """``newest``: the directory of the newest checkpoint; ``memory``: that of the snapshots on this node."""
     match fault.name:
-        case "worker-kill":
+        case "worker-kill" | "reduce-kill" | "update-kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "segfault":
             ctypes.string_at(0)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from holdfast.core.run import events as ev
 from holdfast.core.run.salvage import Leftover, Next, is_adoptable, next_for
 from holdfast.core.run.state import CheckpointRecord, Durable
-from holdfast.errors import CheckpointDamagedError, StorageError
+from holdfast.errors import StorageError
 from holdfast.runs.past import Past
-from holdfast.store.manifests import Manifest, parse_manifest_line
+from holdfast.store.manifests import Manifest, intact_manifests
 from holdfast.wire import messages as wire
 
 from .effects import Adopt, Effect, NoteAdopted
@@ -70,11 +70,7 @@ class Adoption:
     def begin(self, node: str, unsaved: Sequence[bytes], left_there: Sequence[wire.LeftReports]) -> None:
         """May be called again: for another node, or for a node that was lost and came back."""
         stored = {*(c.id for c in self._state.checkpoints), *(event.record.id for event in self._done)}
-        for line in unsaved:
-            try:
-                manifest = parse_manifest_line(line)
-            except CheckpointDamagedError:
-                continue  # the mark is half written, so the checkpoint was never complete
+        for manifest in intact_manifests(unsaved):
             if manifest.id in stored:
                 self._shards.note_durable(manifest.attempt_number, manifest.index, manifest.id)
             elif self._is_wanted(manifest):

@@ -179,8 +179,11 @@ class Attempts:
         return self._homes.get(attempt_number, {}).get(rank, "")
 
     def ranks_on(self, attempt_number: int, nodes: Iterable[str]) -> dict[str, list[int]]:
-        homes = self._homes.get(attempt_number, {})
-        return {node: sorted(rank for rank, home in homes.items() if home == node) for node in nodes}
+        found: dict[str, list[int]] = {node: [] for node in nodes}
+        for rank, home in sorted(self._homes.get(attempt_number, {}).items()):
+            if home in found:
+                found[home].append(rank)
+        return found
 
     def report_log(self, attempt_number: int, rank: int) -> Path | None:
         """Where the rank logs its reports, if that is on this machine."""

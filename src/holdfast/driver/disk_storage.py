@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import step as core
+from holdfast.core.run.staged_files import ON_SHARED_DISK
 from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError, HoldfastError, StorageError
 from holdfast.runs.past import Past
@@ -33,7 +34,7 @@ _MANY = 64  # shards of a checkpoint
 
 
 class DiskStorage(Storage):
-    nodes_hold_files = False
+    files = ON_SHARED_DISK
 
     def __init__(self, home: RunLayout, inbox: Inbox, score_attribute: str | None) -> None:
         super().__init__(inbox, score_attribute)

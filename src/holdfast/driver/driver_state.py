@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from holdfast.core.run import events as ev
 from holdfast.core.run.placement import WorkerNeeds
-from holdfast.core.run.state import RunState
+from holdfast.core.run.state import RankStatus, RunState
 from holdfast.core.run.timers import Timer
 from holdfast.runs.past import Past
 from holdfast.store.layout import RunLayout
@@ -40,12 +40,13 @@ class DriverState:
         self.effects: list[Effect] = []  # the time of the inputs that are being handled
         self.queue: deque[ev.Event] = deque()  # events that the core gets next
         self.timers: dict[Timer | str, float] = {}  # when they are due, by the monotonic clock
-        self.returned: dict[int, bytes] = {}
+        self.values: dict[tuple[int, int], bytes] = {}  # by attempt and process, what those of rank 0 returned
+        self.value: bytes | None = None  # of the one that counts
         self.stacks = AttemptStacks()
         layout, emit = RunLayout(site.run_dir), self.emit
         least = plan.spec.min_workers or plan.spec.num_workers
         self.nodes = NodeRegistry(WorkerNeeds(plan.cpus_per_worker, plan.gpus_per_worker, plan.placement, least))
-        self.outbox = Outbox(self.nodes, emit, site.nodes_hold_files, site.keeps_files)
+        self.outbox = Outbox(self.nodes, emit, plan.spec.files, site.keeps_files)
         self.peers = Peers(self.nodes, self.outbox.send)
         self.attempts = Attempts(self.nodes, self.outbox, site)
         self.shards = ShardRegistry(self.nodes, self.outbox, self.attempts, layout, site)
@@ -64,6 +65,16 @@ class DriverState:
 
     def warn(self, text: str) -> None:
         self.effects.append(Warn(text))
+
+    def note_returned(self, event: ev.WorkerReturned) -> None:
+        """It has been stepped. A process whose rank was given to another one has not returned for that rank."""
+        run, (attempt_number, number, process) = self.run, (event.attempt_number, event.rank, event.process)
+        if attempt_number != run.attempt_number or number >= len(run.ranks):
+            return
+        if run.ranks[number].status is RankStatus.RETURNED and run.ranks[number].process == process:
+            self.book.returned(number)
+            if number == 0:
+                self.value = self.values.get((attempt_number, process))
 
     def stored(self) -> set[str]:
         """The ids of the committed checkpoints, including those that were just found."""

@@ -51,22 +51,17 @@ class Inbound:
             known.attempts.forget_standby(message.number)
             known.queue.append(ev.StandbyLost(*where, message.why))
 
-    def _is_of_its_rank(
-        self, message: wire.WorkerHasReturned | wire.WorkerHasFailed | wire.WorkerNoticed | wire.Asked
-    ) -> bool:
+    def _is_of_its_rank(self, message: wire.WorkerHasFailed | wire.WorkerNoticed | wire.Asked) -> bool:
         """Whether the process still has the rank. If the rank was given to another process, its messages do not
         count."""
         self._work_off()  # what was heard before may have decided that, and shows where a process failed
         return is_of_its_rank(self._known.run, message.attempt_number, message.rank, message.process)
 
     def _hear_returned(self, message: wire.WorkerHasReturned) -> None:
-        if not self._is_of_its_rank(message):
-            return
-        known = self._known
-        known.returned[message.rank] = message.body
-        if message.attempt_number == known.run.attempt_number:
-            known.book.returned(message.rank)
-        known.queue.append(ev.WorkerReturned(message.attempt_number, message.rank, message.process))
+        """Whether it counts is known when it is stepped: of a large attempt, many come together."""
+        if message.rank == 0:
+            self._known.values[message.attempt_number, message.process] = message.body
+        self._known.queue.append(ev.WorkerReturned(message.attempt_number, message.rank, message.process))
 
     def _hear_failed(self, message: wire.WorkerHasFailed) -> None:
         if not self._is_of_its_rank(message):  # and the reports before it show where it failed

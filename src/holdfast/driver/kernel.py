@@ -34,7 +34,9 @@ from .startup import Startup
 log = logging.getLogger(__name__)
 _HEARTBEAT_S = 10.0  # handle() is called at least this often while a timer waits
 _LATE_S = 1.0  # a loop that is only busy calls handle() within this time after it is due
-_DONE_BY_WORKERS = {ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded}
+_DONE_BY_WORKERS = {
+    *(ev.WorkerReady, ev.Progressed, ev.ShardStaged, ev.ShardSealed, ev.ShardUploaded, ev.WorkerReturned),
+}
 
 
 class StepTaken(NamedTuple):
@@ -177,7 +179,7 @@ class Kernel:
         while True:
             turns: list[StepTaken] = []
             while known.queue:
-                self._step(_next(known.queue), turns)
+                self._step(_next(known.queue, known.run), turns)
             if turns:
                 self._journal(turns)
             if self._inbound.has_uploaded:
@@ -208,6 +210,9 @@ class Kernel:
         if self._is_logged:
             log.debug("%s: %s", type(event).__name__, reason)
         turns.append(StepTaken(event, before, known.run, commands))
+        for one in event.events if type(event) is ev.Several else (event,):
+            if type(one) is ev.WorkerReturned:
+                known.note_returned(one)
         for command in commands:
             if type(command) is do.Decide:
                 self._step(self._located(command.event), turns)
@@ -287,12 +292,15 @@ _TAKE: dict[type, Callable[[Kernel, Any], None]] = {
 }
 
 
-def _next(queue: deque[ev.Event]) -> ev.Event:
-    """Combines consecutive events of workers into one step: a large attempt has very many."""
+def _next(queue: deque[ev.Event], run: RunState) -> ev.Event:
+    """Combines consecutive events of workers into one step: a large attempt has very many. While ranks are being
+    replaced, each return is a step of its own, because it ends the replacement."""
     event = queue.popleft()
-    if not queue or type(event) not in _DONE_BY_WORKERS:
+    is_regrouping = run.attempt is not None and run.attempt.regroup is not None
+    together = _DONE_BY_WORKERS - {ev.WorkerReturned} if is_regrouping else _DONE_BY_WORKERS
+    if not queue or type(event) not in together:
         return event
     several: list[Any] = [event]
-    while queue and type(queue[0]) in _DONE_BY_WORKERS:
+    while queue and type(queue[0]) in together:
         several.append(queue.popleft())
     return ev.Several(tuple(several)) if len(several) > 1 else event

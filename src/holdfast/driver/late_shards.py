@@ -153,6 +153,5 @@ class LateShards:
         return parts
 
     def _gather(self, manifest: Manifest, parts: dict[str, dict[int, list[str]]]) -> None:
-        for node, by_rank in parts.items():
-            self._shards.gather_on(node, manifest, by_rank)
+        self._shards.gather_on(parts, manifest)
         self._gathered(manifest, set(parts))

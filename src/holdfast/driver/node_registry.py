@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, KeysView, Mapping
 
 from holdfast.core.run import placement
 from holdfast.core.run.placement import KnownNode, WorkerNeeds
@@ -30,8 +30,8 @@ class NodeRegistry:
         return not self._joining
 
     @property
-    def ids(self) -> list[str]:
-        return list(self._nodes)
+    def ids(self) -> KeysView[str]:
+        return self._nodes.keys()
 
     def joining(self, id: str) -> None:
         self._joining.add(id)

@@ -99,13 +99,14 @@ class Outbound:
         known = self._known
         known.accounts.begin(command.attempt_number)
         known.book.begin(command.attempt_number, command.world_size, command.base, known.run.spec.rank_zero_only)
-        known.returned.clear()
+        known.values.clear()
+        known.value = None
         before = set(known.attempts.homes.values())
         if known.attempts.start(command, known.snapshots.is_in_place, known.snapshots.taken_by()):
             after = set(known.attempts.homes.values())
             moved = (tuple(sorted(after - before)), tuple(sorted(before - after))) if before and after else ((), ())
             known.effects.append(ShowAttempt(command.attempt_number, command.world_size, *moved))
-            known.snapshots.attempt_started(command.snapshot)
+            known.snapshots.attempt_started(command.snapshot, after)
         else:
             known.queue.append(ev.Capacity(known.slots()))
             known.queue.append(not_started(command.attempt_number))

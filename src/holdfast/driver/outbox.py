@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
+from holdfast.core.run.staged_files import ON_SHARED_DISK, StagedFiles
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Pressure
 
@@ -31,14 +32,13 @@ class Outbox:
         self,
         nodes: NodeRegistry,
         emit: Callable[[Effect], None],
-        nodes_hold_files: bool = False,
+        files: StagedFiles = ON_SHARED_DISK,
         keeps_files: bool = False,
     ) -> None:
-        """``nodes_hold_files``: each node has the files that its workers staged. ``keeps_files``: a lost node comes
-        back with its files."""
+        """``keeps_files``: a lost node comes back with its files."""
         self._nodes, self._emit = nodes, emit
-        self._nodes_hold_files, self._keeps_files = nodes_hold_files, keeps_files
-        self._for_any = {Kind.TASK} if nodes_hold_files else {Kind.TASK, Kind.SEAL}  # orders that any node can take
+        self._files, self._keeps_files = files, keeps_files
+        self._for_any = {Kind.TASK} if files.are_with_node else {Kind.TASK, Kind.SEAL}  # orders that any node can take
         self._orders: dict[tuple[str, Kind, Any], wire.Message] = {}  # by node, kind and subject
         self._owners: dict[tuple[Kind, Any], set[str]] = {}  # the nodes of those, by kind and subject
         self._fetches: dict[str, wire.Fetch] = {}
@@ -120,7 +120,7 @@ class Outbox:
         for id, fetch in self._fetches.items():
             if not self.holders(Kind.FETCH, id):
                 self._fetch_everywhere(id, fetch)  # the node that has it answers immediately
-        return sorted(left_with) if self._nodes_hold_files and not self._keeps_files else []
+        return sorted(left_with) if self._files.are_with_node and not self._keeps_files else []
 
     # Orders for all nodes
 
@@ -149,7 +149,7 @@ class Outbox:
 
     def forget_staged(self, attempt_number: int, index: int, id: str) -> None:
         """Let nodes remove their files of a report. Files that all nodes reach are removed by storage."""
-        if self._nodes_hold_files:
+        if self._files.are_with_node:
             self.tell(wire.Forget(attempt_number, index, id))
 
     def stall(self, on: bool) -> None:

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from holdfast.core.run import events as ev
 from holdfast.core.run import reconciliation
+from holdfast.core.run.staged_files import ON_NODES
 from holdfast.engine.engine_interface import Inbox
 from holdfast.errors import CheckpointDamagedError, ObjectMissingError, StorageError, StorageUnavailableError
 from holdfast.runs.past import Past
@@ -45,7 +46,7 @@ _DRIVER = "driver"  # whose files in scratch they are, beside those of the nodes
 
 
 class RemoteStorage(Storage):
-    nodes_hold_files = True
+    files = ON_NODES
 
     def __init__(
         self, location: Location, scratch_dir: Path, inbox: Inbox, score_attribute: str | None, patience_s: float

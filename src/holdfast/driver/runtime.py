@@ -118,7 +118,6 @@ class Driver:
         return Site(
             engine.grows,
             engine.is_this_machine,
-            storage.nodes_hold_files,
             storage.run_dir,
             storage.log_address,
             storage.report_logs_here(engine.is_this_machine),
@@ -247,7 +246,7 @@ class Driver:
         if finish.outcome is Outcome.FAILED:
             error = known.accounts.error(known.run.durable, self._plan.how_to_resume, known.handover.notice)
             return Ending(finish.outcome, error)
-        value = cloudpickle.loads(known.returned[0]) if 0 in known.returned else None
+        value = None if known.value is None else cloudpickle.loads(known.value)
         return Ending(finish.outcome, None, value, self._signal)
 
     # The loop

@@ -9,16 +9,15 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.core.run import commands as do
-from holdfast.errors import CheckpointDamagedError
 from holdfast.store.layout import RunLayout
 from holdfast.store.manifests import (
     FileEntry,
     Manifest,
     Shard,
     choose,
+    intact_manifests,
     is_user_metadata,
     manifest_line,
-    parse_manifest_line,
 )
 from holdfast.wire import messages as wire
 from holdfast.wire.worker_messages import Durable
@@ -99,14 +98,14 @@ class ShardRegistry:
             if not entry.at:  # otherwise it is in storage already
                 parts[self._attempts.node_of(command.attempt_number, shard.rank)][shard.rank].append(entry.path)
         self._entry(command.attempt_number, command.index).manifest = manifest
-        for node, by_rank in parts.items():
-            self.gather_on(node, manifest, by_rank)
+        self.gather_on(parts, manifest)
 
-    def gather_on(self, node: str, manifest: Manifest, parts: Mapping[int, list[str]]) -> None:
-        """``parts``: the files that this node merges, by rank."""
-        report = manifest.attempt_number, manifest.index
-        order = wire.Gather(manifest.id, *report, manifest_line(manifest), list(parts.items()))
-        self._outbox.order(node, Kind.GATHER, report, order)
+    def gather_on(self, nodes: Mapping[str, Mapping[int, list[str]]], manifest: Manifest) -> None:
+        """``nodes``: the files that each node merges, by node and rank."""
+        report, line = (manifest.attempt_number, manifest.index), manifest_line(manifest)
+        for node, parts in nodes.items():
+            order = wire.Gather(manifest.id, *report, line, list(parts.items()))
+            self._outbox.order(node, Kind.GATHER, report, order)
 
     def gathered(self, attempt_number: int, index: int) -> Manifest | None:
         """The manifest of a checkpoint that nodes have gathered and uploaded."""
@@ -124,9 +123,9 @@ class ShardRegistry:
         return len(holders) == 1 and (not self._site.grows or holders == set(self._nodes.usable()))
 
     def upload(self, manifest: Manifest, ranks: Sequence[int]) -> None:
-        homes = {self._attempts.node_of(manifest.attempt_number, rank) for rank in ranks}
+        homes, wanted = {self._attempts.node_of(manifest.attempt_number, rank) for rank in ranks}, set(ranks)
         for node, there in self._attempts.ranks_on(manifest.attempt_number, sorted(homes)).items():
-            self._upload(node, manifest, [rank for rank in there if rank in ranks])
+            self._upload(node, manifest, [rank for rank in there if rank in wanted])
 
     def upload_from(self, node: str, manifest: Manifest) -> None:
         """Upload files that an earlier driver left there."""
@@ -157,11 +156,7 @@ class ShardRegistry:
 
     def sort_out(self, unsaved: Sequence[bytes], stored: Collection[str]) -> None:
         """Messages that a lost node has missed: which of its checkpoints are in storage, and which are given up."""
-        for line in unsaved:
-            try:
-                manifest = parse_manifest_line(line)
-            except CheckpointDamagedError:
-                continue  # its mark is half written, so it is gathered again
+        for manifest in intact_manifests(unsaved):
             if manifest.id in stored:
                 self.note_durable(manifest.attempt_number, manifest.index, manifest.id)
             elif self.gathered(manifest.attempt_number, manifest.index) is None:

@@ -15,8 +15,10 @@ from .plan import Ending, Plan
 def show(step: Stepped, plan: Plan, display: Display, observer: Observer) -> None:
     """The step is about to be acted on; if it is durable, it is in the journal."""
     event, before, state = step.event, step.before, step.after
-    for one in event.events if isinstance(event, ev.Several) else (event,):
-        observer.saw(one, before, state)
+    events = event.events if isinstance(event, ev.Several) else (event,)
+    for one in events[:-1]:
+        observer.saw(one, before, before)  # else each of them would have changed the phase
+    observer.saw(events[-1], before, state)
     if state.failure is not None and state.failure is not before.failure:
         display.failure(state.failure.text, step.action, state.failure.rank)
         if plan.on_failure is not None and step.failures is not None:

@@ -11,7 +11,6 @@ from pathlib import Path
 class Site:
     grows: bool  # nodes may join and leave, so there may be too little capacity
     keeps_files: bool  # a node that is lost comes back with its files, which are on this machine
-    nodes_hold_files: bool  # nodes hold staged files until they are uploaded; otherwise all nodes reach them
     run_dir: Path  # of the run, or with remote storage where nodes have theirs for it; nothing is read or written here
     log_address: Callable[[int, int], str]  # of an attempt and a rank
     report_log: Callable[[int, int, str], Path | None]  # of an attempt and a rank on a node, if this machine has it

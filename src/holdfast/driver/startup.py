@@ -32,7 +32,7 @@ class Startup:
         self._since = known.now.monotonic
         if known.site.grows:
             known.timers[NODES_JOIN] = self._since + NODES_JOIN_WITHIN_S
-        if known.site.nodes_hold_files:
+        if known.plan.spec.files.outlive_driver:
             self._work_off()  # the content of storage is known before nodes report theirs
             told = (known.past, known.run.durable, known.now.wall, self._took_stock, known.warn)
             self._adopter = self._adoption = Adoption(known.shards, known.emit, *told)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from holdfast.errors import ObjectMissingError, StorageError
-from holdfast.store import values
+from holdfast.errors import StorageError
 from holdfast.store.location import Location
 from holdfast.store.objects.base import ObjectStore
-from holdfast.store.sealed import seal, unseal
+from holdfast.store.remote.fetch import get_if_there
+from holdfast.store.sealed import seal_struct, unseal_struct
 
 KEY = "stop.json"
 LOOKS_EVERY_S = 0.5
@@ -36,17 +36,14 @@ class StopRequest(msgspec.Struct, frozen=True):
     since: float  # by the driver's clock
     at_once: bool
 
-    def line(self) -> bytes:
-        return seal(values.encode(msgspec.structs.asdict(self)))
-
 
 def leave(objects: ObjectStore, request: StopRequest) -> None:
-    objects.put(KEY, request.line())
+    objects.put(KEY, seal_struct(request))
 
 
 def is_waiting(objects: ObjectStore) -> bool:
     """Whether no driver has taken the note."""
-    return _content(objects) is not None
+    return get_if_there(objects, KEY) is not None
 
 
 def withdraw(objects: ObjectStore) -> None:
@@ -69,7 +66,7 @@ def watched(location: Location, ask_to_stop: Callable[[int, bool], None], in_pro
         while not over.wait(every_s):
             objects[:] = objects or [location.open(_PATIENCE_S)]
             with contextlib.suppress(StorageError, OSError):
-                request = _parse(_content(objects[0]))
+                request = unseal_struct(get_if_there(objects[0], KEY), StopRequest)
                 if request is not None and _is_ours(request, began):
                     withdraw(objects[0])
                     if interrupts:
@@ -90,19 +87,3 @@ def watched(location: Location, ask_to_stop: Callable[[int, bool], None], in_pro
 
 def _is_ours(request: StopRequest, began: float) -> bool:
     return (request.host, request.pid) == (socket.gethostname(), os.getpid()) and request.since >= began
-
-
-def _content(objects: ObjectStore) -> bytes | None:
-    try:
-        return objects.get(KEY)
-    except ObjectMissingError:
-        return None
-
-
-def _parse(content: bytes | None) -> StopRequest | None:
-    """None also if it is not a request, or half written."""
-    data = unseal(content.rstrip(b"\n")) if content else None
-    try:
-        return msgspec.convert(values.decode(data), StopRequest) if data is not None else None
-    except (ValueError, msgspec.ValidationError):
-        return None

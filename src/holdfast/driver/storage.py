@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.run import events as ev
+from holdfast.core.run.staged_files import StagedFiles
 from holdfast.core.run.state import Durable
 from holdfast.engine.engine_interface import Inbox
 from holdfast.runs.past import Past
@@ -37,7 +38,7 @@ class Storage(ABC):
 
     home: RunLayout
 
-    nodes_hold_files: bool  # until they have uploaded them; otherwise the driver reaches what workers staged
+    files: StagedFiles  # where they are until a checkpoint is committed
     has_reports_too = False  # they are also in the journal, so that nothing waits until their files are synced
 
     def __init__(self, inbox: Inbox, score_attribute: str | None) -> None:

@@ -5,6 +5,7 @@ that differ or are missing are fetched from a peer; if no peer has them, the dri
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ class NodeSnapshots:
         self._lock = threading.Lock()
         self._held: dict[Path, tuple[str, int, int, bytes]] = {}  # piece, attempt, step, digest
         self._order = wire.Replicate([], False)
+        self._uncopied: dict[int, tuple[int, Snapshot]] = {}  # by rank, what was taken before the first order to copy
         self._lines: dict[int, PeerCalls] = {}  # by rank, because ranks bring theirs at the same time
         self._store: SnapshotStore | None = None
         self._recalled: dict[str, str] = {}  # the files of the last recall, by piece
@@ -40,27 +42,39 @@ class NodeSnapshots:
     def memory(self, order: wire.StartWorkers | None) -> Memory | None:
         """The information for the workers of an attempt; None if no memory is available. Without an order: for an
         attempt that gets its state from a peer."""
-        if self._directory is None:
-            self._directory = new_directory()
-        if self._directory is None:
+        directory = self._made_directory()
+        if directory is None:
             return None
         if order is None or order.snapshot is None:
-            return Memory(str(self._directory))
+            return Memory(str(directory))
         assert order.snapshot == self._recalled_of, f"{order.snapshot} was not recalled, but {self._recalled_of}"
-        return Memory(str(self._directory), order.snapshot[1], order.taken_by, self._recalled)
+        return Memory(str(directory), order.snapshot[1], order.taken_by, self._recalled)
+
+    def _made_directory(self) -> Path | None:
+        """None if no memory is available."""
+        self._directory = self._directory or new_directory()
+        return self._directory
 
     def serve(self, order: wire.OpenStore | wire.Replicate | wire.Recall) -> None:
         match order:
             case wire.OpenStore(address):
                 self._open_store(address)
             case wire.Replicate():
-                self._order = order
+                self._replicate(order)
             case wire.Recall():
                 self._run_beside(lambda: self._answer(self._recall(order)))
 
     def taken(self, attempt_number: int, rank: int, message: Snapshot) -> None:
         """A worker has written a snapshot."""
         self._run_beside(lambda: self._keep_taken(attempt_number, rank, message))
+
+    def _replicate(self, order: wire.Replicate) -> None:
+        """From now on; also what the run's first order comes too late for."""
+        with self._lock:
+            self._order, uncopied = order, self._uncopied
+            self._uncopied = {}
+        for rank, (attempt_number, message) in uncopied.items():
+            self.taken(attempt_number, rank, message)
 
     def close(self) -> None:
         if self._store is not None:
@@ -77,12 +91,15 @@ class NodeSnapshots:
         for piece, path in files.items():
             if not self._digest_taken(piece, path, attempt_number, message.step):
                 return  # it is being overwritten, because the worker no longer waits for us
-        order = self._order
+        with self._lock:
+            order = self._order
+            if not order.number:
+                self._uncopied[rank] = (attempt_number, message)
         said = (attempt_number, rank, message.step, message.reports, message.moves, list(files))
-        self._answer(wire.SnapshotHeld(*said, [], not order.to))
+        self._answer(wire.SnapshotHeld(*said, [], not order.to, message.alike, order.number))
         if order.to:
             copies = [peer.node for peer in order.to if self._bring(rank, peer, files, order.shared, message.keep)]
-            self._answer(wire.SnapshotHeld(*said, copies, True))
+            self._answer(wire.SnapshotHeld(*said, copies, True, message.alike, order.number))
 
     def _own(self, path: str) -> Path:
         assert self._directory is not None
@@ -162,14 +179,13 @@ class NodeSnapshots:
         return path if intact else None
 
     def _fetched(self, piece: str, order: wire.Recall) -> Path | None:
-        if self._directory is None:
-            self._directory = new_directory()
-        if self._directory is None:
+        directory = self._made_directory()
+        if directory is None:
             return None
         lines = PeerCalls()
         try:
             for peer in order.sources.get(piece, []):
-                into = PieceBuffers(self._directory / "fetched", piece)
+                into = PieceBuffers(directory / "fetched", piece)
                 wanted = CopyRequest(self._node, piece, order.attempt_number, order.step)
                 if lines.fetch(peer, wanted, into, self._keep):
                     return self._verified(piece, order.attempt_number, order.step)
@@ -180,12 +196,11 @@ class NodeSnapshots:
         return None
 
     def _open_store(self, address: str) -> None:
-        if self._directory is None:
-            self._directory = new_directory()
-        if self._directory is None or self._store is not None:
-            return
-        try:
-            self._store = SnapshotStore(self._directory, address, self._find, self._keep)
-        except OSError:
-            return  # no node can bring anything here
-        self._answer(wire.StoreOpen(self._store.port, self._store.token))
+        directory = self._made_directory()
+        if directory is not None and self._store is None:
+            with contextlib.suppress(OSError):
+                self._store = SnapshotStore(directory, address, self._find, self._keep)
+        if self._store is None:
+            self._answer(wire.StoreOpen(0, b""))  # no node can bring anything here
+        else:
+            self._answer(wire.StoreOpen(self._store.port, self._store.token))

@@ -43,7 +43,8 @@ def pending_checkpoints(
     """The oldest first. ``attempts``: those that the journal has."""
     bases = {group.attempt_number: group.base for group in attempts}
     found: dict[Any, PendingCheckpoint] = {}
-    for home in _homes(location, identity):
+    root = scratch.scratch_root(settings.load().scratch_dir)
+    for home in scratch.homes_here(root, location, identity.get("id")):
         for one in [*_staged(home, bases), *_gathered(home)]:
             key = one.id or (one.attempt, one.report)
             known = found.get(key)
@@ -51,22 +52,12 @@ def pending_checkpoints(
     return sorted(found.values(), key=lambda one: (one.since, one.report))
 
 
-def _homes(location: Location, identity: dict[str, Any]) -> list[RunLayout]:
-    path, id = location.path, identity.get("id")
-    if path is not None:
-        return [RunLayout(path)]
-    if not isinstance(id, str):
-        return []
-    run = scratch.run_directory(scratch.scratch_root(settings.load().scratch_dir), location, id)
-    return [RunLayout(home) for epoch in _entries(run) for home in _entries(epoch)]
-
-
 def _staged(home: RunLayout, bases: dict[int, int]) -> Iterator[PendingCheckpoint]:
-    for path in _entries(home.staging_dir):
+    for path in scratch.entries(home.staging_dir):
         match = _STAGED.fullmatch(path.name)
         if match is None or (attempt := int(match[1])) not in bases:
             continue
-        ranks = [rank for rank in _entries(path) if rank.name.startswith("rank-")]
+        ranks = [rank for rank in scratch.entries(path) if rank.name.startswith("rank-")]
         files = [found for rank in ranks for found in _files(rank)]
         if files:
             size, since = sum(size for size, _ in files), min(time for _, time in files)
@@ -75,7 +66,7 @@ def _staged(home: RunLayout, bases: dict[int, int]) -> Iterator[PendingCheckpoin
 
 def _gathered(home: RunLayout) -> Iterator[PendingCheckpoint]:
     """What a node has gathered for storage and not uploaded yet."""
-    for path in _entries(home.checkpoints_dir):
+    for path in scratch.entries(home.checkpoints_dir):
         match = _UNSAVED.fullmatch(path.name)
         if match is not None:
             files = list(_files(home.checkpoints_dir / match[1]))
@@ -86,13 +77,6 @@ def _gathered(home: RunLayout) -> Iterator[PendingCheckpoint]:
 def _joined(a: PendingCheckpoint, b: PendingCheckpoint) -> PendingCheckpoint:
     """Parts of one checkpoint on two nodes."""
     return replace(a, since=min(a.since, b.since), size=a.size + b.size, ranks=a.ranks + b.ranks)
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except OSError:  # it does not exist (any more)
-        return []
 
 
 def _files(directory: Path) -> Iterator[tuple[int, float]]:

@@ -56,6 +56,9 @@ class DiskRun(RunStore):
     def read_journal(self) -> tuple[list[Record], list[Damage]]:
         return journal.read(self._layout)
 
+    def journal_stamp(self) -> int:
+        return self.total_size("journal")
+
     def journal_files(self) -> str:
         count = len(self._layout.segments())
         return f"{count:,} file{'' if count == 1 else 's'}"

@@ -166,6 +166,10 @@ class RunStore(ABC):
     def read_journal(self) -> tuple[list[Record], list[Damage]]:
         """Every intact record in order, and the problems of the rest."""
 
+    def journal_stamp(self) -> int | None:
+        """The same as long as the journal is; None if to know it costs as much as to read the journal."""
+        return None
+
     @abstractmethod
     def journal_files(self) -> str:
         """How many files or objects it consists of, in words."""

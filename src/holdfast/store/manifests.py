@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -76,6 +76,16 @@ def parse_manifest_line(line: bytes, where: str = "of a checkpoint") -> Manifest
     except (ValueError, msgspec.ValidationError) as error:
         raise CheckpointDamagedError(f"The manifest {where} cannot be read by this version: {error}") from None
     return manifest
+
+
+def intact_manifests(lines: Iterable[bytes]) -> Iterator[Manifest]:
+    """Without those that are half written: such a checkpoint was never whole, or is gathered again."""
+    for line in lines:
+        try:
+            manifest = parse_manifest_line(line)
+        except CheckpointDamagedError:
+            continue
+        yield manifest
 
 
 def _check_entry(entry: FileEntry) -> None:

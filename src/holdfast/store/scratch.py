@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from holdfast.private_dirs import make_private
+from holdfast.store.layout import RunLayout
 from holdfast.store.location import Location
 
 REMEDY = "Set HOLDFAST_SCRATCH_DIR to a directory of your own, or delete this one."
@@ -46,6 +47,23 @@ def epoch_directory(run: Path, epoch: int) -> Path:
 
 def trial_directory(experiment: Path, name: str) -> Path:
     return experiment / _TRIALS / name
+
+
+def homes_here(root: Path, location: Location, id: object) -> list[RunLayout]:
+    """The directories on this machine in which a run's checkpoints wait until they are committed: its own, or those of
+    the driver and of each node in every epoch. ``id``: of the run, if it is known."""
+    if location.path is not None:
+        return [RunLayout(location.path)]
+    if not isinstance(id, str):
+        return []
+    return [RunLayout(home) for epoch in entries(run_directory(root, location, id)) for home in entries(epoch)]
+
+
+def entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:  # it is not there, or no longer
+        return []
 
 
 def take_over(directory: Path, owner: str) -> Path:

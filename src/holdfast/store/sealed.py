@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 import xxhash
 
+from holdfast.store import values
+
+T = TypeVar("T")
 _MARK = b',"sum":"'
 _TAIL_SIZE = len(_MARK) + 16 + 2  # the mark, 16 hex digits, and '"}'
 
@@ -21,6 +26,19 @@ def seal(data: bytes) -> bytes:
     """A line from a JSON object that has at least one key."""
     rest = data[:-1]
     return b'%s,"sum":"%s"}\n' % (rest, xxhash.xxh3_64_hexdigest(rest).encode())
+
+
+def seal_struct(note: msgspec.Struct) -> bytes:
+    return seal(values.encode(msgspec.to_builtins(note)))
+
+
+def unseal_struct(content: bytes | None, kind: type[T]) -> T | None:
+    """What ``seal_struct`` made; None also if it is something else, or half written."""
+    data = unseal(content.rstrip(b"\n")) if content else None
+    try:
+        return msgspec.convert(values.decode(data), kind) if data is not None else None
+    except (ValueError, msgspec.ValidationError):
+        return None
 
 
 def unseal(line: bytes) -> bytes | None:

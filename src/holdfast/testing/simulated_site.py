@@ -32,4 +32,4 @@ def site_of(schedule: Schedule) -> Site:
     grows, remote = bool(schedule.nodes), schedule.spec.nodes_hold_files
     has_logs = not (remote and grows)
     where = (_RUN_DIR, lambda *_: "", lambda *_: _RUN_DIR if has_logs else None)
-    return Site(grows, not grows, remote, *where, FENCE_S if grows else 0.0, 0.0, schedule.most_waiting)
+    return Site(grows, not grows, *where, FENCE_S if grows else 0.0, 0.0, schedule.most_waiting)

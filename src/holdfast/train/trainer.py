@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-import cloudpickle
-
 from holdfast import settings, wrapper
 from holdfast.core.budgets import SETTINGS
 from holdfast.core.run.state import Outcome, RunSpec
@@ -40,10 +38,10 @@ from holdfast.train.integrations import imported_integrations
 from holdfast.train.launched import Joined, Launched, LaunchedWorld, follow
 from holdfast.train.payload import Payload, TrainEntry, TrainFn, Validation
 from holdfast.train.ray_data import is_ray_data
-from holdfast.train.ray_datasets import pickled_for_workers
 from holdfast.train.ray_variables import TRAIN_CALLBACKS, callbacks_in
 from holdfast.train.result import Result
 from holdfast.train.scaling_config import ScalingConfig
+from holdfast.train.sending import sent_to_workers
 from holdfast.train.unused import warn_unused_in_training
 from holdfast.train.user_callback import TrainRunContext, UserCallback, tell_of_exceptions, tell_of_reports
 from holdfast.train.validation import ValidationConfig
@@ -220,7 +218,7 @@ class DataParallelTrainer:
             name=run.name,
             location=location,
             spec=_spec(run, scaling, in_force),
-            payload=_pickled(
+            payload=sent_to_workers(
                 "the train function", payload, train_loop_config=self.train_loop_config, datasets=payload.datasets
             ),
             identity=record.identity_of(self) if identified else {},
@@ -295,7 +293,7 @@ class DataParallelTrainer:
             timeout_s = arguments.get("timeout_s") or default.timeout_s
             kwargs = {**(default.fn_kwargs or {}), **(arguments.get("fn_kwargs") or {})}
             checkpoint = Checkpoint(location / "checkpoints" / id)
-            return _pickled("the validation function", Validation(fn, checkpoint, kwargs)), timeout_s
+            return sent_to_workers("the validation function", Validation(fn, checkpoint, kwargs)), timeout_s
 
         return task
 
@@ -348,28 +346,6 @@ def _takes_config(fn: Any) -> bool:
             f"train_loop_per_worker takes the arguments {names}. Give it one argument, the config, or none"
         )
     return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
-
-
-def _pickled(what: str, payload: Any, **parts: Any) -> bytes:
-    """For the workers; an error names the part that cannot be sent."""
-    if "__mp_main__" in sys.modules:  # the script's own module in a child of multiprocessing: no worker can import it
-        cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
-    try:
-        return pickled_for_workers(payload)
-    except Exception as error:
-        blamed = next((name for name, part in parts.items() if not _can_be_sent(part)), what)
-        raise TypeError(
-            f"{blamed} cannot be sent to workers: {error}. It must not hold locks, open files, sockets, generators or "
-            "running threads: make those inside the train function."
-        ) from error
-
-
-def _can_be_sent(part: Any) -> bool:
-    try:
-        pickled_for_workers(part)
-    except Exception:
-        return False
-    return True
 
 
 def _spec(run: RunConfig, scaling: ScalingConfig, in_force: settings.Settings) -> RunSpec:

@@ -61,14 +61,13 @@ class RunList:
 
 
 def _stamp(location: Location) -> Any:
-    """Stays the same as long as the row does: of a run without a driver, its id, whether run.json is intact, and the
-    size of its journal. None if it is unknown or, at an object store, costs as much as reading the run."""
-    if location.path is None:
-        return None
+    """Stays the same as long as the row does: of a run without a driver, its id, whether run.json is intact, and its
+    journal's stamp. None if it is unknown or costs as much as reading the run."""
     stored = StoredRun(location, READ_PATIENCE_S, once=True)
     try:
-        if stored.driver() is not None:
+        stamp = stored.store.journal_stamp()
+        if stamp is None or stored.driver() is not None:
             return None
-        return stored.identity().get("id"), bool(stored.run_file_damage()), stored.journal_size()
+        return stored.identity().get("id"), bool(stored.run_file_damage()), stamp
     except (HoldfastError, OSError, *NONSENSE):
         return None

@@ -29,6 +29,7 @@ class Replicate(Message, frozen=True, tag=True):
 
     to: list[PeerStore]
     shared: bool  # also copy the parts that are the same on all ranks: too few nodes have them
+    number: int = 0  # of the driver's orders to copy; 0: there was none yet
 
 
 class Recall(Message, frozen=True, tag=True):
@@ -46,7 +47,7 @@ class Recall(Message, frozen=True, tag=True):
 
 
 class StoreOpen(Message, frozen=True, tag=True):
-    port: int
+    port: int  # 0: it cannot be opened
     token: bytes
 
 
@@ -61,6 +62,8 @@ class SnapshotHeld(Message, frozen=True, tag=True):
     pieces: list[str]
     copies: list[str]  # the nodes that have copies
     final: bool  # no further copies will be made
+    alike: bytes = b""  # as the worker says
+    order: int = 0  # the number of the ``Replicate`` by which copies were made; 0: before the first
 
 
 class Recalled(Message, frozen=True, tag=True):

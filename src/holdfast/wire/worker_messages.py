@@ -178,6 +178,7 @@ class Snapshot(Message, frozen=True, tag=True):
     moves: bool  # another number of workers can resume from it
     pieces: dict[str, str]  # files by piece
     keep: tuple[int, int] | None = None  # the newest complete snapshot (attempt, step): no copy of it is overwritten
+    alike: bytes = b""  # a digest of what must be the same on all ranks so that another number of workers can resume
 
 
 class Ready(Message, frozen=True, tag=True):

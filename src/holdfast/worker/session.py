@@ -259,9 +259,12 @@ class Session(Placed):
         """Whether the agent knows all reports that were made, so that a later snapshot may count."""
         return self._outbox.is_empty
 
-    def tell_snapshot(self, step: int, moves: bool, pieces: dict[str, str], keep: tuple[int, int] | None) -> None:
-        """This rank's state after the step is in these files. ``keep``: copies of that one stay meanwhile."""
-        self._channel.send(Snapshot(step, self._reports, moves, pieces, keep))
+    def tell_snapshot(
+        self, step: int, pieces: dict[str, str], keep: tuple[int, int] | None, moves: bool, alike: bytes
+    ) -> None:
+        """This rank's state after the step is in these files. ``keep``: copies of that one stay meanwhile. Another
+        number of workers can resume from it if it ``moves`` and ``alike`` is the same on all ranks."""
+        self._channel.send(Snapshot(step, self._reports, moves, pieces, keep, alike))
 
     def await_kept(self, step: int, timeout_s: float) -> bool:
         """Whether the snapshot of that step is complete on all ranks, so that an earlier one may be overwritten."""

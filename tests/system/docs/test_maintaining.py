@@ -37,6 +37,18 @@ def test_names_in_the_journeys_exist() -> None:
     assert {name for name in names if name not in DEFINED} <= {"SIGKILL"}
 
 
+def test_what_a_journey_finds_in_a_file_is_there() -> None:
+    """A name after a file, or in brackets after a name."""
+    text = " ".join(PAGES["journeys.md"].split())
+    said = re.findall(r"`([\w/]+\.py)`: `([\w.]+)`", text)
+    said += [(path, name) for name, path in re.findall(r"`([A-Za-z_][\w.]*)` \(`([\w/]+\.py)`\)", text)]
+    assert len(said) > 15
+    for path, name in said:
+        *_, last = name.split(".")
+        source = (SRC / path).read_text()
+        assert re.search(rf"^ *(?:class|def) {last}\b", source, re.MULTILINE), f"{name} is not in {path}"
+
+
 def test_names_in_the_glossary_are_those_of_the_code() -> None:
     names = re.findall(r"`(holdfast[\w.]*)` \|$", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     assert len(names) > 15

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,10 +24,24 @@ def test_a_killed_worker_and_a_killed_driver(job: Job) -> None:
     check_kills(job, worker=5, rank=1, driver=8, rounds=list(range(1, 11)), source=4)
 
 
+HOLD = """
+import os, time
+
+def hold(depth):
+    while depth == 8 and os.environ.get("HOLD"):
+        time.sleep(0.01)
+
+"""
+
+
 def test_the_example_of_tuning_continues_after_a_killed_driver(tmp_path: Path) -> None:
-    """A drill takes no script with a Tuner."""
-    command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "frameworks" / "sklearn_tuning.py")]
-    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    """A drill takes no script with a Tuner. The last trial waits for the kill."""
+    example = (ROOT / "examples" / "frameworks" / "sklearn_tuning.py").read_text()
+    assert "    tune.report(" in example
+    script = tmp_path / "sklearn_tuning.py"
+    script.write_text(HOLD + example.replace("    tune.report(", '    hold(config["max_depth"])\n    tune.report('))
+    command = [sys.executable, "-W", "ignore", str(script)]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, env={**os.environ, "HOLD": "1"})
     try:
         _await_report(tmp_path / "runs" / "forests", first)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,9 +17,22 @@ from holdfast.tune.search.bohb import TuneBOHB
 IN_TIME_S = 100.0
 
 
+def hold() -> None:
+    """If the test is to kill the search when a number of trials has begun: wait for that."""
+    storage, deadline = os.environ.get("HOLD_IN", ""), time.monotonic() + IN_TIME_S
+    while storage and begun(Path(storage)) >= int(os.environ["HOLD_AT"]):
+        assert time.monotonic() < deadline, "it was not killed"
+        time.sleep(0.01)
+
+
+def begun(storage: Path) -> int:
+    return len([*(storage / "bohb").glob("Curve_*")])
+
+
 class Curve(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         self.step_number = 0
+        hold()
 
     def step(self) -> dict[str, Any]:
         self.step_number += 1
@@ -79,8 +93,9 @@ def test_killed_together_they_decide_as_undisturbed(tmp_path: Path) -> None:
     script = tmp_path / "search.py"
     script.write_text(SEARCH)
 
-    def start(storage: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, str(script), str(tmp_path / storage)])
+    def start(storage: str, hold_at: int = 0) -> subprocess.Popen[bytes]:
+        held = {"HOLD_IN": str(tmp_path / storage), "HOLD_AT": str(hold_at)} if hold_at else {}
+        return subprocess.Popen([sys.executable, str(script), str(tmp_path / storage)], env={**os.environ, **held})
 
     def outcome(storage: str) -> list[Any]:
         grid = tune.Tuner.restore(str(tmp_path / storage / "bohb"), Curve).get_results()
@@ -88,8 +103,8 @@ def test_killed_together_they_decide_as_undisturbed(tmp_path: Path) -> None:
 
     assert start("plain").wait(IN_TIME_S) == 0
     for trials in (2, 5):
-        killed, deadline = start("killed"), time.monotonic() + IN_TIME_S
-        while len([*(tmp_path / "killed" / "bohb").glob("Curve_*")]) < trials:
+        killed, deadline = start("killed", hold_at=trials), time.monotonic() + IN_TIME_S
+        while begun(tmp_path / "killed") < trials:
             assert killed.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.01)

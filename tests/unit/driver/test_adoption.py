@@ -188,7 +188,7 @@ class Start:
         plan = Plan("run", location, RunSpec(num_workers=1, nodes_hold_files=True), b"", {})
         state = Durable(attempt_number=1)
         past = Past(state=state, last_attempt=ev.AttemptStarted(1, 2, None, 0), valid_until={1: math.inf})
-        site = Site(True, False, True, Path("run"), lambda *_: "", lambda *_: None)
+        site = Site(True, False, Path("run"), lambda *_: "", lambda *_: None)
         self.kernel = Kernel(plan, site, past, epoch=2)
         self.now = 0.0
         self.hear(Begin(), *((node, wire.NodeJoining(node)) for node in ("n1", "n2")), NodesAnnounced())

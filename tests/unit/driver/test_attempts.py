@@ -22,7 +22,7 @@ class Given:
     def __init__(self, *, grows: bool) -> None:
         self.effects: list[Effect] = []
         self.nodes = NodeRegistry(WorkerNeeds(1.0, 0.0, "PACK", 1))
-        site = Site(grows, False, False, Path("run"), lambda *_: "", lambda *_: None)
+        site = Site(grows, False, Path("run"), lambda *_: "", lambda *_: None)
         self.attempts = Attempts(self.nodes, Outbox(self.nodes, self.effects.append), site)
 
     def node(self, id: str) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from holdfast.core.run import events as ev
-from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec
+from holdfast.core.run.state import CheckpointRecord, Durable, RunSpec, RunState
 from holdfast.driver import effects as fx
+from holdfast.driver.display import OffDisplay
 from holdfast.driver.kernel import Kernel
 from holdfast.driver.plan import Plan
+from holdfast.driver.showing import show
 from holdfast.driver.site import Site
 from holdfast.runs.past import Past
 from holdfast.store.location import Location
@@ -28,7 +31,7 @@ class Scene:
     def __init__(self, remote: bool = True, durable: Durable | None = None, begins: bool = True) -> None:
         spec = RunSpec(num_workers=2, nodes_hold_files=remote, hang_timeout_s=30.0)
         plan = Plan("run", Location.parse("path", Path("run")), spec, b"", {})
-        site = Site(True, False, remote, Path("run"), lambda *_: "", lambda *_: None)
+        site = Site(True, False, Path("run"), lambda *_: "", lambda *_: None)
         self.kernel = Kernel(plan, site, Past(state=durable or Durable()), epoch=1)
         self.now = 0.0
         joining = [(node, wire.NodeJoining(node)) for node in NODES]
@@ -47,13 +50,16 @@ class Scene:
                 done += self.write(self.hear(fx.Journalled(effect.number)))
         return done
 
+    def node_of(self, rank: int) -> str:
+        return self.kernel.known.attempts.node_of(1, rank)
+
     def report(self, rank: int, index: int, urgent: bool = False) -> list[fx.Effect]:
         staged = Report(index, line(index, 0.0, {}), True, urgent=urgent)
-        node = self.kernel.known.attempts.node_of(1, rank)
+        node = self.node_of(rank)
         return self.write(self.hear((node, wire.Reports(1, rank, [staged]))))
 
     def seal(self, rank: int, index: int, name: str = "", digest: str = "00") -> list[fx.Effect]:
-        node = self.kernel.known.attempts.node_of(1, rank)
+        node = self.node_of(rank)
         return self.hear((node, wire.Sealed(1, rank, index, [(name or f"rank-{rank}", 1, digest, "")])))
 
 
@@ -89,7 +95,7 @@ def test_a_checkpoint_whose_node_was_lost_before_it_was_whole_is_not_waited_for(
     for rank in (0, 1):
         scene.report(rank, 0)
     scene.seal(0, 0)
-    lost = scene.kernel.known.attempts.node_of(1, 0)
+    lost = scene.node_of(0)
     scene.write(scene.hear((lost, wire.NodeLost(lost))))
     assert not scene.kernel.state.unsaved or not sent(scene.write(scene.seal(1, 0)), wire.Gather)
     assert not scene.kernel.state.unsaved
@@ -102,7 +108,7 @@ def test_a_rank_is_told_that_its_checkpoint_is_lost_while_an_earlier_one_is_uplo
             scene.report(rank, index, urgent=index == 1)
             scene.write(scene.seal(rank, index))
     asked = wire.Asked(1, 0, Request(7, "durable", b"", 2))
-    assert not sent(scene.hear((scene.kernel.known.attempts.node_of(1, 0), asked)), wire.Reply)
+    assert not sent(scene.hear((scene.node_of(0), asked)), wire.Reply)
     id = scene.kernel.state.pending[1].id
     replies = sent(scene.write(scene.hear(("n1", wire.StagedLost(id, "it is gone")))), wire.Reply)
     assert replies
@@ -122,7 +128,7 @@ def test_a_rank_is_told_that_its_checkpoint_is_durable_when_the_journal_has_it()
         scene.report(rank, 0)
         scene.write(scene.seal(rank, 0))
     asked = wire.Asked(1, 0, Request(7, "durable", b"", 1))
-    assert not sent(scene.hear((scene.kernel.known.attempts.node_of(1, 0), asked)), wire.Reply)
+    assert not sent(scene.hear((scene.node_of(0), asked)), wire.Reply)
     effects = scene.hear(ev.Committed(CheckpointRecord(scene.kernel.state.pending[0].id, 1), 1, 0))
     assert journalled(effects) == ["Committed"]
     assert not sent(effects, wire.Reply)
@@ -162,3 +168,37 @@ def test_time_in_which_the_driver_did_not_run_is_not_a_hang() -> None:
         stacks = sent(scene.hear(), wire.DumpStacks)
     assert len(stacks) == len(NODES)
     assert scene.now == 520.0  # 10 s before the pause and 20 s after it
+
+
+def test_the_returns_of_all_ranks_are_one_step() -> None:
+    """Of ten thousand ranks, the driver would otherwise decide ten thousand times whether all have returned."""
+    scene = Scene(remote=False)
+    scene.write(scene.hear(*((scene.node_of(rank), wire.WorkerIsReady(1, rank)) for rank in (0, 1))))
+    returned = [wire.WorkerHasReturned(1, rank, cloudpickle.dumps(f"of rank {rank}")) for rank in (0, 1)]
+    effects = scene.hear(*((scene.node_of(message.rank), message) for message in returned))
+    stepped = [effect.event for effect in effects if isinstance(effect, fx.Stepped)]
+    assert stepped == [ev.Several((ev.WorkerReturned(1, 0), ev.WorkerReturned(1, 1)))]
+    assert len(sent(effects, wire.StopWorkers)) == 2
+    assert scene.kernel.known.value is not None
+    assert cloudpickle.loads(scene.kernel.known.value) == "of rank 0"
+
+
+class Notes:
+    """An observer that notes what changed."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[type[ev.Event], str, str]] = []
+
+    def saw(self, event: ev.Event, before: RunState, after: RunState) -> None:
+        self.seen.append((type(event), before.phase.value, after.phase.value))
+
+    def warned(self, text: str) -> None: ...
+
+
+def test_of_several_events_in_one_step_only_the_last_one_changes_the_phase() -> None:
+    """A log of events said for each worker that was ready that the run is running now."""
+    scene, notes, plan = Scene(), Notes(), Plan("run", Location.parse("path", Path("run")), RunSpec(), b"", {})
+    for effect in scene.hear(*((scene.node_of(rank), wire.WorkerIsReady(1, rank)) for rank in (0, 1))):
+        if isinstance(effect, fx.Stepped):
+            show(effect, plan, OffDisplay(), notes)
+    assert notes.seen == [(ev.WorkerReady, "starting", "starting"), (ev.WorkerReady, "starting", "running")]

@@ -71,9 +71,8 @@ def test_every_rank_is_hashed_then_each_node_gathers_what_is_its_own(nodes: Node
     assert nodes.late.is_busy
     nodes.told.calls.clear()
     assert nodes.seal(0)
-    parts = {node: parts for _, node, _, parts in nodes.told.calls}
+    ((_, parts, manifest),) = nodes.told.calls
     assert parts == {"n1": {0: ["rank-0", "shared"]}, "n2": {1: ["rank-1"]}}, "what several have is the lowest rank's"
-    manifest = nodes.told.calls[0][2]
     assert (manifest.report, manifest.world_size, manifest.metrics) == (1, 2, {"rank": 0})
     assert nodes.gathered == [("checkpoint_000001-g2", {"n1", "n2"})]
     assert not nodes.late.is_busy
@@ -92,7 +91,7 @@ def test_a_node_that_had_not_gathered_what_another_had_does_so_now(nodes: Nodes)
     manifest = Manifest(FORMAT, "a", 2, 0, 1, 2, 0.0, {}, files)
     nodes.come("n1", 0, lost=(0,))
     nodes.come("n2", 1, manifests=(manifest,))
-    assert [(name, node, parts) for name, node, _, parts in nodes.told.calls] == [("gather_on", "n2", {1: ["rank-1"]})]
+    assert [(name, parts) for name, parts, _ in nodes.told.calls] == [("gather_on", {"n2": {1: ["rank-1"]}})]
     assert nodes.gathered == [("a", {"n2"})]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.run.placement import WorkerNeeds
+from holdfast.core.run.staged_files import ON_NODES
 from holdfast.driver.effects import Effect, Send
 from holdfast.driver.node_registry import NodeRegistry
 from holdfast.driver.outbox import Outbox
@@ -13,7 +14,7 @@ def test_an_answer_about_staged_files_is_none_about_the_files_in_storage() -> No
     """The second question followed because another node had answered the first; that it is gone may be heard late."""
     effects: list[Effect] = []
     nodes = NodeRegistry(WorkerNeeds(1.0, 0.0, "PACK", 1))
-    outbox = Outbox(nodes, effects.append, nodes_hold_files=True)
+    outbox = Outbox(nodes, effects.append, ON_NODES)
     for node in ("a", "b"):
         nodes.ready(wire.NodeReady(node, 1, 2.0))
     outbox.fetch("best", b"{}", stored=False)

@@ -27,7 +27,7 @@ class LiveScene:
     def __init__(self) -> None:
         spec = RunSpec(num_workers=2, max_failures=-1, regroup_timeout_s=10.0)
         plan = Plan("run", Location.parse("path", Path("run")), spec, b"", {})
-        site = Site(True, False, False, Path("run"), lambda *_: "", lambda _, rank, *__: Path(f"log of {rank}"))
+        site = Site(True, False, Path("run"), lambda *_: "", lambda _, rank, *__: Path(f"log of {rank}"))
         self.kernel, self.now = Kernel(plan, site, Past(), epoch=1), 0.0
         self.hear(fx.Begin(), *((node, wire.NodeJoining(node)) for node in ("a", "b", "c")), fx.NodesAnnounced())
         self.hear(*((node, wire.NodeReady(node, 1, 1.0)) for node in ("a", "b", "c")))
@@ -114,7 +114,29 @@ def test_nothing_that_it_says_changes_the_run(late: wire.Message) -> None:
     before = scene.kernel.state
     assert not [effect for effect in scene.hear(("a", late)) if isinstance(effect, fx.Journal | fx.Send)]
     assert scene.kernel.state == before
-    assert scene.kernel.known.returned == {}
+    assert scene.kernel.known.value is None
+
+
+def test_the_value_of_a_rank_is_that_of_the_process_that_has_it() -> None:
+    scene = LiveScene()
+    before = scene.node_of(0)
+    scene.say(0, killed(0))
+    scene.hear((before, wire.WorkerHasReturned(1, 0, cloudpickle.dumps("of the lost one"))))
+    assert scene.kernel.state.ranks[0].status is RankStatus.STARTING
+    assert scene.kernel.known.value is None
+
+
+def test_while_a_rank_is_replaced_each_return_ends_that_only_once() -> None:
+    scene = LiveScene()
+    scene.say(1, killed(1))
+    effects = scene.hear(
+        (scene.node_of(0), wire.WorkerHasReturned(1, 0, cloudpickle.dumps("of rank 0"))),
+        (scene.node_of(1), wire.WorkerHasReturned(1, 1, cloudpickle.dumps("of rank 1"), 1)),
+        hold=True,
+    )
+    entries = [kind for effect in effects if isinstance(effect, fx.Journal) for kind, _ in effect.entries]
+    assert entries == ["RegroupFailed"]
+    assert scene.kernel.state.phase is Phase.STOPPING
 
 
 def test_one_that_was_given_up_and_dies_then_is_counted_once_and_its_successor_stays() -> None:

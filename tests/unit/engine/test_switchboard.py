@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -180,16 +181,42 @@ def test_a_thread_that_cannot_be_started_fails_one_line_and_leaves_nothing(
     failed, link = Link(ours.dup(), WITHIN_S), Link(ours, WITHIN_S)
     monkeypatch.setattr(failed, "_switchboard", board)
     monkeypatch.setattr(link, "_switchboard", board)
-    before = len(os.listdir("/proc/self/fd"))
+    pipes: list[list[tuple[int, int]]] = []
+    selecting: list[selectors.BaseSelector] = []
     with monkeypatch.context() as limited:
         limited.setattr(threading.Thread, "start", _no_more_threads)
+        limited.setattr(os, "pipe", _noting(os.pipe, pipes, lambda ends: [(end, os.fstat(end).st_ino) for end in ends]))
+        limited.setattr(selectors, "DefaultSelector", _noting(selectors.DefaultSelector, selecting, lambda made: made))
         with pytest.raises(RuntimeError, match="can't start"):
             failed.converse(inbox, inbox.put)
     failed.close()
-    assert len(os.listdir("/proc/self/fd")) == before - 1
+    assert failed.socket.fileno() == -1
+    assert [selector.get_map() for selector in selecting] == [None]
+    assert [[_is_open(*end) for end in ends] for ends in pipes] == [[False, False]]
     theirs.close()
     link.converse(inbox, inbox.put)
     link.close()
+
+
+def _noting(make: Callable[..., Any], made: list[Any], note: Callable[[Any], Any]) -> Callable[..., Any]:
+    """``make``, with a note of all that this thread makes: others may open and close files meanwhile."""
+    here = threading.get_ident()
+
+    def making(*arguments: Any) -> Any:
+        found = make(*arguments)
+        if threading.get_ident() == here:
+            made.append(note(found))
+        return found
+
+    return making
+
+
+def _is_open(number: int, inode: int) -> bool:
+    """Its number may be another file's by now."""
+    try:
+        return os.fstat(number).st_ino == inode
+    except OSError:
+        return False
 
 
 def _no_more_threads(_: threading.Thread) -> None:

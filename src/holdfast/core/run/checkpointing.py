@@ -40,7 +40,7 @@ def _begin(turn: Turn, event: ev.ShardStaged) -> Pending:
     state, names = turn.state, turn.state.attempt.names if turn.state.attempt is not None else frozenset()
     report = state.base + event.index + 1
     id = free_id(state.durable, names.union(p.id for p in state.unsaved), event.name, report)
-    if state.spec.nodes_hold_files:
+    if state.spec.files.keep_names:
         turn.change_attempt(names=names | {id})
     if state.spec.missing_warning_s > 0:
         patience = state.spec.missing_warning_s
@@ -52,12 +52,12 @@ def free_id(durable: Durable, names: Collection[str], name: str | None, report: 
     """The requested name. If an earlier checkpoint has it, or it is one of ``names``, the number of the attempt is
     appended.
 
-    In remote storage no name is used twice in a run, not even after a deletion: a request that was on its way when a
-    driver or a node died may arrive at any time, and must not meet the files of another checkpoint. Names of the first
-    attempt stay as they are, unless they end like those of a later one.
+    Where files are uploaded no name is used twice in a run, not even after a deletion: a request that was on its way
+    when a driver or a node died may arrive at any time, and must not meet the files of another checkpoint. Names of the
+    first attempt stay as they are, unless they end like those of a later one.
     """
     wanted = name or f"checkpoint_{report:06d}"
-    if durable.spec.nodes_hold_files and (durable.attempt_number > 1 or _ends_with_an_attempt(wanted)):
+    if durable.spec.files.keep_names and (durable.attempt_number > 1 or _ends_with_an_attempt(wanted)):
         wanted = f"{wanted}-g{durable.attempt_number}"
     taken = {c.id for c in durable.checkpoints} | durable.damaged | set(names)
     if wanted not in taken:
@@ -135,7 +135,7 @@ def give_up(turn: Turn, index: int) -> None:
 
 def carry(turn: Turn) -> None:
     """The attempt has ended and another follows: its complete checkpoints are uploaded while that one trains."""
-    if turn.state.pending and turn.state.spec.nodes_hold_files:
+    if turn.state.pending and turn.state.spec.files.outlive_attempt:
         turn.change(carried=turn.state.unsaved)
         turn.change_attempt(pending={})
 
@@ -152,7 +152,8 @@ def advance(turn: Turn) -> None:
     """Upload checkpoints that are complete and due, and commit in the order of the reports."""
     if not turn.state.has_unsaved:
         return
-    if turn.state.spec.nodes_hold_files:
+    files = turn.state.spec.files
+    if files.are_uploaded:
         _gather(turn)
         _skip_superseded(turn)
         if turn.state.durable.cut_off:
@@ -161,7 +162,7 @@ def advance(turn: Turn) -> None:
     pending = next(iter(turn.state.unsaved), None)
     if pending is None or pending.committing or not turn.state.is_whole(pending):
         return
-    if turn.state.spec.nodes_hold_files and not pending.is_uploaded:
+    if files.are_uploaded and not pending.is_uploaded:
         return
     turn.set_pending(structs.replace(pending, committing=True))
     turn.do(do.Commit(*_what(pending)))

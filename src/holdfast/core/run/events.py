@@ -364,7 +364,7 @@ class Validated(Event, frozen=True):
 class Several(Event, frozen=True):
     """Events of several workers, processed as one step. None of them is durable."""
 
-    events: tuple[WorkerReady | Progressed | ShardStaged | ShardSealed | ShardUploaded, ...]
+    events: tuple[WorkerReady | Progressed | ShardStaged | ShardSealed | ShardUploaded | WorkerReturned, ...]
 
 
 class TimerFired(Event, frozen=True):

@@ -72,7 +72,7 @@ def storage_failed(turn: Turn, event: ev.ShardFailed | ev.CommitFailed) -> str:
     if current:
         turn.do(do.CancelTimer(timers.missing(event.index)))
         checkpointing.give_up(turn, event.index)
-    elif isinstance(event, ev.ShardFailed) or not turn.state.spec.nodes_hold_files:
+    elif isinstance(event, ev.ShardFailed) or not turn.state.spec.files.outlive_attempt:
         return "an attempt that is gone"
     rank = event.rank if isinstance(event, ev.ShardFailed) else -1
     return _fail(turn, rank, Evidence(storage=True, message=event.message))

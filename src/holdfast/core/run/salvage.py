@@ -96,7 +96,7 @@ def committable(
 def _id_of(durable: Durable, names: Collection[str], name: str | None, report: int) -> str:
     """It is unknown which names the dead driver had given to which checkpoints. In remote storage no other checkpoint
     may get one of these names."""
-    if durable.spec.nodes_hold_files and name is not None:
+    if durable.spec.files.keep_names and name is not None:
         return f"{name}-g{durable.attempt_number}-r{report}"
     return free_id(durable, names, name, report)
 

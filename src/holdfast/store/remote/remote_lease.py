@@ -16,15 +16,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.errors import ObjectMissingError, RunInUseError, StorageError
+from holdfast.errors import RunInUseError, StorageError
 from holdfast.platform import interrupt
 from holdfast.store import values
 from holdfast.store.interfaces import DriverLease
 from holdfast.store.journal import Record
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.fetch import get_if_there
 from holdfast.store.remote.holder import Holder, this_process
 from holdfast.store.remote.remote_journal import RemoteJournal
-from holdfast.store.sealed import Damage, seal, unseal
+from holdfast.store.sealed import Damage, seal_struct, unseal_struct
 
 KEY = "lease.json"
 _CLOCKS_DIFFER_S = 60.0
@@ -39,10 +40,6 @@ class _Note(msgspec.Struct, frozen=True):
     expires: float
     renewals: int
     released: bool = False
-
-    def line(self) -> bytes:
-        fields = msgspec.structs.asdict(self) | {"holder": msgspec.structs.asdict(self.holder)}
-        return seal(values.encode(fields))
 
 
 values.prepare(_Note)
@@ -116,7 +113,7 @@ class RemoteLease(DriverLease):
 
     def _loss(self) -> RunInUseError | None:
         """Asks the store."""
-        found = _parse(_content(self._objects))
+        found = unseal_struct(get_if_there(self._objects, KEY), _Note)
         if found is None or found.epoch <= self.epoch:
             return None
         return _taken_over(self._objects, found.holder)
@@ -159,7 +156,7 @@ class RemoteLease(DriverLease):
         if lost:
             return
         with contextlib.suppress(StorageError):
-            found = _parse(_content(self._objects))
+            found = unseal_struct(get_if_there(self._objects, KEY), _Note)
             if found is None or found.epoch <= self.epoch:
                 self._write(released=True)
 
@@ -171,12 +168,12 @@ class RemoteLease(DriverLease):
         self._renewals += 1
         expires = self._now() + self._duration_s
         note = _Note(self._holder, self.epoch, expires, self._renewals, released)
-        self._objects.put(KEY, note.line())
+        self._objects.put(KEY, seal_struct(note))
 
 
 def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) -> Holder | None:
     """Who drives the run, according to its note; only to be shown to people."""
-    note = _parse(_content(objects))
+    note = unseal_struct(get_if_there(objects, KEY), _Note)
     if note is None or _is_free(note) or (not note.holder.is_alive and now() > note.expires + _CLOCKS_DIFFER_S):
         return None
     return note.holder
@@ -185,17 +182,17 @@ def living_holder(objects: ObjectStore, now: Callable[[], float] = time.time) ->
 def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float], None]) -> None:
     """Return when the run is free: given back, its driver seen to be dead, or its note unchanged for as long as no
     living driver leaves it. RunInUseError if its driver runs on this machine, or renews the note."""
-    first = _content(objects)
-    note = _parse(first)
+    first = get_if_there(objects, KEY)
+    note = unseal_struct(first, _Note)
     for _ in range(_LOOKS):
         if first is None or (note is not None and _is_free(note)):
             return
         if note is not None and note.holder.is_running:
             raise _in_use(objects, note.holder)
         interrupt.wait(wait, duration_s / _LOOKS)
-        content = _content(objects)
+        content = get_if_there(objects, KEY)
         if content != first:
-            changed = _parse(content)
+            changed = unseal_struct(content, _Note)
             if content is None or (changed is not None and changed.released):
                 return
             raise _in_use(objects, changed.holder if changed else None)
@@ -204,22 +201,6 @@ def _await_turn(objects: ObjectStore, duration_s: float, wait: Callable[[float],
 def _is_free(note: _Note) -> bool:
     given_up = note.holder.is_this_process and note.holder.token not in _held  # the store did not take the release
     return note.released or note.holder.is_dead or given_up
-
-
-def _content(objects: ObjectStore) -> bytes | None:
-    try:
-        return objects.get(KEY)
-    except ObjectMissingError:
-        return None
-
-
-def _parse(content: bytes | None) -> _Note | None:
-    """None also for a damaged note: whether its writer lives is seen by its changes."""
-    data = unseal(content.rstrip(b"\n")) if content else None
-    try:
-        return msgspec.convert(values.decode(data), _Note) if data is not None else None
-    except (ValueError, msgspec.ValidationError):
-        return None
 
 
 def _in_use(objects: ObjectStore, holder: Holder | None) -> RunInUseError:

@@ -6,8 +6,9 @@ import re
 import time
 from collections.abc import Callable
 
-from holdfast.errors import ObjectExistsError, ObjectMissingError, StorageDeniedError, StorageUnavailableError
+from holdfast.errors import ObjectExistsError, StorageDeniedError, StorageUnavailableError
 from holdfast.store.objects.base import ObjectStore
+from holdfast.store.remote.fetch import get_if_there
 from holdfast.store.remote.sequence import Header, key_of, parse_header
 
 CLAIMS = "claims/"
@@ -62,10 +63,8 @@ class SafeTurns:
                 return position
 
     def _header(self, position: int) -> Header | None:
-        try:
-            return parse_header(self._objects.get(self.key(position)), position)
-        except ObjectMissingError:
-            return None
+        content = get_if_there(self._objects, self.key(position))
+        return None if content is None else parse_header(content, position)
 
 
 class PoliteTurns:

@@ -222,7 +222,7 @@ class ExperimentSession:
             run.progress_reporter,
             str(logs),
             display=_display(run, self._settings),
-            artifacts=Artifacts(*far) if self._storage.nodes_hold_files else None,
+            artifacts=Artifacts(*far) if self._storage.files.are_uploaded else None,
             quiet=run.verbose == 0,
             shows_output=run.verbose not in (0, 1),
             total_samples=definition.total_samples,

@@ -101,7 +101,7 @@ class TrialRun:
         self.said: list[Said] = []
         self._attempt_number = 0
         self._told: tuple[int, int] | None = None  # the attempt, and up to which report it may continue
-        self._uploads, self._lockstep = plan.spec.nodes_hold_files, plan.lockstep
+        self._uploads, self._lockstep = plan.spec.files.are_uploaded, plan.lockstep
         inbox = _Inbox()
         inbox.shared, inbox.run = shared.inbox, self
         self._inbox = inbox
