@@ -121,7 +121,7 @@ def test_nodes_lost_at_the_same_time(scene: Scene, tmp_path: Path, lost: int, ti
     assert {entry.kind for entry in entries} == {"node lost"}
     assert entries[0].tier == tier
     if tier == "peer memory":
-    assert all(again <= 1 for again in done_again(marks, 0))
+        assert all(again <= 1 for again in done_again(marks, 0))
 
 
 @pytest.mark.parametrize("saves", [False, True], ids=["no checkpoint", "a checkpoint"])
