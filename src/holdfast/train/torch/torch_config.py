@@ -105,8 +105,8 @@ class _InProcessGroup:
 
 
 def _for_accelerate(session: Session, config: TorchConfig) -> dict[str, str]:
-    """What Accelerate, and with it the Trainer of Transformers, reads. On CPUs it ignores the group unless it is told to
-    use them: each worker would train alone."""
+    """What Accelerate, and with it the Trainer of Transformers, reads. On CPUs it ignores the group, and each worker
+    trains alone, unless it is told to use them."""
     if session.devices:
         return {"ACCELERATE_TORCH_DEVICE": f"cuda:{session.devices[0]}"}
     found = {"ACCELERATE_TORCH_DEVICE": "cpu"}
