@@ -173,7 +173,7 @@ class Armed(Message, frozen=True, tag=True):
 
 
 class Snapshot(Message, frozen=True, tag=True):
-    """The worker has written its complete state after a step into these files; without files: it skips this snapshot."""
+    """The worker has written its state after a step into these files; without files: it skips this snapshot."""
 
     step: int
     reports: int = 0  # how many reports it had made before
