@@ -145,8 +145,8 @@ class SnapshotWriter:
         self._pace.took(session.world_size)
 
     def regrouped(self, complete: tuple[int, int] | None) -> None:
-        """Ranks were replaced, or one has skipped a snapshot. A snapshot that was incomplete then will never be complete:
-        do not wait for it, and reuse its memory instead of that of the snapshot before."""
+        """Ranks were replaced, or one has skipped a snapshot. A snapshot that was incomplete then will never be
+        complete: do not wait for it, and reuse its memory instead of that of the snapshot before."""
         if complete is None or complete[1] < self._last:
             self._last, self._keep = -1, complete
 
